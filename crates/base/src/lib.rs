@@ -1,0 +1,32 @@
+//! The words that every room speaks.
+//!
+//! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed, what an I/O is
+//! for, and what an I/O may cost.
+//!
+//! *Does not know*: files, pages, threads, clocks.
+//!
+//! *Read in this order*: [`bytes`], [`checksum`], [`purpose`], [`cost`].
+//!
+//! A thing enters this room only with two users.
+//!
+//! Invariants:
+//!
+//! - **B1** Everything on disk is little-endian and of a fixed width: no `usize`, no host byte order.
+//! - **B2** A [`bytes::Reader`] never panics and never reads outside its slice, whatever the bytes are.
+
+pub mod bytes;
+pub mod checksum;
+pub mod cost;
+pub mod purpose;
+
+pub use checksum::checksum;
+pub use purpose::Purpose;
+
+/// Bytes in one kibibyte.
+pub const KIB: u64 = 1 << 10;
+/// Bytes in one mebibyte.
+pub const MIB: u64 = 1 << 20;
+/// Bytes in one gibibyte.
+pub const GIB: u64 = 1 << 30;
+/// Bytes in one tebibyte.
+pub const TIB: u64 = 1 << 40;

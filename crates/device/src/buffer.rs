@@ -1,0 +1,168 @@
+//! Memory that a device may read and write: aligned, and kept alive by whoever owns it.
+
+use crate::{BLOCK, BUFFER_ALIGNMENT};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Exclusive, aligned memory for one request.
+///
+/// A buffer either owns heap memory or borrows a part of a larger region (a cache's arena) that it keeps alive.
+///
+/// ```
+/// use alluvium_device::Buffer;
+/// let mut buffer = Buffer::zeroed(4096);
+/// buffer[0] = 7;
+/// assert_eq!(buffer.len(), 4096);
+/// ```
+pub struct Buffer {
+    start: NonNull<u8>,
+    len: usize,
+    memory: Memory,
+}
+
+enum Memory {
+    Heap(Layout),
+    Region { _keeper: Arc<dyn Any + Send + Sync> },
+}
+
+// SAFETY: a buffer is exclusive memory (from the allocator, or by the promise given to `from_region`); moving it to
+// another thread moves that exclusivity. The keeper is `Send + Sync` by its type.
+unsafe impl Send for Buffer {}
+// SAFETY: `&Buffer` allows reading only.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Heap memory of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`].
+    ///
+    /// # Panics
+    /// When `len` is zero or not a multiple of [`BLOCK`].
+    #[must_use]
+    pub fn zeroed(len: usize) -> Buffer {
+        assert!(
+            len > 0 && len as u64 % BLOCK == 0,
+            "a buffer of {len} bytes is not a multiple of {BLOCK}"
+        );
+        let layout =
+            Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("the length of a buffer fits the machine");
+        // SAFETY: the layout has a size above zero, asserted above.
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        Buffer {
+            start,
+            len,
+            memory: Memory::Heap(layout),
+        }
+    }
+
+    /// A buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] (of at least one block).
+    #[must_use]
+    pub fn padded(bytes: &[u8]) -> Buffer {
+        let mut buffer = Buffer::zeroed(bytes.len().max(1).next_multiple_of(BLOCK as usize));
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        buffer
+    }
+
+    /// A part of a larger region, which `keeper` keeps alive.
+    ///
+    /// # Safety
+    /// `start..start + len` is initialised memory inside what `keeper` owns, aligned to [`BLOCK`], and until the
+    /// buffer is dropped nothing else reads or writes it.
+    #[must_use]
+    pub unsafe fn from_region(start: NonNull<u8>, len: usize, keeper: Arc<dyn Any + Send + Sync>) -> Buffer {
+        debug_assert_eq!(start.as_ptr() as usize % BLOCK as usize, 0);
+        Buffer {
+            start,
+            len,
+            memory: Memory::Region { _keeper: keeper },
+        }
+    }
+
+    /// The first byte's address, for the implementations of `Device`.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+
+    /// The first byte's address, for the implementations of `Device`.
+    #[must_use]
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Memory::Heap(layout) = self.memory {
+            // SAFETY: the memory came from `alloc_zeroed` with this layout and is freed once.
+            unsafe { dealloc(self.start.as_ptr(), layout) }
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the memory is initialised, lives as long as self, and is exclusive to self.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `&mut self` makes the borrow exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("start", &self.start)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A long-lived region of memory whose parts will be used as buffers again and again, so that an implementation may
+/// register it with the kernel once.
+#[derive(Clone)]
+pub struct MemoryRegion {
+    /// The first byte.
+    pub start: NonNull<u8>,
+    /// Its length in bytes.
+    pub len: usize,
+    /// What keeps the memory alive while it is registered.
+    pub keeper: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the region is an address and a keeper that is itself `Send + Sync`; it gives no access to the bytes.
+unsafe impl Send for MemoryRegion {}
+// SAFETY: as above.
+unsafe impl Sync for MemoryRegion {}
+
+impl fmt::Debug for MemoryRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryRegion")
+            .field("start", &self.start)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_padded_buffer_is_aligned_and_zero_behind_its_bytes() {
+        let buffer = Buffer::padded(b"abc");
+        assert_eq!(buffer.as_ptr() as usize % BUFFER_ALIGNMENT, 0);
+        assert_eq!(&buffer[..4], b"abc\0");
+        assert_eq!(buffer.len() as u64, BLOCK);
+        assert_eq!(Buffer::padded(&[1; 513]).len() as u64, 2 * BLOCK);
+    }
+}

@@ -1,0 +1,373 @@
+//! The two traits of the room: a directory of files, and a file of blocks.
+
+use crate::{Batch, Buffer, Counters, MemoryRegion, Operation, Result, Ticket};
+use alluvium_base::Purpose;
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Whether requests go through the operating system's page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Caching {
+    /// Past it (`O_DIRECT`): offsets and lengths are multiples of [`BLOCK`](crate::BLOCK). Where a file system
+    /// refuses, the implementation falls back to buffered and says so in [`Directory::notes`].
+    Direct,
+    /// Through it. Only such files can be mapped.
+    Buffered,
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Reading only; every change fails with [`Error::ReadOnly`](crate::Error::ReadOnly).
+    ReadOnly,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileOptions {
+    /// Through the page cache or past it.
+    pub caching: Caching,
+    /// For reading or for writing too.
+    pub access: Access,
+}
+
+impl FileOptions {
+    /// Direct, for reading and writing: what pages use.
+    pub const DIRECT: FileOptions = FileOptions {
+        caching: Caching::Direct,
+        access: Access::ReadWrite,
+    };
+    /// Buffered, for reading and writing: what the log uses.
+    pub const BUFFERED: FileOptions = FileOptions {
+        caching: Caching::Buffered,
+        access: Access::ReadWrite,
+    };
+
+    /// The same, for reading only.
+    #[must_use]
+    pub fn read_only(self) -> FileOptions {
+        FileOptions {
+            access: Access::ReadOnly,
+            ..self
+        }
+    }
+}
+
+/// Names one boot of one machine: equal while the machine has not been restarted, so that what the page cache held
+/// is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BootId(pub [u8; 16]);
+
+/// Room on a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// What an unprivileged process may still allocate.
+    pub free: u64,
+    /// The file system's size.
+    pub total: u64,
+}
+
+/// An exclusive claim on a directory, given back when dropped (and by the operating system when the process dies).
+pub struct Lock {
+    _held: Box<dyn Any + Send + Sync>,
+}
+
+impl Lock {
+    /// A lock that is given back when `held` is dropped.
+    #[must_use]
+    pub fn new(held: impl Any + Send + Sync) -> Lock {
+        Lock {
+            _held: Box::new(held),
+        }
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+/// A directory of files: what a store's path names.
+///
+/// Names are plain file names, without separators. Changes of names are durable after [`Directory::sync`] (D7).
+pub trait Directory: Send + Sync + fmt::Debug {
+    /// Creates an empty file.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, or as the operating system says.
+    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>>;
+
+    /// Opens a file that exists.
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied`, or as the operating system says.
+    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>>;
+
+    /// Renames a file, replacing what has the new name, atomically. Open handles stay valid.
+    ///
+    /// # Errors
+    /// `NotFound`, or as the operating system says.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Removes a file. Open handles stay valid until dropped.
+    ///
+    /// # Errors
+    /// `NotFound`, or as the operating system says.
+    fn remove(&self, name: &str) -> Result<()>;
+
+    /// The names of all files, sorted.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn list(&self) -> Result<Vec<String>>;
+
+    /// Makes every change of names so far durable.
+    ///
+    /// # Errors
+    /// As the operating system says. Poisons the directory like D4: later creates, renames, removes and syncs fail.
+    fn sync(&self) -> Result<()>;
+
+    /// Takes the exclusive lock with this name, creating its file.
+    ///
+    /// # Errors
+    /// `Locked` when another process, or another handle in this one, has it.
+    fn lock(&self, name: &str) -> Result<Lock>;
+
+    /// The room on the file system.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn space(&self) -> Result<Space>;
+
+    /// Which boot of which machine this is.
+    fn boot_id(&self) -> BootId;
+
+    /// What was counted for all files of this directory, by purpose.
+    fn counters(&self) -> &Counters;
+
+    /// What a user should know about how the directory works here, a sentence each ("O_DIRECT is refused by …").
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Offers a region whose parts will be used as buffers, so that it may be registered with the kernel. A hint: it
+    /// changes speed only.
+    fn register_memory(&self, _region: MemoryRegion) {}
+
+    /// A path or another name of the place, for error texts.
+    fn describe(&self) -> String;
+}
+
+/// One file: aligned blocks, read and written in batches.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// Hands a batch over. Never blocks for its completion; errors are in the outcomes.
+    ///
+    /// # Panics
+    /// When a request is misaligned on a direct file (D2).
+    fn submit(&self, batch: Batch) -> Ticket;
+
+    /// Makes what progress is possible without blocking; whether the ticket is complete.
+    fn poll(&self, ticket: &Ticket) -> bool;
+
+    /// Blocks until the ticket is complete.
+    fn wait(&self, ticket: &Ticket);
+
+    /// The file's length in bytes.
+    fn len(&self) -> u64;
+
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Extends the file to `len` bytes, with its space allocated on the file system, reading as zeros. Shorter than
+    /// the current length: nothing happens.
+    ///
+    /// # Errors
+    /// `DiskFull` with nothing changed.
+    fn grow(&self, len: u64) -> Result<()>;
+
+    /// Allocates space for a range inside the file that a hole may have taken; what was there stays.
+    ///
+    /// # Errors
+    /// `DiskFull` with nothing changed.
+    fn allocate(&self, range: Range<u64>) -> Result<()>;
+
+    /// Shortens the file to `len` bytes.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn truncate(&self, len: u64) -> Result<()>;
+
+    /// Gives a range back to the file system: it reads as zeros, the length stays. Where holes are not supported,
+    /// nothing happens.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn punch_hole(&self, range: Range<u64>) -> Result<()>;
+
+    /// Maps a range of a buffered file into memory, shared: what is stored there survives the process at once, and
+    /// the machine after a sync.
+    ///
+    /// # Errors
+    /// `Unsupported` for direct files and where the file system copies on write.
+    fn map(&self, range: Range<u64>) -> Result<Mapping>;
+
+    /// The file's name within its directory, for error texts (the name it was opened under).
+    fn name(&self) -> &str;
+
+    /// Submits one batch and waits for it.
+    ///
+    /// # Errors
+    /// The first error of the batch.
+    fn run(&self, batch: Batch) -> Result<Vec<Buffer>> {
+        let ticket = self.submit(batch);
+        self.wait(&ticket);
+        ticket.take_buffers()
+    }
+
+    /// Reads `len` bytes at `offset`, blocking.
+    ///
+    /// # Errors
+    /// `PastEnd`, or as the operating system says.
+    fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<Buffer> {
+        let mut batch = Batch::with_capacity(1);
+        batch.read(offset, Buffer::zeroed(len), purpose);
+        Ok(self.run(batch)?.remove(0))
+    }
+
+    /// Writes a buffer at `offset`, blocking, and gives it back.
+    ///
+    /// # Errors
+    /// `PastEnd` outside the file's length, or as the operating system says.
+    fn write_at(&self, offset: u64, buffer: Buffer, purpose: Purpose) -> Result<Buffer> {
+        let mut batch = Batch::with_capacity(1);
+        batch.write(offset, buffer, purpose);
+        Ok(self.run(batch)?.remove(0))
+    }
+
+    /// Makes every completed write durable, blocking.
+    ///
+    /// # Errors
+    /// As the operating system says; the file is poisoned then (D4).
+    fn sync(&self, purpose: Purpose) -> Result<()> {
+        let mut batch = Batch::with_capacity(1);
+        batch.sync(purpose);
+        self.run(batch).map(|_| ())
+    }
+}
+
+/// What stands behind a [`Mapping`]: a real mapping, or memory that the simulator persists page by page.
+pub trait MappingBacking: Send + Sync {
+    /// Makes the pages of a range (relative to the mapping) durable. A failure poisons the file (D4).
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn sync(&self, range: Range<u64>, purpose: Purpose) -> Result<()>;
+
+    /// Touches the pages of a range for writing, so that later stores do not fault. Contents stay.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn populate(&self, range: Range<u64>) -> Result<()>;
+}
+
+/// A range of a file in memory, shared with the page cache.
+#[derive(Clone)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+    backing: Arc<dyn MappingBacking>,
+}
+
+// SAFETY: the mapping gives access to its bytes only through `unsafe` functions whose callers coordinate.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// A mapping of `len` bytes at `start`, alive while `backing` is.
+    ///
+    /// # Safety
+    /// `start..start + len` stays valid for reads and writes while `backing` lives.
+    #[must_use]
+    pub unsafe fn new(start: NonNull<u8>, len: usize, backing: Arc<dyn MappingBacking>) -> Mapping {
+        Mapping { start, len, backing }
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The first byte's address.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Stores bytes at `at`.
+    ///
+    /// # Safety
+    /// Nothing else reads or writes `at..at + bytes.len()` of this file's mappings meanwhile.
+    ///
+    /// # Panics
+    /// When the range is outside the mapping.
+    pub unsafe fn write(&self, at: usize, bytes: &[u8]) {
+        assert!(
+            at <= self.len && bytes.len() <= self.len - at,
+            "a store of {} bytes at {at} of a mapping of {}",
+            bytes.len(),
+            self.len
+        );
+        // SAFETY: inside the mapping, asserted above; exclusive by the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) }
+    }
+
+    /// Makes the pages that hold `range` durable, blocking.
+    ///
+    /// # Errors
+    /// As the operating system says; the file is poisoned then (D4).
+    pub fn sync(&self, range: Range<u64>, purpose: Purpose) -> Result<()> {
+        self.backing.sync(range, purpose)
+    }
+
+    /// Touches the pages of `range` for writing, so that later stores do not fault.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn populate(&self, range: Range<u64>) -> Result<()> {
+        self.backing.populate(range)
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapping")
+            .field("start", &self.start)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checks a request against D2 and the file's bounds; every implementation calls it first.
+///
+/// # Panics
+/// When a direct request is misaligned.
+pub(crate) fn check_alignment(operation: Operation, file: &str, caching: Caching, offset: u64, len: u64) {
+    if caching == Caching::Direct {
+        assert!(
+            offset % crate::BLOCK == 0 && len % crate::BLOCK == 0 && len > 0,
+            "{operation} {file} at {offset}, {len} bytes: a direct request is a multiple of {} bytes (D2)",
+            crate::BLOCK
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! What reached a device, by purpose. Cheap enough to be always on: one relaxed addition or two a request.
+
+use alluvium_base::Purpose;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What was counted for one purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Read requests.
+    pub reads: u64,
+    /// Bytes of read requests.
+    pub read_bytes: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes of write requests.
+    pub written_bytes: u64,
+    /// Syncs of files, mapped ranges and directories.
+    pub syncs: u64,
+    /// Bytes given back to the file system.
+    pub punched_bytes: u64,
+}
+
+impl Counts {
+    fn each(self, other: Counts, f: impl Fn(u64, u64) -> u64) -> Counts {
+        Counts {
+            reads: f(self.reads, other.reads),
+            read_bytes: f(self.read_bytes, other.read_bytes),
+            writes: f(self.writes, other.writes),
+            written_bytes: f(self.written_bytes, other.written_bytes),
+            syncs: f(self.syncs, other.syncs),
+            punched_bytes: f(self.punched_bytes, other.punched_bytes),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Row {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    syncs: AtomicU64,
+    punched_bytes: AtomicU64,
+}
+
+/// Running counters by purpose; clones share them.
+///
+/// ```
+/// use alluvium_base::Purpose;
+/// use alluvium_device::Counters;
+/// let counters = Counters::new();
+/// counters.read(Purpose::Lookup, 4096);
+/// assert_eq!(counters.snapshot().of(Purpose::Lookup).read_bytes, 4096);
+/// assert_eq!(counters.snapshot().total().reads, 1);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    rows: Arc<[Row; Purpose::COUNT]>,
+}
+
+impl Counters {
+    /// Counters at zero.
+    #[must_use]
+    pub fn new() -> Counters {
+        Counters::default()
+    }
+
+    fn row(&self, purpose: Purpose) -> &Row {
+        &self.rows[purpose as usize]
+    }
+
+    /// Counts a read request of `bytes`.
+    pub fn read(&self, purpose: Purpose, bytes: u64) {
+        self.row(purpose).reads.fetch_add(1, Ordering::Relaxed);
+        self.row(purpose).read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a write request of `bytes`.
+    pub fn write(&self, purpose: Purpose, bytes: u64) {
+        self.row(purpose).writes.fetch_add(1, Ordering::Relaxed);
+        self.row(purpose)
+            .written_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a sync.
+    pub fn sync(&self, purpose: Purpose) {
+        self.row(purpose).syncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a hole of `bytes`.
+    pub fn punch(&self, purpose: Purpose, bytes: u64) {
+        self.row(purpose)
+            .punched_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The counters now. Rows are read one after the other, not at one instant.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut counts = [Counts::default(); Purpose::COUNT];
+        for (count, row) in counts.iter_mut().zip(self.rows.iter()) {
+            *count = Counts {
+                reads: row.reads.load(Ordering::Relaxed),
+                read_bytes: row.read_bytes.load(Ordering::Relaxed),
+                writes: row.writes.load(Ordering::Relaxed),
+                written_bytes: row.written_bytes.load(Ordering::Relaxed),
+                syncs: row.syncs.load(Ordering::Relaxed),
+                punched_bytes: row.punched_bytes.load(Ordering::Relaxed),
+            };
+        }
+        Snapshot { counts }
+    }
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Snapshot {
+    counts: [Counts; Purpose::COUNT],
+}
+
+impl Snapshot {
+    /// What was counted for one purpose.
+    #[must_use]
+    pub fn of(&self, purpose: Purpose) -> Counts {
+        self.counts[purpose as usize]
+    }
+
+    /// What was counted for all of them.
+    #[must_use]
+    pub fn total(&self) -> Counts {
+        self.counts
+            .iter()
+            .fold(Counts::default(), |sum, &count| sum.each(count, |a, b| a + b))
+    }
+
+    /// What was counted since an earlier snapshot.
+    #[must_use]
+    pub fn since(&self, earlier: &Snapshot) -> Snapshot {
+        let mut counts = self.counts;
+        for (count, before) in counts.iter_mut().zip(earlier.counts) {
+            *count = count.each(before, u64::saturating_sub);
+        }
+        Snapshot { counts }
+    }
+}

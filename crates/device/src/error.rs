@@ -1,0 +1,208 @@
+//! What can go wrong with a device, and what to do about it.
+
+use std::io;
+use thiserror::Error;
+
+/// The result of a device operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What was being done when an [`Error`] arose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Reading blocks.
+    Read,
+    /// Writing blocks.
+    Write,
+    /// Making a file's contents durable.
+    Sync,
+    /// Reserving space or extending a file.
+    Grow,
+    /// Shortening a file.
+    Truncate,
+    /// Giving a range back to the file system.
+    PunchHole,
+    /// Mapping a range into memory.
+    Map,
+    /// Creating a file or directory.
+    Create,
+    /// Opening a file or directory.
+    Open,
+    /// Renaming a file.
+    Rename,
+    /// Removing a file.
+    Remove,
+    /// Listing a directory.
+    List,
+    /// Making a directory's names durable.
+    SyncDirectory,
+    /// Locking a directory.
+    Lock,
+}
+
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Operation::Read => "reading",
+            Operation::Write => "writing",
+            Operation::Sync => "syncing",
+            Operation::Grow => "growing",
+            Operation::Truncate => "truncating",
+            Operation::PunchHole => "punching a hole in",
+            Operation::Map => "mapping",
+            Operation::Create => "creating",
+            Operation::Open => "opening",
+            Operation::Rename => "renaming",
+            Operation::Remove => "removing",
+            Operation::List => "listing",
+            Operation::SyncDirectory => "syncing the directory",
+            Operation::Lock => "locking",
+        })
+    }
+}
+
+/// A device operation failed. Every variant names the file, and its text says what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file or directory does not exist.
+    #[error("{file} does not exist")]
+    NotFound {
+        /// The file's name.
+        file: String,
+    },
+    /// The file exists already.
+    #[error("{file} exists already")]
+    AlreadyExists {
+        /// The file's name.
+        file: String,
+    },
+    /// The operating system denied access.
+    #[error(
+        "no permission for {operation} {file}: check its owner and mode, or run as the user who owns the store"
+    )]
+    PermissionDenied {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+    },
+    /// Another process, or another handle of this one, holds the lock.
+    #[error("{file} is locked: the store is open elsewhere{}; close it there first", holder.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    Locked {
+        /// The lock file's name.
+        file: String,
+        /// The process that holds it, where it could be told.
+        holder: Option<u32>,
+    },
+    /// The file system has no room. Nothing was changed; free space and try again.
+    #[error("the disk is full: {operation} {file} wanted {wanted} more bytes; free some space and try again")]
+    DiskFull {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+        /// How many bytes were asked for.
+        wanted: u64,
+    },
+    /// The request reaches past the end of the file.
+    #[error(
+        "{operation} {file} at {offset}, {len} bytes, reaches past its end at {end}: the file was truncated"
+    )]
+    PastEnd {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+        /// The first byte of the request.
+        offset: u64,
+        /// The request's length in bytes.
+        len: u64,
+        /// The file's length in bytes.
+        end: u64,
+    },
+    /// The file was opened for reading only.
+    #[error("{operation} {file}: it was opened for reading only")]
+    ReadOnly {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+    },
+    /// An earlier sync failed, so what the file holds is unknown until it is opened anew (invariant D4).
+    #[error(
+        "{operation} {file}: an earlier sync of it failed, so nothing more is accepted; close the store and open it again"
+    )]
+    Poisoned {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+    },
+    /// This implementation cannot do it (mapping on a file system that refuses, for one). The caller has another way.
+    #[error("{operation} {file} is not supported here: {why}")]
+    Unsupported {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+        /// The reason.
+        why: String,
+    },
+    /// The device or the operating system failed.
+    #[error(
+        "{operation} {file} at {offset}, {len} bytes: {source}; check the device's health (dmesg, smartctl)"
+    )]
+    Io {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+        /// The first byte of the request, 0 where none applies.
+        offset: u64,
+        /// The request's length in bytes, 0 where none applies.
+        len: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The machine has crashed (simulated): nothing reaches the device any more.
+    #[error("{operation} {file}: the simulated machine has crashed")]
+    Crashed {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+    },
+}
+
+impl Error {
+    /// Sorts an operating-system error into its variant.
+    #[must_use]
+    pub fn from_io(operation: Operation, file: &str, offset: u64, len: u64, source: io::Error) -> Error {
+        let file = file.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Error::NotFound { file },
+            io::ErrorKind::AlreadyExists => Error::AlreadyExists { file },
+            io::ErrorKind::PermissionDenied => Error::PermissionDenied { operation, file },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Error::DiskFull {
+                    operation,
+                    file,
+                    wanted: len,
+                }
+            }
+            _ => Error::Io {
+                operation,
+                file,
+                offset,
+                len,
+                source,
+            },
+        }
+    }
+
+    /// Whether room on the file system would have helped.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Error::DiskFull { .. })
+    }
+}

@@ -1,0 +1,1 @@
+//! Pure arithmetic: what storage costs.

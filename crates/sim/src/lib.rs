@@ -1,0 +1,1 @@
+//! Simulation: operation generator, reference model, crash driver, shrinker. It knows contracts, not engines.

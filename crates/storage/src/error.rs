@@ -1,0 +1,167 @@
+//! What can go wrong below the trees, where, and what to do about it.
+
+use std::fmt;
+use thiserror::Error;
+
+/// The result of a storage operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The on-disk structure that a [`Place`] lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Structure {
+    /// A copy of a superblock.
+    Superblock,
+    /// The persisted extent map.
+    ExtentMap,
+    /// A node: one to sixteen pages.
+    Node,
+    /// The header of a log segment.
+    LogSegment,
+    /// A record of the log.
+    LogRecord,
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Structure::Superblock => "superblock",
+            Structure::ExtentMap => "extent map",
+            Structure::Node => "node",
+            Structure::LogSegment => "log segment header",
+            Structure::LogRecord => "log record",
+        })
+    }
+}
+
+/// Where something on disk is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// What kind of thing.
+    pub structure: Structure,
+    /// The file's name in the store's directory.
+    pub file: String,
+    /// The first byte in the file.
+    pub offset: u64,
+}
+
+impl Place {
+    /// A place.
+    #[must_use]
+    pub fn new(structure: Structure, file: impl Into<String>, offset: u64) -> Place {
+        Place {
+            structure,
+            file: file.into(),
+            offset,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {} at offset {}", self.structure, self.file, self.offset)
+    }
+}
+
+/// A storage operation failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device said so.
+    #[error(transparent)]
+    Device(#[from] alluvium_device::Error),
+    /// What was read is not what was written. Nothing of it was used.
+    #[error(
+        "damaged {place}: expected {expected}, found {found}; restore this file from a backup, or run repair"
+    )]
+    Corrupt {
+        /// Where.
+        place: Place,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// The directory holds no store.
+    #[error("{directory} is not a store: {why}")]
+    NotAStore {
+        /// The directory.
+        directory: String,
+        /// What is missing or wrong.
+        why: String,
+    },
+    /// The directory holds a store already.
+    #[error("{directory} holds a store already: open it instead of creating it")]
+    StoreExists {
+        /// The directory.
+        directory: String,
+    },
+    /// The store was written by a newer version.
+    #[error(
+        "{place} has format version {found}, this version of Alluvium reads up to {supported}: upgrade Alluvium"
+    )]
+    NewerFormat {
+        /// Where the version stands.
+        place: Place,
+        /// The version found.
+        found: u32,
+        /// The newest version that can be read.
+        supported: u32,
+    },
+    /// The newest superblock is gone: what can be opened is older than what the log has seen. Opening it would
+    /// silently undo commits.
+    #[error(
+        "the newest readable superblock has generation {opened}, but the log has seen generation {named}: \
+         the newer superblock is damaged or stale; restore from a backup, or run repair to accept the older state"
+    )]
+    OlderGeneration {
+        /// The newest generation that can be read.
+        opened: u64,
+        /// The newest generation that the log names.
+        named: u64,
+    },
+    /// There is no room in the store for what was asked, and nothing was changed.
+    #[error("the store is full: {wanted} bytes were wanted, {free} are free{}; delete something or free disk space", if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" })]
+    Full {
+        /// Bytes asked for.
+        wanted: u64,
+        /// Bytes that could be had.
+        free: u64,
+        /// Whether a reserve remains that this request may not use.
+        reserve: bool,
+    },
+    /// An earlier write or sync failed, so the handle refuses changes (invariant S6).
+    #[error("the store refuses changes since an earlier failure ({cause}): close it and open it again")]
+    Poisoned {
+        /// The earlier failure.
+        cause: String,
+    },
+    /// An option does not fit the store.
+    #[error("option {option}: {why}")]
+    BadOption {
+        /// The option's name.
+        option: &'static str,
+        /// What is wrong and what would be right.
+        why: String,
+    },
+}
+
+impl Error {
+    /// A damaged place.
+    pub fn corrupt(place: Place, expected: impl Into<String>, found: impl Into<String>) -> Error {
+        Error::Corrupt {
+            place,
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    /// Whether room on the disk or in the store would have helped.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Error::Full { .. } => true,
+            Error::Device(error) => error.is_disk_full(),
+            _ => false,
+        }
+    }
+}

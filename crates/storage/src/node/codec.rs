@@ -1,0 +1,157 @@
+//! How a node's pages become fewer bytes: not at all, LZ4, or Zstd.
+
+use super::{NodePointer, PageSize};
+use crate::{Error, Result};
+
+/// How a node is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Codec {
+    /// As it is: read straight into the cache.
+    #[default]
+    None,
+    /// LZ4 blocks: fast, and about half the size on text.
+    Lz4,
+    /// Zstd at level 1: slower, smaller.
+    Zstd,
+}
+
+/// The level at which Zstd compresses: the fastest of its regular ones.
+const ZSTD_LEVEL: i32 = 1;
+
+impl Codec {
+    /// Its number on disk.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        match self {
+            Codec::None => 0,
+            Codec::Lz4 => 1,
+            Codec::Zstd => 2,
+        }
+    }
+
+    /// The codec with a number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Codec> {
+        [Codec::None, Codec::Lz4, Codec::Zstd]
+            .into_iter()
+            .find(|codec| codec.number() == number)
+    }
+
+    /// Encodes a node into `out` (cleared first) and says how: [`Codec::None`], with `out` left empty, when that
+    /// would not save at least one logical block.
+    pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> Codec {
+        out.clear();
+        let block = alluvium_device::BLOCK as usize;
+        let room = node.len().saturating_sub(block);
+        let len = match self {
+            Codec::None => None,
+            Codec::Lz4 => {
+                out.resize(lz4_flex::block::get_maximum_output_size(node.len()), 0);
+                lz4_flex::block::compress_into(node, out).ok()
+            }
+            Codec::Zstd => {
+                out.resize(node.len(), 0);
+                zstd::bulk::compress_to_buffer(node, &mut out[..], ZSTD_LEVEL).ok()
+            }
+        };
+        match len {
+            Some(len) if len <= room => {
+                out.truncate(len);
+                self
+            }
+            _ => {
+                out.clear();
+                Codec::None
+            }
+        }
+    }
+
+    /// Decodes a verified node into `out`, which has exactly the node's decoded length.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the bytes do not decode to that length.
+    pub fn decode(pointer: &NodePointer, page_size: PageSize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
+        let decoded = page_size.node_bytes(pointer.pages);
+        assert_eq!(
+            out.len(),
+            decoded,
+            "a node is decoded into memory of its own length (N2)"
+        );
+        let bad = |found: String| Error::corrupt(pointer.place(), format!("{decoded} decoded bytes"), found);
+        let encoded = encoded
+            .get(..pointer.encoded_len as usize)
+            .ok_or_else(|| bad(format!("{} encoded bytes", encoded.len())))?;
+        let len = match pointer.codec {
+            Codec::None if encoded.len() == decoded => {
+                out.copy_from_slice(encoded);
+                decoded
+            }
+            Codec::None => return Err(bad(format!("{} bytes, not compressed", encoded.len()))),
+            Codec::Lz4 => {
+                lz4_flex::block::decompress_into(encoded, out).map_err(|error| bad(error.to_string()))?
+            }
+            Codec::Zstd => {
+                zstd::bulk::decompress_to_buffer(encoded, out).map_err(|error| bad(error.to_string()))?
+            }
+        };
+        if len == decoded {
+            Ok(())
+        } else {
+            Err(bad(format!("{len} bytes")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_base::checksum;
+
+    fn pointer(codec: Codec, encoded: &[u8], pages: u8) -> NodePointer {
+        let encoded_len = encoded.len() as u32;
+        NodePointer {
+            offset: 0,
+            birth: 1,
+            checksum: checksum(encoded),
+            encoded_len,
+            tier: 0,
+            pages,
+            codec,
+        }
+    }
+
+    #[test]
+    fn every_codec_gives_back_what_it_was_given() {
+        let node: Vec<u8> = (0..16384u32).map(|i| (i / 37) as u8).collect();
+        for codec in [Codec::Lz4, Codec::Zstd] {
+            let mut encoded = Vec::new();
+            assert_eq!(codec.encode(&node, &mut encoded), codec);
+            let mut out = vec![0; node.len()];
+            Codec::decode(&pointer(codec, &encoded, 4), PageSize::MIN, &encoded, &mut out).unwrap();
+            assert_eq!(out, node);
+        }
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_not_compressed() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let node: Vec<u8> = (0..4096).map(|_| random.u8(..)).collect();
+        for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+            let mut encoded = vec![1];
+            assert_eq!(codec.encode(&node, &mut encoded), Codec::None);
+            assert!(encoded.is_empty());
+        }
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_never_a_panic() {
+        let mut random = fastrand::Rng::with_seed(2);
+        for _ in 0..2000 {
+            let encoded: Vec<u8> = (0..random.usize(1..600)).map(|_| random.u8(..)).collect();
+            for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+                let mut out = vec![0; 4096];
+                let _ = Codec::decode(&pointer(codec, &encoded, 1), PageSize::MIN, &encoded, &mut out);
+            }
+        }
+    }
+}

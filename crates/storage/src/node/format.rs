@@ -1,0 +1,189 @@
+//! The bytes of a node pointer, version 1. All integers little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  offset of the encoded node in its tier's file, bytes, a multiple of 512
+//!      8     8  birth: the generation that was being built when the node was written
+//!     16     8  XXH3-64 of the encoded bytes
+//!     24     4  length of the encoded bytes
+//!     28     1  tier
+//!     29     1  pages: 1 to 16; the node decodes to pages × page size bytes
+//!     30     1  codec: 0 none, 1 LZ4, 2 Zstd
+//!     31     1  zero
+//! ```
+
+use super::{Codec, MAX_PAGES, PageSize};
+use crate::{Error, Place, Result, Structure};
+use alluvium_base::bytes::{Reader, Writer};
+use alluvium_base::checksum;
+use alluvium_device::BLOCK;
+
+/// Where a node is, how it is encoded, and what proves that it is the one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodePointer {
+    /// The first encoded byte in the tier's file.
+    pub offset: u64,
+    /// The generation that was being built when the node was written.
+    pub birth: u64,
+    /// XXH3-64 of the encoded bytes.
+    pub checksum: u64,
+    /// How many encoded bytes there are.
+    pub encoded_len: u32,
+    /// The tier, which names a file.
+    pub tier: u8,
+    /// How many pages the node decodes to: 1 to 16.
+    pub pages: u8,
+    /// How the bytes are encoded.
+    pub codec: Codec,
+}
+
+impl NodePointer {
+    /// How many bytes an encoded pointer has.
+    pub const BYTES: usize = 32;
+
+    /// Appends the pointer's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        Writer::new(out)
+            .u64(self.offset)
+            .u64(self.birth)
+            .u64(self.checksum)
+            .u32(self.encoded_len)
+            .u8(self.tier)
+            .u8(self.pages)
+            .u8(self.codec.number())
+            .u8(0);
+    }
+
+    /// Reads a pointer and checks that it could be one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place` when the bytes are no pointer.
+    pub fn decode(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> Result<NodePointer> {
+        let bad = |found: String| Error::corrupt(place.clone(), "a node pointer", found);
+        let bytes = reader.take(Self::BYTES).map_err(|error| bad(error.to_string()))?;
+        let mut reader = Reader::new(bytes);
+        let mut read = || -> std::result::Result<_, alluvium_base::bytes::Truncated> {
+            let (offset, birth, checksum) = (reader.u64()?, reader.u64()?, reader.u64()?);
+            let (encoded_len, tier, pages) = (reader.u32()?, reader.u8()?, reader.u8()?);
+            Ok((
+                offset,
+                birth,
+                checksum,
+                encoded_len,
+                tier,
+                pages,
+                reader.u8()?,
+                reader.u8()?,
+            ))
+        };
+        let (offset, birth, checksum, encoded_len, tier, pages, codec, zero) =
+            read().map_err(|error| bad(error.to_string()))?;
+        let codec = Codec::from_number(codec).ok_or_else(|| bad(format!("codec {codec}")))?;
+        let pointer = NodePointer {
+            offset,
+            birth,
+            checksum,
+            encoded_len,
+            tier,
+            pages,
+            codec,
+        };
+        if zero != 0 || !pointer.is_plausible(page_size) {
+            return Err(bad(format!("{pointer:?}")));
+        }
+        Ok(pointer)
+    }
+
+    fn is_plausible(&self, page_size: PageSize) -> bool {
+        let decoded = page_size.node_bytes(self.pages) as u64;
+        let len = u64::from(self.encoded_len);
+        let end_fits = self.offset.checked_add(len.next_multiple_of(BLOCK)).is_some();
+        let shape = match self.codec {
+            Codec::None => len == decoded && self.offset % page_size.bytes() as u64 == 0,
+            Codec::Lz4 | Codec::Zstd => len > 0 && len < decoded && self.offset % BLOCK == 0,
+        };
+        (1..=MAX_PAGES).contains(&self.pages) && end_fits && shape
+    }
+
+    /// The bytes that must be read from the device to have the whole encoded node: aligned to the logical block.
+    #[must_use]
+    pub fn read_len(&self) -> usize {
+        (self.encoded_len as usize).next_multiple_of(BLOCK as usize)
+    }
+
+    /// Where the node is, for error texts.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        Place::new(Structure::Node, crate::node::tier_file(self.tier), self.offset)
+    }
+
+    /// Checks that `encoded` (at least `encoded_len` bytes) is what the pointer means (invariant N1).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when it is not.
+    pub fn verify(&self, encoded: &[u8]) -> Result<()> {
+        let found = match encoded.get(..self.encoded_len as usize) {
+            Some(encoded) => checksum(encoded),
+            None => {
+                let expected = format!("{} bytes", self.encoded_len);
+                return Err(Error::corrupt(
+                    self.place(),
+                    expected,
+                    format!("{} bytes", encoded.len()),
+                ));
+            }
+        };
+        if found == self.checksum {
+            return Ok(());
+        }
+        let expected = format!("checksum {:016x} (birth {})", self.checksum, self.birth);
+        Err(Error::corrupt(self.place(), expected, format!("{found:016x}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POINTER: NodePointer = NodePointer {
+        offset: 0x10_0000,
+        birth: 7,
+        checksum: 0x0102_0304_0506_0708,
+        encoded_len: 8192,
+        tier: 1,
+        pages: 2,
+        codec: Codec::None,
+    };
+
+    fn place() -> Place {
+        Place::new(Structure::Node, "test", 0)
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let mut bytes = Vec::new();
+        POINTER.encode(&mut bytes);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "0000100000000000070000000000000008070605040302010020000001020000"
+        );
+    }
+
+    #[test]
+    fn a_pointer_is_read_back_and_any_implausible_one_is_refused() {
+        let mut bytes = Vec::new();
+        POINTER.encode(&mut bytes);
+        let decode = |bytes: &[u8]| NodePointer::decode(&mut Reader::new(bytes), &place(), PageSize::MIN);
+        assert_eq!(decode(&bytes).unwrap(), POINTER);
+        for (at, value) in [(0, 1), (24, 1), (29, 0), (29, 17), (30, 3), (30, 1), (31, 1)] {
+            let mut bad = bytes.clone();
+            bad[at] = value;
+            assert!(
+                matches!(decode(&bad), Err(Error::Corrupt { .. })),
+                "byte {at} = {value}"
+            );
+        }
+        assert!(decode(&bytes[..31]).is_err());
+    }
+}

@@ -1,0 +1,2 @@
+//! Workshop commands.
+fn main() {}
