@@ -43,7 +43,7 @@ impl Buffer {
     #[must_use]
     pub fn zeroed(len: usize) -> Buffer {
         assert!(
-            len > 0 && len as u64 % BLOCK == 0,
+            len > 0 && (len as u64).is_multiple_of(BLOCK),
             "a buffer of {len} bytes is not a multiple of {BLOCK}"
         );
         let layout =

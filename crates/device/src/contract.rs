@@ -365,7 +365,7 @@ impl fmt::Debug for Mapping {
 pub(crate) fn check_alignment(operation: Operation, file: &str, caching: Caching, offset: u64, len: u64) {
     if caching == Caching::Direct {
         assert!(
-            offset % crate::BLOCK == 0 && len % crate::BLOCK == 0 && len > 0,
+            offset.is_multiple_of(crate::BLOCK) && len.is_multiple_of(crate::BLOCK) && len > 0,
             "{operation} {file} at {offset}, {len} bytes: a direct request is a multiple of {} bytes (D2)",
             crate::BLOCK
         );

@@ -44,4 +44,4 @@ pub const BLOCK: u64 = 512;
 /// The alignment of every buffer's first byte, in bytes.
 pub const BUFFER_ALIGNMENT: usize = 4096;
 
-const _: () = assert!(BLOCK.is_power_of_two() && BUFFER_ALIGNMENT as u64 % BLOCK == 0);
+const _: () = assert!(BLOCK.is_power_of_two() && (BUFFER_ALIGNMENT as u64).is_multiple_of(BLOCK));

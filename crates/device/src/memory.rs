@@ -156,7 +156,7 @@ impl MappedMemory {
         if let Some((mine, theirs, len)) = self.overlap(start, offset, out.len()) {
             // SAFETY: both ranges are in bounds by `overlap`; a racing store is excluded by `Mapping::write`'s contract.
             unsafe {
-                std::ptr::copy_nonoverlapping(self.start.as_ptr().add(mine), out[theirs..].as_mut_ptr(), len)
+                std::ptr::copy_nonoverlapping(self.start.as_ptr().add(mine), out[theirs..].as_mut_ptr(), len);
             }
         }
     }
@@ -165,7 +165,7 @@ impl MappedMemory {
         if let Some((mine, theirs, len)) = self.overlap(start, offset, bytes.len()) {
             // SAFETY: as in `copy_out`.
             unsafe {
-                std::ptr::copy_nonoverlapping(bytes[theirs..].as_ptr(), self.start.as_ptr().add(mine), len)
+                std::ptr::copy_nonoverlapping(bytes[theirs..].as_ptr(), self.start.as_ptr().add(mine), len);
             }
         }
     }

@@ -21,6 +21,8 @@
 
 pub mod error;
 pub mod node;
+pub mod tiers;
 
 pub use error::{Error, Place, Result, Structure};
 pub use node::{Codec, NodePointer, PageSize};
+pub use tiers::Tiers;

@@ -99,8 +99,8 @@ impl NodePointer {
         let len = u64::from(self.encoded_len);
         let end_fits = self.offset.checked_add(len.next_multiple_of(BLOCK)).is_some();
         let shape = match self.codec {
-            Codec::None => len == decoded && self.offset % page_size.bytes() as u64 == 0,
-            Codec::Lz4 | Codec::Zstd => len > 0 && len < decoded && self.offset % BLOCK == 0,
+            Codec::None => len == decoded && self.offset.is_multiple_of(page_size.bytes() as u64),
+            Codec::Lz4 | Codec::Zstd => len > 0 && len < decoded && self.offset.is_multiple_of(BLOCK),
         };
         (1..=MAX_PAGES).contains(&self.pages) && end_fits && shape
     }
