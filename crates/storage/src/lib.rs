@@ -21,6 +21,7 @@
 
 pub mod error;
 pub mod node;
+pub mod superblock;
 pub mod tiers;
 
 pub use error::{Error, Place, Result, Structure};

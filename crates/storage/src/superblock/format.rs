@@ -1,0 +1,262 @@
+//! The bytes of a superblock, version 1. All integers little-endian.
+//!
+//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 hold the two copies of one generation, slots 2
+//! and 3 those of another. The first 16 bytes and the last 8 mean the same in every version to come.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  magic "ALLUVIUM"
+//!      8     4  format version: 1
+//!     12     4  slot: 0 to 3
+//!     16    16  store id
+//!     32     8  generation, at least 1
+//!     40     8  cut: every commit with a sequence number up to this one is in this generation
+//!     48     8  log sequence that was known to be synced
+//!     56     4  page size in bytes
+//!     60     1  number of tiers
+//!     61     1  zero
+//!     62     2  length of the payload, at most 3,960
+//!     64    64  pointer to the extent map
+//!    128     …  payload: what the floor above keeps (the root of its tree), then zeros
+//!   4088     8  XXH3-64 of bytes 0 to 4087
+//! ```
+
+use crate::{Error, PageSize, Place, Result, Structure};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::checksum;
+
+/// The newest format version that this code reads, and the one it writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// The size of a slot in bytes.
+pub const SLOT_BYTES: usize = 4096;
+/// How many slots there are: two generations, each stored twice.
+pub const SLOTS: usize = 4;
+/// The most bytes of payload.
+pub const MAX_PAYLOAD: usize = CHECKSUM_AT - PAYLOAD_AT;
+/// The size of a pointer to the extent map in bytes.
+pub const MAP_POINTER_BYTES: usize = 64;
+
+const MAGIC: &[u8; 8] = b"ALLUVIUM";
+const MAP_POINTER_AT: usize = 64;
+const PAYLOAD_AT: usize = MAP_POINTER_AT + MAP_POINTER_BYTES;
+const CHECKSUM_AT: usize = SLOT_BYTES - 8;
+
+const _: () = assert!(MAX_PAYLOAD == 3960 && MAX_PAYLOAD <= u16::MAX as usize);
+
+/// What a superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Which store this is.
+    pub store: u128,
+    /// The generation, counted from 1.
+    pub generation: u64,
+    /// Every commit with a sequence number up to this one is in this generation.
+    pub cut: u64,
+    /// The log sequence that was known to be synced.
+    pub synced: u64,
+    /// The store's page size.
+    pub page_size: PageSize,
+    /// How many tiers there are.
+    pub tiers: u8,
+    /// The encoded pointer to the extent map.
+    pub map: [u8; MAP_POINTER_BYTES],
+    /// What the floor above keeps.
+    pub payload: Vec<u8>,
+}
+
+/// What was found in a slot.
+#[derive(Debug)]
+pub enum Slot {
+    /// Nothing but zeros: never written.
+    Empty,
+    /// A superblock.
+    Valid(Superblock),
+    /// Something else, and why it is no superblock.
+    Bad(Error),
+}
+
+/// The place of a slot, for error texts.
+pub(super) fn place(slot: usize) -> Place {
+    Place::new(Structure::Superblock, super::FILE, (slot * SLOT_BYTES) as u64)
+}
+
+impl Superblock {
+    /// The bytes of the copy in `slot`.
+    ///
+    /// # Panics
+    /// When the payload is longer than [`MAX_PAYLOAD`].
+    #[must_use]
+    pub fn encode(&self, slot: usize) -> Vec<u8> {
+        assert!(
+            self.payload.len() <= MAX_PAYLOAD,
+            "a payload of {} bytes",
+            self.payload.len()
+        );
+        let mut out = Vec::with_capacity(SLOT_BYTES);
+        Writer::new(&mut out)
+            .bytes(MAGIC)
+            .u32(FORMAT_VERSION)
+            .u32(slot as u32)
+            .u128(self.store)
+            .u64(self.generation)
+            .u64(self.cut)
+            .u64(self.synced)
+            .u32(self.page_size.bytes() as u32)
+            .u8(self.tiers)
+            .u8(0)
+            .u16(self.payload.len() as u16)
+            .bytes(&self.map)
+            .bytes(&self.payload);
+        out.resize(CHECKSUM_AT, 0);
+        let sum = checksum(&out);
+        Writer::new(&mut out).u64(sum);
+        out
+    }
+}
+
+impl Slot {
+    /// Reads the copy in `slot`. Never fails: what is wrong is in [`Slot::Bad`].
+    #[must_use]
+    pub fn decode(bytes: &[u8], slot: usize) -> Slot {
+        if bytes.len() == SLOT_BYTES && bytes.iter().all(|&byte| byte == 0) {
+            return Slot::Empty;
+        }
+        match decode(bytes, slot) {
+            Ok(superblock) => Slot::Valid(superblock),
+            Err(error) => Slot::Bad(error),
+        }
+    }
+}
+
+fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
+    let bad = |expected: &str, found: String| Error::corrupt(place(slot), expected, found);
+    if bytes.len() != SLOT_BYTES {
+        return Err(bad("4096 bytes", format!("{} bytes", bytes.len())));
+    }
+    let short = |error: Truncated| bad("a superblock", error.to_string());
+    let (body, sum) = bytes.split_at(CHECKSUM_AT);
+    let mut reader = Reader::new(body);
+    let magic = reader.take(MAGIC.len()).map_err(short)?;
+    if magic != MAGIC {
+        return Err(bad(
+            "the magic \"ALLUVIUM\"",
+            format!("{:?}", String::from_utf8_lossy(magic)),
+        ));
+    }
+    let (written, found) = (Reader::new(sum).u64().map_err(short)?, checksum(body));
+    if written != found {
+        return Err(bad(&format!("checksum {written:016x}"), format!("{found:016x}")));
+    }
+    let version = reader.u32().map_err(short)?;
+    if version != FORMAT_VERSION {
+        return Err(Error::NewerFormat {
+            place: place(slot),
+            found: version,
+            supported: FORMAT_VERSION,
+        });
+    }
+    let named = reader.u32().map_err(short)?;
+    if named as usize != slot {
+        return Err(bad(
+            &format!("the copy of slot {slot}"),
+            format!("that of slot {named}"),
+        ));
+    }
+    let superblock = fields(&mut reader).map_err(short)?;
+    superblock.ok_or_else(|| bad("a plausible superblock", "impossible values".to_owned()))
+}
+
+/// The fields behind the slot's number; `None` when one of them is impossible.
+fn fields(reader: &mut Reader<'_>) -> std::result::Result<Option<Superblock>, Truncated> {
+    let (store, generation, cut, synced) = (reader.u128()?, reader.u64()?, reader.u64()?, reader.u64()?);
+    let (page_size, tiers, zero, len) = (reader.u32()?, reader.u8()?, reader.u8()?, reader.u16()?);
+    let mut map = [0; MAP_POINTER_BYTES];
+    map.copy_from_slice(reader.take(MAP_POINTER_BYTES)?);
+    let payload = reader.take(usize::from(len))?.to_vec();
+    let Ok(page_size) = PageSize::new(page_size) else {
+        return Ok(None);
+    };
+    let plausible =
+        generation > 0 && zero == 0 && (1..=crate::tiers::MAX_TIERS).contains(&usize::from(tiers));
+    let superblock = Superblock {
+        store,
+        generation,
+        cut,
+        synced,
+        page_size,
+        tiers,
+        map,
+        payload,
+    };
+    Ok(plausible.then_some(superblock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            store: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
+            generation: 9,
+            cut: 77,
+            synced: 78,
+            page_size: PageSize::MIN,
+            tiers: 2,
+            map: [0x4d; MAP_POINTER_BYTES],
+            payload: b"root".to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let bytes = superblock().encode(3);
+        let hex: String = bytes[..132].iter().map(|byte| format!("{byte:02x}")).collect();
+        let map = "4d".repeat(64);
+        let fixed = "414c4c555649554d0100000003000000100f0e0d0c0b0a0908070605040302010900000000000000\
+                     4d000000000000004e000000000000000010000002000400";
+        assert_eq!(hex, format!("{fixed}{map}726f6f74"));
+        assert_eq!(
+            checksum(&bytes),
+            SNAPSHOT,
+            "the rest of the slot, its checksum included"
+        );
+    }
+
+    const SNAPSHOT: u64 = 8220686171585425717;
+
+    #[test]
+    fn a_superblock_is_read_back_from_its_own_slot_only() {
+        let bytes = superblock().encode(2);
+        assert!(matches!(Slot::decode(&bytes, 2), Slot::Valid(found) if found == superblock()));
+        assert!(
+            matches!(Slot::decode(&bytes, 0), Slot::Bad(Error::Corrupt { .. })),
+            "a misdirected copy"
+        );
+        assert!(matches!(Slot::decode(&[0; SLOT_BYTES], 1), Slot::Empty));
+        assert!(matches!(Slot::decode(&bytes[..4000], 2), Slot::Bad(_)));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let bytes = superblock().encode(0);
+        for bit in 0..SLOT_BYTES * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(matches!(Slot::decode(&bad, 0), Slot::Bad(_)), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_its_own_error() {
+        let mut bytes = superblock().encode(0);
+        bytes[8] = 2;
+        let sum = checksum(&bytes[..CHECKSUM_AT]);
+        bytes.truncate(CHECKSUM_AT);
+        Writer::new(&mut bytes).u64(sum);
+        assert!(matches!(
+            Slot::decode(&bytes, 0),
+            Slot::Bad(Error::NewerFormat { found: 2, .. })
+        ));
+    }
+}

@@ -1,0 +1,305 @@
+//! The superblock: which generation of the store is the durable one.
+//!
+//! *Knows*: how a generation is stored twice, which of those found is the newest, and when its file is synced.
+//!
+//! *Does not know*: what a generation holds; that is the payload, the extent map and the log.
+//!
+//! *Read in this order*: `format.rs` (the bytes), then this file.
+//!
+//! ```text
+//!          pair 0                pair 1
+//!    ┌─────────┬─────────┐ ┌─────────┬─────────┐
+//!    │ slot 0  │ slot 1  │ │ slot 2  │ slot 3  │     a new generation goes to the pair
+//!    │ copy of │ copy of │ │ copy of │ copy of │     that does not hold the durable one
+//!    │ gen. 41 │ gen. 41 │ │ gen. 42 │ gen. 42 │
+//!    └─────────┴─────────┘ └─────────┴─────────┘
+//! ```
+//!
+//! Invariants:
+//!
+//! - **P1** The pair that holds the durable generation is never written, except to mend one copy from the other.
+//! - **P2** A generation is durable once both of its copies are written and the file is synced; everything that it
+//!   reaches was synced before they were written.
+//! - **P3** Opening syncs the file before anything acts on what was read, for a killed process may have left a
+//!   superblock that no sync has made durable.
+//! - **P4** The file has the name `superblock` only once it holds a durable generation; until then creation is under
+//!   way and the file is `superblock.new`.
+
+pub mod format;
+
+#[cfg(test)]
+mod tests;
+
+pub use format::{FORMAT_VERSION, MAP_POINTER_BYTES, MAX_PAYLOAD, Superblock};
+
+use crate::{Error, Result};
+use alluvium_base::Purpose;
+use alluvium_device::{Access, Batch, Buffer, Device, Directory, FileOptions};
+use format::{SLOT_BYTES, SLOTS, Slot};
+use std::sync::Arc;
+
+/// The file's name.
+pub const FILE: &str = "superblock";
+/// The file's name while the store is being created.
+pub const NEW_FILE: &str = "superblock.new";
+
+/// The file that says which generation is the durable one.
+#[derive(Debug)]
+pub struct SuperblockFile {
+    file: Arc<dyn Device>,
+    /// The pair of the durable generation: 0 or 1.
+    durable_pair: usize,
+    durable: Superblock,
+}
+
+/// Marks a directory as one in which a store is being created. Whatever files follow, a crash leaves the mark.
+///
+/// # Errors
+/// [`Error::StoreExists`] when a store is there; [`Error::NotAStore`] when files of a store are there without
+/// a superblock, which this will not overwrite; or as the device says.
+pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
+    let names = directory.list()?;
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    if has(FILE) {
+        return Err(Error::StoreExists {
+            directory: directory.describe(),
+        });
+    }
+    let leftovers: Vec<&String> = names.iter().filter(|name| is_store_file(name)).collect();
+    if has(NEW_FILE) {
+        // A creation that a crash cut short: nobody was told of this store, so its files may go.
+        for name in leftovers {
+            directory.remove(name)?;
+        }
+    } else if let Some(name) = leftovers.first() {
+        let why = format!(
+            "it holds {name} but no superblock; a store was here, and creating one would overwrite it: \
+             restore the superblock from a backup, or move these files away"
+        );
+        return Err(Error::NotAStore {
+            directory: directory.describe(),
+            why,
+        });
+    } else {
+        directory.create(NEW_FILE, FileOptions::DIRECT)?;
+    }
+    Ok(directory.sync()?)
+}
+
+/// Whether a name is one that only a store gives its files.
+fn is_store_file(name: &str) -> bool {
+    let with = |prefix: &str, suffix: &str| name.starts_with(prefix) && name.ends_with(suffix);
+    with("tier-", ".data") || with("extents-", ".map") || name.starts_with("log-")
+}
+
+impl SuperblockFile {
+    /// Makes the first generation durable, which ends a creation begun with [`begin_creation`]. Everything that the
+    /// generation reaches is synced already.
+    ///
+    /// # Errors
+    /// As the device says.
+    ///
+    /// # Panics
+    /// When the payload is longer than [`MAX_PAYLOAD`].
+    pub fn create(directory: &dyn Directory, first: Superblock) -> Result<SuperblockFile> {
+        let file = directory.open(NEW_FILE, FileOptions::DIRECT)?;
+        file.grow((SLOTS * SLOT_BYTES) as u64)?;
+        let mut created = SuperblockFile {
+            file,
+            durable_pair: 1,
+            durable: first.clone(),
+        };
+        created.write(first)?;
+        directory.rename(NEW_FILE, FILE)?;
+        directory.sync()?;
+        Ok(created)
+    }
+
+    /// Opens the file, takes the newest generation that can be read, and mends its other copy where that is damaged.
+    ///
+    /// Whether it is the newest that there *was*, the log says (`log::Log::open`).
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] without a superblock, [`Error::NewerFormat`], [`Error::Corrupt`] when no slot holds a
+    /// superblock, or as the device says.
+    pub fn open(directory: &dyn Directory, access: Access) -> Result<SuperblockFile> {
+        let file = match directory.open(
+            FILE,
+            FileOptions {
+                access,
+                ..FileOptions::DIRECT
+            },
+        ) {
+            Ok(file) => file,
+            Err(alluvium_device::Error::NotFound { .. }) => {
+                return Err(Error::NotAStore {
+                    directory: directory.describe(),
+                    why: missing(directory)?,
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let slots = read_slots(&*file)?;
+        let (durable_pair, durable) = newest(slots)?;
+        let opened = SuperblockFile {
+            file,
+            durable_pair,
+            durable,
+        };
+        if access == Access::ReadWrite {
+            opened.mend()?;
+        }
+        Ok(opened)
+    }
+
+    /// The durable superblock.
+    #[must_use]
+    pub fn durable(&self) -> &Superblock {
+        &self.durable
+    }
+
+    /// Makes `next` durable: both copies, then a sync (P2).
+    ///
+    /// # Errors
+    /// As the device says. Which generation is durable is unknown then, so the caller refuses changes until the
+    /// store is opened anew (S6).
+    ///
+    /// # Panics
+    /// When the payload is longer than [`MAX_PAYLOAD`].
+    pub fn write(&mut self, next: Superblock) -> Result<()> {
+        let pair = 1 - self.durable_pair;
+        let mut batch = Batch::with_capacity(2);
+        for slot in slots_of(pair) {
+            batch.write(
+                (slot * SLOT_BYTES) as u64,
+                Buffer::padded(&next.encode(slot)),
+                Purpose::Superblock,
+            );
+        }
+        self.file.run(batch)?;
+        self.file.sync(Purpose::Superblock)?;
+        self.durable_pair = pair;
+        self.durable = next;
+        Ok(())
+    }
+
+    /// Syncs (P3), then writes the copies of the durable generation that are damaged, one at a time so that a good
+    /// one is always there (P1).
+    fn mend(&self) -> Result<()> {
+        self.file.sync(Purpose::Superblock)?;
+        self.file.grow((SLOTS * SLOT_BYTES) as u64)?;
+        for slot in slots_of(self.durable_pair) {
+            let wanted = self.durable.encode(slot);
+            let found = self
+                .file
+                .read_at((slot * SLOT_BYTES) as u64, SLOT_BYTES, Purpose::Recovery)?;
+            if found[..] != wanted[..] {
+                tracing::warn!(
+                    slot,
+                    generation = self.durable.generation,
+                    "mending a damaged copy of the superblock"
+                );
+                self.file.write_at(
+                    (slot * SLOT_BYTES) as u64,
+                    Buffer::padded(&wanted),
+                    Purpose::Superblock,
+                )?;
+                self.file.sync(Purpose::Superblock)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every slot again and returns what violates P1 or P2.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn check(&self) -> Result<Vec<String>> {
+        let mut violations = Vec::new();
+        let slots = read_slots(&*self.file)?;
+        for slot in slots_of(self.durable_pair) {
+            let place = format::place(slot);
+            match &slots[slot] {
+                Slot::Valid(found) if *found == self.durable => {}
+                Slot::Valid(found) => {
+                    let (found, durable) = (found.generation, self.durable.generation);
+                    violations.push(format!(
+                        "{place}: generation {found} where {durable} is durable (P1)"
+                    ));
+                }
+                Slot::Empty => violations.push(format!("{place}: empty (P1)")),
+                Slot::Bad(error) => violations.push(format!("{error} (P1)")),
+            }
+        }
+        for slot in slots_of(1 - self.durable_pair) {
+            if let Slot::Valid(found) = &slots[slot]
+                && found.generation >= self.durable.generation
+            {
+                let place = format::place(slot);
+                violations.push(format!(
+                    "{place}: generation {} is newer than the durable one (P2)",
+                    found.generation
+                ));
+            }
+        }
+        Ok(violations)
+    }
+}
+
+fn slots_of(pair: usize) -> [usize; 2] {
+    [2 * pair, 2 * pair + 1]
+}
+
+/// Why a directory without a superblock is no store.
+fn missing(directory: &dyn Directory) -> Result<String> {
+    let names = directory.list()?;
+    Ok(if names.iter().any(|name| name == NEW_FILE) {
+        "its creation was cut short; create it again".to_owned()
+    } else if let Some(name) = names.iter().find(|name| is_store_file(name)) {
+        format!("it holds {name}, but the file {FILE} is missing; restore that file from a backup")
+    } else if names.is_empty() {
+        "it is empty; create a store in it first".to_owned()
+    } else {
+        format!("it has no file {FILE}; is the path right?")
+    })
+}
+
+/// Every slot; what a short file lacks is damaged.
+fn read_slots(file: &dyn Device) -> Result<Vec<Slot>> {
+    let whole = file.len() / SLOT_BYTES as u64;
+    (0..SLOTS)
+        .map(|slot| {
+            if slot as u64 >= whole {
+                return Ok(Slot::decode(&[], slot));
+            }
+            let bytes = file.read_at((slot * SLOT_BYTES) as u64, SLOT_BYTES, Purpose::Recovery)?;
+            Ok(Slot::decode(&bytes, slot))
+        })
+        .collect()
+}
+
+/// The newest valid superblock and its pair. A newer format anywhere is an error even beside a valid older one: the
+/// newer version wrote last.
+fn newest(slots: Vec<Slot>) -> Result<(usize, Superblock)> {
+    let mut best: Option<(usize, Superblock)> = None;
+    let mut first_error = None;
+    for (slot, found) in slots.into_iter().enumerate() {
+        match found {
+            Slot::Empty => {}
+            Slot::Valid(found) => {
+                if best
+                    .as_ref()
+                    .is_none_or(|(_, best)| found.generation > best.generation)
+                {
+                    best = Some((slot / 2, found));
+                }
+            }
+            Slot::Bad(error @ Error::NewerFormat { .. }) => return Err(error),
+            Slot::Bad(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    best.ok_or_else(|| {
+        first_error
+            .unwrap_or_else(|| Error::corrupt(format::place(0), "a superblock in one of four slots", "zeros"))
+    })
+}
