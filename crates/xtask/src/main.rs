@@ -1,2 +1,43 @@
-//! Workshop commands.
-fn main() {}
+//! `cargo run -p xtask -- tidy`: checks that the house is in order.
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use xtask::tidy::{self, Workspace};
+
+/// Workshop commands of Alluvium.
+#[derive(Parser)]
+#[command(name = "xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check the rules of the house that text can show; print every finding and fail if there is one.
+    Tidy {
+        /// First lower the numbers in crates/xtask/ratchet.toml to what the workspace holds today.
+        #[arg(long)]
+        update_ratchet: bool,
+    },
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Tidy { update_ratchet } => {
+            let mut workspace = Workspace::load(&std::env::current_dir()?)?;
+            if update_ratchet {
+                tidy::ratchet::lower(&mut workspace)?;
+            }
+            let findings = tidy::check(&workspace);
+            for finding in &findings {
+                eprintln!("{finding}");
+            }
+            if !findings.is_empty() {
+                bail!("tidy: {} findings in {}", findings.len(), workspace.summary());
+            }
+            println!("tidy: nothing to mend in {}", workspace.summary());
+            Ok(())
+        }
+    }
+}

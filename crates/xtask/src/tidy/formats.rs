@@ -1,0 +1,210 @@
+//! Rule 3: only files called `format.rs` encode or decode bytes; each opens with a table, is locked by a snapshot test
+//! and is named in `docs/formats.md`; and rule 15: no `usize` and no host byte order in them.
+
+use super::{Finding, Source, Workspace, rooms};
+
+/// The word of an allowance: `tidy: allow format: <why>`.
+pub const RULE: &str = "format";
+
+/// The file that offers the readers and writers which formats use.
+const BYTES: &str = "crates/base/src/bytes.rs";
+
+/// The page that points to every format.
+const INDEX: &str = "docs/formats.md";
+
+/// What only formats may call, with what each stands for.
+const CODING: [&str; 5] = [
+    "to_le_bytes",
+    "from_le_bytes",
+    "to_be_bytes",
+    "from_be_bytes",
+    "transmute",
+];
+
+/// What ties bytes to the machine that wrote them.
+const HOST: [&str; 4] = [
+    "to_ne_bytes",
+    "from_ne_bytes",
+    "usize::from_le_bytes",
+    "size_of::<usize>",
+];
+
+/// Checks every file of the house; the workshop and tests may do as they like.
+#[must_use]
+pub fn check(workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in &workspace.sources {
+        if rooms::is_workshop(Workspace::room_of(&source.path)) || source.path == BYTES {
+            continue;
+        }
+        if source.file_name() == "format.rs" {
+            check_format(workspace, source, &mut findings);
+        } else {
+            check_other(source, &mut findings);
+        }
+    }
+    findings
+}
+
+fn check_other(source: &Source, findings: &mut Vec<Finding>) {
+    let coding = CODING
+        .iter()
+        .flat_map(|code| source.find(code).into_iter().map(move |line| (line, *code)));
+    let cursors = cursors(source)
+        .into_iter()
+        .map(|line| (line, "a byte reader or writer"));
+    for (line, what) in coding.chain(cursors) {
+        if !source.is_test(line) && !source.allows(RULE, line) {
+            let text = format!(
+                "{what} outside a format.rs: move the encoding there, or say `// tidy: allow {RULE}: <why these bytes \
+                 never reach a device>`"
+            );
+            findings.push(Finding::new(&source.path, line, text));
+        }
+    }
+}
+
+/// The lines that import `bytes::{Reader, Writer}` or name one of them by its path.
+fn cursors(source: &Source) -> Vec<usize> {
+    let tokens = &source.tokens;
+    let mut found = Vec::new();
+    for at in 0..tokens.len().saturating_sub(3) {
+        if tokens[at].word() != Some("bytes") || !tokens[at + 1].is(':') || !tokens[at + 2].is(':') {
+            continue;
+        }
+        let group = tokens[at + 3..]
+            .iter()
+            .take_while(|token| !token.is('}') && !token.is(';'));
+        let named = if tokens[at + 3].is('{') {
+            group.take(16).collect()
+        } else {
+            vec![&tokens[at + 3]]
+        };
+        if named
+            .iter()
+            .any(|token| matches!(token.word(), Some("Reader" | "Writer")) || token.is('*'))
+        {
+            found.push(tokens[at].line);
+        }
+    }
+    found
+}
+
+fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Finding>) {
+    let mut find = |line: usize, text: String| findings.push(Finding::new(&source.path, line, text));
+    let table = |text: &str| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words
+            .windows(3)
+            .any(|words| words == ["OFFSET", "SIZE", "MEANING"])
+    };
+    if !source
+        .comments
+        .iter()
+        .any(|comment| comment.text.starts_with('!') && table(&comment.text))
+    {
+        find(
+            1,
+            "the header has no OFFSET / SIZE / MEANING table: say what each byte means".to_owned(),
+        );
+    }
+    if !has_snapshot(workspace, source) {
+        let text = "no snapshot test: add one whose name says that the bytes of this version do not change \
+                    (`the_bytes_of_version_1_do_not_change`), here or in tests.rs beside it";
+        find(1, text.to_owned());
+    }
+    for code in HOST.iter().chain(&["transmute"]) {
+        for line in source
+            .find(code)
+            .into_iter()
+            .filter(|line| !source.is_test(*line) && !source.allows(RULE, *line))
+        {
+            find(
+                line,
+                format!("{code} in a format: use a type of fixed width, little-endian"),
+            );
+        }
+    }
+    let index = workspace.documents.iter().find(|document| document.path == INDEX);
+    if index.is_none_or(|index| !index.text.contains(&source.path)) {
+        find(1, format!("{INDEX} does not point to this format: add a line"));
+    }
+}
+
+/// Whether a test's name says that the bytes do not change, in the file or in a `tests.rs` that belongs to it.
+fn has_snapshot(workspace: &Workspace, format: &Source) -> bool {
+    let stem = format.path.trim_end_matches("format.rs");
+    let places = [
+        format.path.clone(),
+        format!("{stem}tests.rs"),
+        format!("{stem}format/tests.rs"),
+    ];
+    let snapshot =
+        |name: &str| name.contains("bytes") && (name.contains("version") || name.contains("change"));
+    let sources = workspace
+        .sources
+        .iter()
+        .filter(|source| places.contains(&source.path));
+    sources
+        .flat_map(|source| {
+            source
+                .functions()
+                .into_iter()
+                .map(move |(name, line, _)| source.is_test(line) && snapshot(name))
+        })
+        .any(|found| found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::workspace::lines;
+
+    const FORMAT: &str = "//! OFFSET  SIZE  MEANING\n//!   0 8 x\nfn f() { 1u64.to_le_bytes(); }\n#[cfg(test)]\nmod tests {\n#[test]\nfn the_bytes_of_version_1_do_not_change() {}\n}";
+    const PAGE: (&str, &str) = ("docs/formats.md", "crates/storage/src/log/format.rs");
+
+    #[test]
+    fn a_format_with_table_snapshot_and_page_is_in_order() {
+        let files = [
+            ("crates/storage/src/log/format.rs", FORMAT),
+            PAGE,
+            ("crates/base/src/bytes.rs", "to_le_bytes()"),
+        ];
+        assert_eq!(lines(&check(&Workspace::planted(&files))), [""; 0]);
+        let tests = (
+            "crates/storage/src/log/tests.rs",
+            "#[test] fn the_bytes_do_not_change() {}",
+        );
+        let bare = ("crates/storage/src/log/format.rs", "//! OFFSET SIZE MEANING\n");
+        assert_eq!(lines(&check(&Workspace::planted(&[bare, PAGE, tests]))), [""; 0]);
+    }
+
+    #[test]
+    fn a_format_without_table_snapshot_or_page_is_found() {
+        let text = "//! Bytes.\nfn f(x: usize) { x.to_ne_bytes(); std::mem::size_of::<usize>() }";
+        let found = lines(&check(&Workspace::planted(&[(
+            "crates/storage/src/format.rs",
+            text,
+        )])));
+        assert_eq!(found.len(), 5, "{found:#?}");
+        assert!(found.iter().any(|line| line.contains("format.rs:2: to_ne_bytes")));
+    }
+
+    #[test]
+    fn coding_elsewhere_is_found_but_not_in_tests_the_workshop_or_where_it_is_allowed() {
+        let text = "fn a() { x.to_le_bytes(); }\nuse alluvium_base::bytes::{self, Reader};\nuse alluvium_base::bytes::Truncated;\n\
+                    // tidy: allow format: a hash of two words that stays in memory\nfn b() { y.to_be_bytes(); }\n\
+                    #[cfg(test)]\nmod tests { fn c() { z.to_le_bytes(); } }";
+        let found = lines(&check(&Workspace::planted(&[(
+            "crates/storage/src/log/lane.rs",
+            text,
+        )])));
+        assert_eq!(found.len(), 2, "{found:#?}");
+        assert!(found[0].starts_with("crates/storage/src/log/lane.rs:1: to_le_bytes outside a format.rs"));
+        assert!(found[1].starts_with("crates/storage/src/log/lane.rs:2: a byte reader or writer"));
+        assert_eq!(
+            lines(&check(&Workspace::planted(&[("crates/sim/src/a.rs", text)]))),
+            [""; 0]
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! The checks of `xtask tidy`.
+//!
+//! *Knows*: which rules of the house text can show, and where each stands.
+//!
+//! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a test.
+//!
+//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `rooms.rs` (the floor table), then the checks:
+//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `unfinished.rs`, `headers.rs`, `sizes.rs` with
+//! `ratchet.rs`.
+
+pub mod documents;
+pub mod floors;
+pub mod formats;
+pub mod headers;
+pub mod io;
+mod lexer;
+pub mod modules;
+pub mod ratchet;
+pub mod rooms;
+pub mod sizes;
+pub mod source;
+pub mod unfinished;
+pub mod workspace;
+
+pub use source::Source;
+pub use workspace::Workspace;
+
+use std::fmt;
+
+/// One thing to mend: where it is, what is wrong, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file, relative to the workspace.
+    pub path: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong and what to do about it.
+    pub text: String,
+}
+
+impl Finding {
+    /// A finding at a line of a file.
+    #[must_use]
+    pub fn new(path: &str, line: usize, text: impl Into<String>) -> Finding {
+        let text = text.into();
+        Finding {
+            path: path.to_owned(),
+            line,
+            text,
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.text)
+    }
+}
+
+/// Every finding of every check, by file and line.
+#[must_use]
+pub fn check(workspace: &Workspace) -> Vec<Finding> {
+    let checks = [
+        floors::check,
+        modules::check,
+        documents::check,
+        formats::check,
+        io::check,
+        unfinished::check,
+        headers::check,
+        sizes::check,
+    ];
+    let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(workspace)).collect();
+    findings.sort();
+    findings.dedup();
+    findings
+}

@@ -1,0 +1,256 @@
+//! What there is to check: the Rust files, documents and manifests of the workspace and of `fuzz/`.
+
+use super::Source;
+use super::ratchet::Ratchet;
+use anyhow::{Context, Result};
+use cargo_metadata::{Metadata, MetadataCommand};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a dependency is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// The crate itself, or its build script.
+    Normal,
+    /// Its tests, benches and examples.
+    Development,
+}
+
+/// A crate of the workspace.
+#[derive(Clone, Debug)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its folder, relative to the workspace.
+    pub folder: String,
+    /// The root files of its targets, relative to the workspace.
+    pub roots: Vec<String>,
+    /// The names of the packages it depends on.
+    pub dependencies: Vec<(String, Use)>,
+    /// The features it declares.
+    pub features: Vec<String>,
+}
+
+/// A Markdown file.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// Where it is, relative to the workspace.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// Everything that the checks look at.
+#[derive(Clone, Debug, Default)]
+pub struct Workspace {
+    /// Its folder.
+    pub root: PathBuf,
+    /// The Rust files below `src`, `tests`, `benches`, `examples` and `fuzz_targets` of every package.
+    pub sources: Vec<Source>,
+    /// The Markdown files.
+    pub documents: Vec<Document>,
+    /// The packages.
+    pub packages: Vec<Package>,
+    /// Every file that is not built, relative to the workspace.
+    pub files: BTreeSet<String>,
+    /// The text of `.ci/run`.
+    pub ci: String,
+    /// The numbers that may only go down.
+    pub ratchet: Ratchet,
+}
+
+impl Workspace {
+    /// Reads the workspace around a folder.
+    ///
+    /// # Errors
+    /// When Cargo cannot describe it or a file cannot be read.
+    pub fn load(inside: &Path) -> Result<Workspace> {
+        let metadata = describe(inside, None)?;
+        let root = metadata.workspace_root.clone().into_std_path_buf();
+        let mut packages = packages(&metadata, &root);
+        let fuzz = root.join("fuzz/Cargo.toml");
+        if fuzz.exists() {
+            packages.extend(self::packages(&describe(&root, Some(&fuzz))?, &root));
+        }
+        let mut files = BTreeSet::new();
+        collect(&root, &root, &mut files)?;
+        let read = |path: &str| {
+            fs::read_to_string(root.join(path)).with_context(|| format!("{path} cannot be read as text"))
+        };
+        let sources = files
+            .iter()
+            .filter(|path| path.ends_with(".rs"))
+            .map(|path| Ok(Source::new(path, &read(path)?)))
+            .collect::<Result<_>>()?;
+        let document = |path: &String| {
+            let text = read(path)?;
+            let path = path.clone();
+            Ok(Document { path, text })
+        };
+        let documents = files
+            .iter()
+            .filter(|path| path.ends_with(".md"))
+            .map(document)
+            .collect::<Result<_>>()?;
+        let ci = if files.contains(".ci/run") {
+            read(".ci/run")?
+        } else {
+            String::new()
+        };
+        let ratchet = Ratchet::parse(&read(Ratchet::PATH)?)?;
+        Ok(Workspace {
+            root,
+            sources,
+            documents,
+            packages,
+            files,
+            ci,
+            ratchet,
+        })
+    }
+
+    /// How much there is, in words.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let lines: usize = self.sources.iter().map(Source::code_len).sum();
+        let (packages, files) = (self.packages.len(), self.sources.len());
+        let documents = self.documents.len();
+        format!("{packages} packages, {files} Rust files with {lines} lines of code, {documents} documents")
+    }
+
+    /// The name of the room that a path is in: `storage` for `crates/storage/src/lib.rs`, `fuzz` for what is there.
+    #[must_use]
+    pub fn room_of(path: &str) -> &str {
+        let path = path.strip_prefix("crates/").unwrap_or(path);
+        path.split('/').next().unwrap_or(path)
+    }
+}
+
+fn describe(inside: &Path, manifest: Option<&Path>) -> Result<Metadata> {
+    let mut command = MetadataCommand::new();
+    command.current_dir(inside).no_deps();
+    if let Some(manifest) = manifest {
+        command.manifest_path(manifest);
+    }
+    command
+        .exec()
+        .context("`cargo metadata` failed: run it yourself to see why")
+}
+
+fn packages(metadata: &Metadata, root: &Path) -> Vec<Package> {
+    let relative = |path: &Path| {
+        let path = path.strip_prefix(root).unwrap_or(path);
+        path.to_string_lossy().replace('\\', "/")
+    };
+    let package = |package: &cargo_metadata::Package| {
+        let folder = package
+            .manifest_path
+            .parent()
+            .map_or_else(String::new, |path| relative(path.as_std_path()));
+        let dependencies = package.dependencies.iter().map(|dependency| {
+            let development = dependency.kind == cargo_metadata::DependencyKind::Development;
+            let used = if development {
+                Use::Development
+            } else {
+                Use::Normal
+            };
+            (dependency.name.clone(), used)
+        });
+        Package {
+            name: package.name.to_string(),
+            folder,
+            roots: package
+                .targets
+                .iter()
+                .map(|target| relative(target.src_path.as_std_path()))
+                .collect(),
+            dependencies: dependencies.collect(),
+            features: package.features.keys().cloned().collect(),
+        }
+    };
+    metadata.packages.iter().map(package).collect()
+}
+
+/// Every file below a folder but what is built or belongs to version control.
+fn collect(root: &Path, folder: &Path, files: &mut BTreeSet<String>) -> Result<()> {
+    const SKIPPED: [&str; 5] = [".git", "target", "artifacts", "corpus", "proptest-regressions"];
+    for entry in fs::read_dir(folder).with_context(|| format!("{} cannot be listed", folder.display()))? {
+        let entry = entry?;
+        let path = entry.path();
+        if SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            collect(root, &path, files)?;
+        } else {
+            let path = path.strip_prefix(root).unwrap_or(&path);
+            files.insert(path.to_string_lossy().replace('\\', "/"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+impl Workspace {
+    /// A workspace of planted files, for the tests of the checks.
+    pub(crate) fn planted(files: &[(&str, &str)]) -> Workspace {
+        let rust = |path: &str| {
+            Path::new(path)
+                .extension()
+                .is_some_and(|extension| extension == "rs")
+        };
+        let (sources, others): (Vec<_>, Vec<_>) = files.iter().partition(|(path, _)| rust(path));
+        let document = |(path, text): &(&str, &str)| Document {
+            path: (*path).to_owned(),
+            text: (*text).to_owned(),
+        };
+        Workspace {
+            sources: sources
+                .iter()
+                .map(|(path, text)| Source::new(path, text))
+                .collect(),
+            documents: others
+                .iter()
+                .filter(|(path, _)| path.ends_with(".md"))
+                .map(document)
+                .collect(),
+            files: files.iter().map(|(path, _)| (*path).to_owned()).collect(),
+            ci: others
+                .iter()
+                .find(|(path, _)| *path == ".ci/run")
+                .map_or_else(String::new, |(_, text)| (*text).to_owned()),
+            ..Workspace::default()
+        }
+    }
+
+    /// The same with one more package.
+    pub(crate) fn with_package(
+        mut self,
+        folder: &str,
+        name: &str,
+        dependencies: &[(&str, Use)],
+    ) -> Workspace {
+        let root = |path: &String| {
+            let tail = path.strip_prefix(&format!("{folder}/"));
+            tail.is_some_and(|tail| ["src/lib.rs", "src/main.rs", "tests/it/main.rs"].contains(&tail))
+        };
+        self.packages.push(Package {
+            name: name.to_owned(),
+            folder: folder.to_owned(),
+            roots: self.files.iter().filter(|path| root(path)).cloned().collect(),
+            dependencies: dependencies
+                .iter()
+                .map(|(name, used)| ((*name).to_owned(), *used))
+                .collect(),
+            features: Vec::new(),
+        });
+        self
+    }
+}
+
+/// What the findings of a check say, a line each, for tests.
+#[cfg(test)]
+pub(crate) fn lines(findings: &[super::Finding]) -> Vec<String> {
+    findings.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,93 @@
+//! The house itself, checked; and the command, run on a house with something wrong in it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use xtask::tidy::{self, Workspace};
+
+#[test]
+fn the_house_is_in_order() {
+    let workspace = Workspace::load(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let findings: Vec<String> = tidy::check(&workspace).iter().map(ToString::to_string).collect();
+    assert!(
+        findings.is_empty(),
+        "{} findings:\n{}",
+        findings.len(),
+        findings.join("\n")
+    );
+    assert!(
+        workspace.sources.len() > 30 && workspace.packages.len() > 5,
+        "saw only {}",
+        workspace.summary()
+    );
+}
+
+/// Plants a workspace of one room, whose library is the given text.
+fn plant(lib: &str) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "Cargo.toml",
+        "[workspace]\nresolver = \"3\"\nmembers = [\"crates/base\"]\n",
+    );
+    write(
+        "crates/base/Cargo.toml",
+        "[package]\nname = \"alluvium-base\"\nedition = \"2024\"\n",
+    );
+    write("crates/base/src/lib.rs", lib);
+    write(
+        "crates/xtask/ratchet.toml",
+        "longest_file = 900\nlongest_function = 80\nlong_functions = 4\nallowances = 0\n",
+    );
+    root
+}
+
+fn tidy(root: &Path, arguments: &[&str]) -> Output {
+    let xtask = env!("CARGO_BIN_EXE_xtask");
+    Command::new(xtask)
+        .arg("tidy")
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .unwrap()
+}
+
+const HEADER: &str = "//! Words.\n//!\n//! *Knows*: a.\n//! *Does not know*: b.\n//! *Read in this order*: c.\n//! - **B1** d.\n";
+
+#[test]
+fn the_command_fails_with_every_finding_and_passes_once_they_are_mended() {
+    let root = plant(&format!("{HEADER}fn f() {{ todo!() }}\nuse std::fs;\n"));
+    let output = tidy(root.path(), &[]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(errors.contains("crates/base/src/lib.rs:7: todo!"), "{errors}");
+    assert!(
+        errors.contains("crates/base/src/lib.rs:8: std::fs belongs"),
+        "{errors}"
+    );
+    assert!(errors.contains("2 findings"), "{errors}");
+
+    fs::write(root.path().join("crates/base/src/lib.rs"), HEADER).unwrap();
+    let output = tidy(root.path(), &[]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn updating_the_ratchet_lowers_the_committed_numbers() {
+    let root = plant(HEADER);
+    assert!(tidy(root.path(), &["--update-ratchet"]).status.success());
+    let text = fs::read_to_string(root.path().join("crates/xtask/ratchet.toml")).unwrap();
+    assert_eq!(
+        text,
+        "longest_file = 0\nlongest_function = 0\nlong_functions = 0\nallowances = 0\n"
+    );
+}
