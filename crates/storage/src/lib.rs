@@ -19,11 +19,14 @@
 //! - **S5** A full disk is an error before anything is written or installed.
 //! - **S6** After a failed write or sync the store refuses further changes until it is opened anew; reads go on.
 
+pub mod epoch;
 pub mod error;
 pub mod node;
 pub mod superblock;
+mod sync;
 pub mod tiers;
 
+pub use epoch::{Epochs, Guard, Hold};
 pub use error::{Error, Place, Result, Structure};
 pub use node::{Codec, NodePointer, PageSize};
 pub use tiers::Tiers;

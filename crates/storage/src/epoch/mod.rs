@@ -1,0 +1,283 @@
+//! Epochs: when what was unlinked can no longer be reached.
+//!
+//! *Knows*: who is reading, and since which epoch.
+//!
+//! *Does not know*: what is read, what is unlinked, who frees it.
+//!
+//! *Read in this order*: this file, `ledger.rs` (the words and the rule), `threads.rs` (which thread has which slot),
+//! `model.rs` (the checks of the rule).
+//!
+//! A reader pins: it stores the epoch it sees in a word of its own, on a cache line of its own, and only then follows
+//! pointers (SplinterDB's distributed reader counters in their cheapest form; Fraser 2004, *Practical lock-freedom*,
+//! §5.2.3, is the scheme). A writer unlinks something, reads the epoch `e`, and frees the thing once `e <`
+//! [`Epochs::safe`]. The epoch advances only when everyone who is pinned has seen it.
+//!
+//! # Why that is right
+//!
+//! *G* is the epoch. Pinning: read *G* = w, store the slot, fence F1, read *G* again and start over unless it is still
+//! w. Unlinking: store, fence F2, read *G* = e. Advancing from n: read *G* = n, fence F3, read all slots and counts,
+//! compare-exchange *G* to n + 1. Suppose that a guard pinned at w loads the link *before* it is unlinked, and that
+//! the thing is freed at *G* ≥ e + 2 while the guard lives. Fences are totally ordered, and F1 < F2, for the guard's load after
+//! F1 does not see the store before F2.
+//!
+//! 1. w ≤ e: were w ≥ e + 1, then the guard read from the advance to e + 1 or a later one, which F2's thread does not see
+//!    after F2, so F2 < F1.
+//! 2. The advance from e + 1 to e + 2 has its F3 after the advance to e + 1. If F1 < F3, it saw the slot at w ≤ e and did not
+//!    advance. If F3 < F1, then F3 < F2, and F2's thread must have read *G* ≥ e + 1. Both are absurd.
+//!
+//! The second read of *G* gives more: while a guard at w lives, *G* is w or w + 1. Hence a [`Hold`], which is counted under
+//! its epoch, can be taken at the epoch of the thread's guard and protects whatever that guard did, and at
+//! most two epochs have counted participants at any time.
+//!
+//! Invariants:
+//!
+//! - **E1** While a guard or hold at epoch w is alive, `current()` is w or w + 1.
+//! - **E2** Counted participants (holds, and guards of threads without a slot) are of epoch `current()` or the one before.
+//! - **E3** What was unlinked before `e = current()` was read is unreachable by every guard and hold once `e < safe()`.
+//! - **E4** Only the thread that has claimed a slot writes its word.
+
+mod ledger;
+#[cfg(all(test, alluvium_model_check))]
+mod model;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use ledger::Ledger;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use threads::Claimed;
+
+/// The number of the next `Epochs`. Numbers are never used twice, so a stale one never matches.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+#[derive(Debug)]
+struct Shared {
+    id: u64,
+    handles: AtomicUsize,
+    ledger: Ledger,
+}
+
+impl Shared {
+    /// Whether no handle is left, so that nobody can pin any more.
+    fn is_abandoned(&self) -> bool {
+        self.handles.load(Ordering::Acquire) == 0
+    }
+}
+
+/// The epochs of one store; clones share them.
+///
+/// ```
+/// use alluvium_storage::Epochs;
+/// let epochs = Epochs::new();
+/// let guard = epochs.pin();
+/// let unlinked_at = epochs.current();
+/// epochs.try_advance();
+/// epochs.try_advance();
+/// assert!(epochs.safe() <= unlinked_at, "the guard may still see it");
+/// drop(guard);
+/// epochs.try_advance();
+/// assert!(unlinked_at < epochs.safe());
+/// ```
+#[derive(Debug)]
+pub struct Epochs {
+    shared: Arc<Shared>,
+}
+
+impl Epochs {
+    /// New epochs, with nobody in them.
+    #[must_use]
+    pub fn new() -> Epochs {
+        let shared = Shared {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            handles: AtomicUsize::new(1),
+            ledger: Ledger::new(),
+        };
+        Epochs {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Pins the calling thread. Pinning again while a guard lives costs two plain stores.
+    ///
+    /// The first 512 threads have a word of their own; a thread beyond them is counted in a shared word, which is slower
+    /// and otherwise the same.
+    #[inline]
+    #[must_use]
+    pub fn pin(&self) -> Guard {
+        match threads::claimed(&self.shared) {
+            Some(claimed) => {
+                // SAFETY: the calling thread has claimed it, and `self` is a live handle.
+                let epoch = self.shared.ledger.enter(unsafe { claimed.slot() });
+                Guard {
+                    id: self.shared.id,
+                    epoch,
+                    participant: Participant::Slot(claimed),
+                    _not_send: PhantomData,
+                }
+            }
+            None => self.pin_counted(),
+        }
+    }
+
+    #[cold]
+    fn pin_counted(&self) -> Guard {
+        Guard {
+            id: self.shared.id,
+            epoch: self.shared.ledger.count_in(),
+            participant: Participant::Counted(Arc::clone(&self.shared)),
+            _not_send: PhantomData,
+        }
+    }
+
+    /// Takes part without a thread: for reads in flight and whatever else outlives a call. It protects what the calling
+    /// thread's guards protect, and everything that is reachable now.
+    #[must_use]
+    pub fn hold(&self) -> Hold {
+        let guard = self.pin();
+        // The guard is alive, so its epoch is not yet past (E1).
+        self.shared.ledger.count_in_at(guard.epoch);
+        Hold {
+            shared: Arc::clone(&self.shared),
+            epoch: guard.epoch,
+        }
+    }
+
+    /// The epoch now. Read *after* something was unlinked it is the stamp to compare with [`Epochs::safe`].
+    #[must_use]
+    pub fn current(&self) -> u64 {
+        self.shared.ledger.current()
+    }
+
+    /// Moves on if everyone who is pinned has seen the current epoch. Returns the current epoch.
+    pub fn try_advance(&self) -> u64 {
+        self.shared.ledger.advance()
+    }
+
+    /// Whatever was unlinked at an epoch below this is unreachable by every guard and hold (E3).
+    #[must_use]
+    pub fn safe(&self) -> u64 {
+        self.shared.ledger.safe()
+    }
+}
+
+impl Default for Epochs {
+    fn default() -> Self {
+        Epochs::new()
+    }
+}
+
+impl Clone for Epochs {
+    fn clone(&self) -> Self {
+        self.shared.handles.fetch_add(1, Ordering::Relaxed);
+        Epochs {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl Drop for Epochs {
+    fn drop(&mut self) {
+        self.shared.handles.fetch_sub(1, Ordering::Release);
+    }
+}
+
+enum Participant {
+    Slot(Claimed),
+    Counted(Arc<Shared>),
+}
+
+/// Keeps what its thread can reach alive. It stays on its thread; guards of one thread may be dropped in any order.
+pub struct Guard {
+    id: u64,
+    epoch: u64,
+    participant: Participant,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Guard {
+    /// The epoch that the thread is pinned at.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether this guard pins these epochs.
+    #[inline]
+    #[must_use]
+    pub fn is_of(&self, epochs: &Epochs) -> bool {
+        self.id == epochs.shared.id
+    }
+
+    /// A small number that no other pinned thread of these epochs has, for striping; `None` for a thread beyond the first
+    /// 512.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self) -> Option<usize> {
+        match &self.participant {
+            Participant::Slot(claimed) => Some(claimed.index),
+            Participant::Counted(_) => None,
+        }
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        match &self.participant {
+            // SAFETY: the guard is not `Send`, so this is the thread that has claimed the slot, which is pinned.
+            Participant::Slot(claimed) => unsafe { claimed.slot() }.leave(),
+            Participant::Counted(shared) => shared.ledger.count_out(self.epoch),
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("epoch", &self.epoch)
+            .field("slot", &self.slot())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes part in the epochs like a guard, but is owned by whoever needs it: a read in flight, an iterator at rest.
+pub struct Hold {
+    shared: Arc<Shared>,
+    epoch: u64,
+}
+
+impl Hold {
+    /// The epoch that is held.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl Clone for Hold {
+    fn clone(&self) -> Self {
+        // `self` is counted meanwhile, so the epoch is not yet past (E1).
+        self.shared.ledger.count_in_at(self.epoch);
+        Hold {
+            shared: Arc::clone(&self.shared),
+            epoch: self.epoch,
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.shared.ledger.count_out(self.epoch);
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}

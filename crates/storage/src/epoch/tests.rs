@@ -1,0 +1,190 @@
+use super::*;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+#[test]
+fn an_epoch_passes_only_when_everyone_pinned_has_seen_it() {
+    let epochs = Epochs::new();
+    let start = epochs.current();
+    assert_eq!(epochs.try_advance(), start + 1);
+    let guard = epochs.pin();
+    assert_eq!(guard.epoch(), start + 1);
+    assert_eq!(
+        epochs.try_advance(),
+        start + 2,
+        "the guard has seen the epoch before"
+    );
+    for _ in 0..5 {
+        assert_eq!(epochs.try_advance(), start + 2, "the guard is one epoch behind");
+    }
+    drop(guard);
+    assert_eq!(epochs.try_advance(), start + 3);
+    assert_eq!(epochs.safe(), start + 2);
+}
+
+#[test]
+fn guards_of_one_thread_nest_and_drop_in_any_order() {
+    let epochs = Epochs::new();
+    let first = epochs.pin();
+    epochs.try_advance();
+    let second = epochs.pin();
+    assert_eq!(
+        first.epoch(),
+        second.epoch(),
+        "an inner guard protects what the outer one does"
+    );
+    drop(first);
+    let stuck = epochs.current();
+    assert_eq!(epochs.try_advance(), stuck);
+    drop(second);
+    assert_eq!(epochs.try_advance(), stuck + 1);
+}
+
+#[test]
+fn a_hold_inherits_the_epoch_of_the_guard_and_outlives_its_thread() {
+    let epochs = Epochs::new();
+    let guard = epochs.pin();
+    let unlinked_at = epochs.current();
+    epochs.try_advance();
+    let hold = epochs.hold();
+    assert_eq!(hold.epoch(), guard.epoch());
+    drop(guard);
+    let other = thread::spawn(move || hold.clone()).join().unwrap();
+    for _ in 0..5 {
+        epochs.try_advance();
+    }
+    assert!(unlinked_at >= epochs.safe(), "the clone still holds it");
+    drop(other);
+    epochs.try_advance();
+    assert!(unlinked_at < epochs.safe());
+}
+
+#[test]
+fn slots_are_given_back_when_threads_end() {
+    let epochs = Epochs::new();
+    for _ in 0..200 {
+        let epochs = epochs.clone();
+        thread::spawn(move || drop(epochs.pin())).join().unwrap();
+    }
+    assert_eq!(epochs.shared.ledger.census(), (1, 0));
+}
+
+#[test]
+fn threads_beyond_the_slots_are_counted_and_protected_alike() {
+    let epochs = Epochs::new();
+    let taken: Vec<usize> = std::iter::from_fn(|| epochs.shared.ledger.claim()).collect();
+    assert_eq!(taken.len(), ledger::MAX_SLOTS);
+    let guard = epochs.pin();
+    assert_eq!(guard.slot(), None);
+    let again = epochs.pin();
+    let hold = epochs.hold();
+    assert_eq!(epochs.shared.ledger.census().1, 3);
+    let stuck = epochs.try_advance();
+    assert_eq!(epochs.try_advance(), stuck);
+    drop(guard);
+    drop(hold);
+    assert_eq!(epochs.try_advance(), stuck);
+    drop(again);
+    assert_eq!(epochs.try_advance(), stuck + 1);
+    epochs.shared.ledger.give_back(taken[7]);
+    assert_eq!(
+        epochs.pin().slot(),
+        Some(7),
+        "a thread gets a slot as soon as there is one"
+    );
+}
+
+#[test]
+fn a_guard_may_outlive_every_handle_and_epochs_without_handles_are_forgotten() {
+    let epochs = Epochs::new();
+    let weak = Arc::downgrade(&epochs.shared);
+    let guard = epochs.pin();
+    drop(epochs);
+    drop(Epochs::new().pin());
+    assert!(weak.upgrade().is_some(), "the guard is alive");
+    drop(guard);
+    drop(Epochs::new().pin());
+    assert!(weak.upgrade().is_none(), "the next claim forgets it");
+}
+
+#[test]
+fn a_guard_in_a_thread_local_outlives_the_threads_claims() {
+    thread_local! {
+        static LATE: std::cell::RefCell<Option<Guard>> = const { std::cell::RefCell::new(None) };
+    }
+    let epochs = Epochs::new();
+    let theirs = epochs.clone();
+    thread::spawn(move || {
+        LATE.with(|late| *late.borrow_mut() = None);
+        let guard = theirs.pin();
+        LATE.with(|late| *late.borrow_mut() = Some(guard));
+    })
+    .join()
+    .unwrap();
+    let before = epochs.current();
+    epochs.try_advance();
+    assert!(
+        epochs.try_advance() > before + 1,
+        "the guard was dropped with its thread"
+    );
+}
+
+#[test]
+fn nothing_is_freed_under_a_reader() {
+    const THINGS: usize = 4;
+    // A thing is a number that its writer overwrites with zero when the epochs say that nobody reads it any more.
+    let epochs = Epochs::new();
+    let cells: Arc<Vec<AtomicU64>> = Arc::new((0..THINGS * 64).map(|_| AtomicU64::new(0)).collect());
+    let links: Arc<Vec<AtomicUsize>> = Arc::new((0..THINGS).map(|_| AtomicUsize::new(usize::MAX)).collect());
+    let (stop, start) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(3)));
+    let readers: Vec<_> = (0..2u64)
+        .map(|seed| {
+            let (epochs, cells, links) = (epochs.clone(), Arc::clone(&cells), Arc::clone(&links));
+            let (stop, start) = (Arc::clone(&stop), Arc::clone(&start));
+            thread::spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                let mut seen = 0u64;
+                start.wait();
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = epochs.pin();
+                    let link = links[random.usize(..THINGS)].load(Ordering::Acquire);
+                    if link != usize::MAX {
+                        for _ in 0..random.u32(1..20) {
+                            assert_ne!(cells[link].load(Ordering::Relaxed), 0, "freed under a guard");
+                        }
+                        seen += 1;
+                    }
+                    drop(guard);
+                }
+                seen
+            })
+        })
+        .collect();
+    let mut free: Vec<usize> = (0..cells.len()).collect();
+    let mut limbo = std::collections::VecDeque::new();
+    let mut random = fastrand::Rng::with_seed(9);
+    start.wait();
+    let mut replaced = 0;
+    while replaced < 20_000 {
+        epochs.try_advance();
+        while limbo.front().is_some_and(|&(epoch, _)| epoch < epochs.safe()) {
+            let (_, cell): (u64, usize) = limbo.pop_front().unwrap();
+            cells[cell].store(0, Ordering::Relaxed);
+            free.push(cell);
+        }
+        let Some(cell) = free.pop() else {
+            thread::yield_now();
+            continue;
+        };
+        cells[cell].store(1, Ordering::Relaxed);
+        let old = links[random.usize(..THINGS)].swap(cell, Ordering::AcqRel);
+        if old != usize::MAX {
+            limbo.push_back((epochs.current(), old));
+        }
+        replaced += 1;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let seen: u64 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+    assert!(seen > 0);
+}

@@ -1,0 +1,98 @@
+//! Which slot the calling thread has in which ledger. Slots are claimed at a thread's first guard and given back when
+//! the thread ends.
+
+use super::Shared;
+use super::ledger::Slot;
+use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The slot of the calling thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claimed {
+    slot: NonNull<Slot>,
+    pub(super) index: usize,
+}
+
+impl Claimed {
+    /// The slot.
+    ///
+    /// # Safety
+    /// The calling thread is the one that has claimed it, and either a handle of its epochs is alive or the slot is
+    /// pinned.
+    #[inline]
+    pub(super) unsafe fn slot(&self) -> &Slot {
+        // SAFETY: a slot lives as long as its `Shared`. A live handle keeps that alive; for a pinned slot the thread's
+        // claim does, for `Claims` neither prunes nor frees a claim whose slot is pinned.
+        unsafe { self.slot.as_ref() }
+    }
+}
+
+struct Claim {
+    shared: Arc<Shared>,
+    claimed: Claimed,
+}
+
+/// Everything that one thread has claimed.
+#[derive(Default)]
+struct Claims(Vec<Claim>);
+
+impl Claims {
+    fn claim(&mut self, shared: &Arc<Shared>) -> Option<Claimed> {
+        if let Some(claim) = self.0.iter().find(|claim| claim.shared.id == shared.id) {
+            return Some(claim.claimed);
+        }
+        // Epochs whose last handle is gone cannot be pinned any more, so their slots need not be kept.
+        self.0.retain(|claim| {
+            !claim.shared.is_abandoned() || claim.shared.ledger.slot(claim.claimed.index).depth() > 0
+        });
+        let index = shared.ledger.claim()?;
+        let claimed = Claimed {
+            slot: NonNull::from(shared.ledger.slot(index)),
+            index,
+        };
+        let shared = Arc::clone(shared);
+        self.0.push(Claim { shared, claimed });
+        Some(claimed)
+    }
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        let _ = LAST.try_with(|last| last.set(None));
+        for claim in self.0.drain(..) {
+            if claim.shared.ledger.slot(claim.claimed.index).depth() == 0 {
+                claim.shared.ledger.give_back(claim.claimed.index);
+            } else {
+                // A guard outlives the thread's claims (it sits in another thread-local, or was forgotten): the slot
+                // stays taken and its memory alive, so that the guard may still be dropped.
+                std::mem::forget(claim.shared);
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// What this thread pinned last, without a destructor and so without a check for one.
+    static LAST: Cell<Option<(u64, Claimed)>> = const { Cell::new(None) };
+    static CLAIMS: RefCell<Claims> = const { RefCell::new(Claims(Vec::new())) };
+}
+
+/// The calling thread's slot; `None` when all slots are taken or the thread is ending.
+#[inline]
+pub(super) fn claimed(shared: &Arc<Shared>) -> Option<Claimed> {
+    match LAST.get() {
+        Some((id, claimed)) if id == shared.id => Some(claimed),
+        _ => claim(shared),
+    }
+}
+
+#[cold]
+fn claim(shared: &Arc<Shared>) -> Option<Claimed> {
+    let claimed = CLAIMS
+        .try_with(|claims| claims.borrow_mut().claim(shared))
+        .ok()
+        .flatten()?;
+    LAST.set(Some((shared.id, claimed)));
+    Some(claimed)
+}
