@@ -28,6 +28,7 @@ pub mod contract;
 pub mod counters;
 pub mod error;
 pub mod memory;
+pub mod simulated;
 
 pub use batch::{Batch, Outcome, Request, Ticket};
 pub use buffer::{Buffer, MemoryRegion};

@@ -1,0 +1,163 @@
+//! The names of a simulated directory: the contract's [`Directory`].
+
+use super::handle::SimFile;
+use super::names::{FileId, NameChange};
+use super::world::World;
+use super::{SimDirectory, Survival};
+use crate::{BootId, Counters, Device, Directory, Error, FileOptions, Lock, Operation, Result, Space};
+use alluvium_base::Purpose;
+use parking_lot::MutexGuard;
+use std::sync::Arc;
+
+impl SimDirectory {
+    fn not_found(name: &str) -> Error {
+        Error::NotFound {
+            file: name.to_owned(),
+        }
+    }
+
+    /// An operation on names: a crash point, refused after a failed sync of the directory, failed if planned.
+    fn name_operation(&self, operation: Operation, name: &str) -> Result<MutexGuard<'_, World>> {
+        let mut world = self.point(operation, name, 0, 0, Purpose::Other)?;
+        if world.failed_syncs > self.failed_syncs {
+            return Err(Error::Poisoned {
+                operation,
+                file: self.describe(),
+            });
+        }
+        world.meet(operation, name, 0, 0)?;
+        Ok(world)
+    }
+
+    fn handle(&self, world: &mut World, file: FileId, name: &str, options: FileOptions) -> Arc<dyn Device> {
+        let state = world.file(file);
+        state.handles += 1;
+        let failed_syncs = state.failed_syncs;
+        Arc::new(SimFile::new(self.clone(), file, name, options, failed_syncs))
+    }
+
+    /// The machine booted anew after a crash now: what survived, as [`Survival`] and `seed` decide. The image is a world
+    /// of its own, with no faults, hooks, clock, locks or handles; its seed follows from `seed`.
+    ///
+    /// Called from within a hook it is of the crash point, else of this moment.
+    #[must_use]
+    pub fn image(&self, survival: Survival, seed: u64) -> SimDirectory {
+        let mut world = self.shared.world.lock();
+        world.notice_all();
+        SimDirectory::of(world.survivor(survival, seed))
+    }
+}
+
+impl Directory for SimDirectory {
+    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        let mut world = self.name_operation(Operation::Create, name)?;
+        if world.names.get(name).is_some() {
+            let file = name.to_owned();
+            return Err(Error::AlreadyExists { file });
+        }
+        let file = world.create(&Arc::from(name));
+        Ok(self.handle(&mut world, file, name, options))
+    }
+
+    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        let mut world = self.shared.world.lock();
+        self.alive(&world, Operation::Open, name)?;
+        world.trace_operation(Operation::Open, name, 0, 0);
+        world.meet(Operation::Open, name, 0, 0)?;
+        let file = world.names.get(name).ok_or_else(|| Self::not_found(name))?;
+        Ok(self.handle(&mut world, file, name, options))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let mut world = self.name_operation(Operation::Rename, from)?;
+        let file = world.names.get(from).ok_or_else(|| Self::not_found(from))?;
+        let replaced = world.names.get(to);
+        world.trace_operation(Operation::Rename, to, 0, 0);
+        let (from, to) = (from.into(), to.into());
+        world.rename(NameChange::Rename { from, to, file });
+        if let Some(replaced) = replaced {
+            world.collect(replaced);
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let mut world = self.name_operation(Operation::Remove, name)?;
+        let file = world.names.get(name).ok_or_else(|| Self::not_found(name))?;
+        let name = name.into();
+        world.rename(NameChange::Remove { name, file });
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let mut world = self.shared.world.lock();
+        self.alive(&world, Operation::List, "")?;
+        world.meet(Operation::List, "", 0, 0)?;
+        Ok(world.names.iter().map(|(name, _)| name.to_string()).collect())
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut world = self.point(Operation::SyncDirectory, "", 0, 0, Purpose::Other)?;
+        self.shared.counters.sync(Purpose::Other);
+        if world.failed_syncs > self.failed_syncs {
+            let (operation, file) = (Operation::SyncDirectory, self.describe());
+            return Err(Error::Poisoned { operation, file });
+        }
+        if let Err(error) = world.meet(Operation::SyncDirectory, "", 0, 0) {
+            world.failed_syncs += 1;
+            let mut rng = world.rng.fork();
+            world.names.settle(|_| rng.bool());
+            return Err(error);
+        }
+        world.names.make_durable();
+        world.collect_all();
+        Ok(())
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        struct Held(SimDirectory, String);
+        impl Drop for Held {
+            fn drop(&mut self) {
+                self.0.shared.world.lock().locks.remove(&self.1);
+            }
+        }
+        {
+            let mut world = self.shared.world.lock();
+            self.alive(&world, Operation::Lock, name)?;
+            world.meet(Operation::Lock, name, 0, 0)?;
+            if !world.locks.insert(name.to_owned()) {
+                let (file, holder) = (name.to_owned(), Some(std::process::id()));
+                return Err(Error::Locked { file, holder });
+            }
+        }
+        let lock = Lock::new(Held(self.clone(), name.to_owned()));
+        let exists = self.shared.world.lock().names.get(name).is_some();
+        if !exists {
+            let mut world = self.name_operation(Operation::Create, name)?;
+            world.create(&Arc::from(name));
+        }
+        Ok(lock)
+    }
+
+    fn space(&self) -> Result<Space> {
+        let world = self.shared.world.lock();
+        self.alive(&world, Operation::Open, "")?;
+        let total = world.options.capacity;
+        Ok(Space {
+            free: total.saturating_sub(world.used()),
+            total,
+        })
+    }
+
+    fn boot_id(&self) -> BootId {
+        self.shared.world.lock().boot
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    fn describe(&self) -> String {
+        "a simulated directory".to_owned()
+    }
+}

@@ -1,0 +1,198 @@
+//! Faults on purpose: which call fails, how, and for how long.
+
+use crate::Operation;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The device fails (EIO). A write that fails leaves each of its sectors old or new; a sync that fails poisons.
+    Io,
+    /// The disk is full, whatever [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity) says.
+    Full,
+    /// A read answers with this many flipped bits; what is stored stays right.
+    FlippedBits(u32),
+}
+
+/// How long a fault lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasting {
+    /// That one call.
+    Once,
+    /// That call and every later one.
+    Sticky,
+}
+
+/// One planned fault: "the third sync of `log-1` fails".
+///
+/// ```
+/// use alluvium_device::{Directory, FileOptions, Operation};
+/// use alluvium_device::simulated::{Fault, SimDirectory};
+/// let directory = SimDirectory::new(1);
+/// directory.inject(Fault::failing(Operation::Create).at(2));
+/// assert!(directory.create("a", FileOptions::DIRECT).is_ok());
+/// assert!(directory.create("b", FileOptions::DIRECT).is_err());
+/// assert!(directory.create("b", FileOptions::DIRECT).is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    operation: Operation,
+    files: Files,
+    call: u64,
+    lasting: Lasting,
+    failure: Failure,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Files {
+    All,
+    Named(String),
+    Starting(String),
+}
+
+impl Fault {
+    /// The next call of this operation fails.
+    #[must_use]
+    pub fn new(operation: Operation, failure: Failure) -> Fault {
+        Fault {
+            operation,
+            files: Files::All,
+            call: 1,
+            lasting: Lasting::Once,
+            failure,
+        }
+    }
+
+    /// The next call of this operation fails with EIO.
+    #[must_use]
+    pub fn failing(operation: Operation) -> Fault {
+        Fault::new(operation, Failure::Io)
+    }
+
+    /// The next call of this operation finds the disk full.
+    #[must_use]
+    pub fn full(operation: Operation) -> Fault {
+        Fault::new(operation, Failure::Full)
+    }
+
+    /// The next read answers with flipped bits.
+    #[must_use]
+    pub fn flipped_bits(bits: u32) -> Fault {
+        Fault::new(Operation::Read, Failure::FlippedBits(bits))
+    }
+
+    /// Only calls on the file of this name count. A directory sync has the empty name.
+    #[must_use]
+    pub fn on(self, file: &str) -> Fault {
+        Fault {
+            files: Files::Named(file.to_owned()),
+            ..self
+        }
+    }
+
+    /// Only calls on files whose names start so count.
+    #[must_use]
+    pub fn on_files_starting(self, start: &str) -> Fault {
+        Fault {
+            files: Files::Starting(start.to_owned()),
+            ..self
+        }
+    }
+
+    /// The `call`-th matching call from now on fails, counted from 1.
+    ///
+    /// # Panics
+    /// When `call` is zero.
+    #[must_use]
+    pub fn at(self, call: u64) -> Fault {
+        assert!(call > 0, "calls are counted from 1");
+        Fault { call, ..self }
+    }
+
+    /// Every later matching call fails too.
+    #[must_use]
+    pub fn sticky(self) -> Fault {
+        Fault {
+            lasting: Lasting::Sticky,
+            ..self
+        }
+    }
+
+    fn matches(&self, operation: Operation, file: &str) -> bool {
+        self.operation == operation
+            && match &self.files {
+                Files::All => true,
+                Files::Named(name) => name == file,
+                Files::Starting(start) => file.starts_with(start.as_str()),
+            }
+    }
+}
+
+/// The faults of a world, each with the matching calls it has seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FaultPlan {
+    planned: Vec<(Fault, u64)>,
+    hits: u64,
+}
+
+impl FaultPlan {
+    pub(super) fn inject(&mut self, fault: Fault) {
+        self.planned.push((fault, 0));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.planned.clear();
+    }
+
+    /// How many calls were made to fail so far.
+    pub(super) fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    /// Counts a call and answers whether it fails; when several faults hit it, the first injected wins.
+    pub(super) fn meet(&mut self, operation: Operation, file: &str) -> Option<Failure> {
+        if self.planned.is_empty() {
+            return None;
+        }
+        let mut hit = None;
+        for (fault, seen) in &mut self.planned {
+            if !fault.matches(operation, file) {
+                continue;
+            }
+            *seen += 1;
+            let due = match fault.lasting {
+                Lasting::Once => *seen == fault.call,
+                Lasting::Sticky => *seen >= fault.call,
+            };
+            if due {
+                hit = hit.or(Some(fault.failure));
+            }
+        }
+        self.planned
+            .retain(|(fault, seen)| fault.lasting == Lasting::Sticky || *seen < fault.call);
+        self.hits += u64::from(hit.is_some());
+        hit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_hits_its_call_once_or_from_there_on() {
+        let mut plan = FaultPlan::default();
+        plan.inject(Fault::failing(Operation::Write).on("a").at(2));
+        plan.inject(
+            Fault::full(Operation::Write)
+                .on_files_starting("b")
+                .at(2)
+                .sticky(),
+        );
+        let mut meet = |file| plan.meet(Operation::Write, file);
+        assert_eq!([meet("a"), meet("a"), meet("a")], [None, Some(Failure::Io), None]);
+        let full = Some(Failure::Full);
+        assert_eq!([meet("b1"), meet("b2"), meet("b1")], [None, full, full]);
+        assert_eq!(plan.meet(Operation::Sync, "a"), None);
+        assert_eq!(plan.hits(), 3);
+    }
+}

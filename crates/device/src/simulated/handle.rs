@@ -1,0 +1,568 @@
+//! One open file: requests on their way, and what they do when they complete.
+
+use super::content::Change;
+use super::faults::Failure;
+use super::file::patches;
+use super::mapping::{Region, SimMapping};
+use super::names::FileId;
+use super::world::{Flight, World, flip, io_error};
+use super::{Completion, SimDirectory};
+use crate::batch::InFlight;
+use crate::contract::check_alignment;
+use crate::{
+    Access, BLOCK, Batch, Caching, Device, Error, FileOptions, Mapping, Operation, Outcome, Request, Result,
+    Ticket,
+};
+use alluvium_base::Purpose;
+use alluvium_base::cost::{self, AccessKind};
+use parking_lot::MutexGuard;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A handle on a simulated file.
+pub(super) struct SimFile {
+    directory: SimDirectory,
+    file: FileId,
+    name: Arc<str>,
+    options: FileOptions,
+    /// The failed syncs of the file when it was opened: any more, and this handle is poisoned (D4).
+    failed_syncs: u64,
+}
+
+/// What a request's or a handle's operation is checked against.
+struct Opened<'a> {
+    file: FileId,
+    name: &'a str,
+    options: FileOptions,
+    failed_syncs: u64,
+}
+
+impl Opened<'_> {
+    /// Refuses changes through a handle that only reads or that is poisoned.
+    fn writable(&self, world: &mut World, operation: Operation) -> Result<()> {
+        let file = || self.name.to_owned();
+        if self.options.access == Access::ReadOnly {
+            let file = file();
+            return Err(Error::ReadOnly { operation, file });
+        }
+        if world.file(self.file).failed_syncs > self.failed_syncs {
+            let file = file();
+            return Err(Error::Poisoned { operation, file });
+        }
+        Ok(())
+    }
+
+    fn inside(&self, world: &mut World, operation: Operation, offset: u64, len: u64) -> Result<()> {
+        let end = world.file(self.file).current.len();
+        if offset.checked_add(len).is_some_and(|to| to <= end) {
+            return Ok(());
+        }
+        Err(Error::PastEnd {
+            operation,
+            file: self.name.to_owned(),
+            offset,
+            len,
+            end,
+        })
+    }
+
+    fn read(&self, world: &mut World, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.inside(world, Operation::Read, offset, out.len() as u64)?;
+        match world.faults.meet(Operation::Read, self.name) {
+            Some(Failure::Io) => return Err(io_error(Operation::Read, self.name, offset, out.len() as u64)),
+            Some(Failure::FlippedBits(bits)) => {
+                world.file(self.file).read(offset, out);
+                flip(&mut world.rng, out, bits);
+            }
+            Some(Failure::Full) | None => world.file(self.file).read(offset, out),
+        }
+        Ok(())
+    }
+
+    fn write(&self, world: &mut World, offset: u64, bytes: &[u8], change: Option<Arc<Change>>) -> Result<()> {
+        let len = bytes.len() as u64;
+        self.writable(world, Operation::Write)?;
+        self.inside(world, Operation::Write, offset, len)?;
+        let range = offset..offset + len;
+        world.room(Operation::Write, self.name, self.file, &range)?;
+        // Stores through a mapping into the same sectors came first.
+        world.notice(self.file, &range);
+        let change = change.unwrap_or_else(|| {
+            Arc::new(Change::Write(patches(
+                &world.file(self.file).current,
+                offset,
+                bytes,
+            )))
+        });
+        match world.meet(Operation::Write, self.name, offset, len) {
+            Ok(()) => {
+                world.complete(self.file, change);
+                Ok(())
+            }
+            Err(full) if full.is_disk_full() => Err(full),
+            Err(error) => {
+                let part = super::image::torn(&mut world.rng, &change);
+                world.complete(self.file, Arc::new(part));
+                Err(error)
+            }
+        }
+    }
+
+    fn sync(&self, world: &mut World, covers: u64) -> Result<()> {
+        if world.file(self.file).failed_syncs > self.failed_syncs {
+            return Err(Error::Poisoned {
+                operation: Operation::Sync,
+                file: self.name.to_owned(),
+            });
+        }
+        if let Err(error) = world.meet(Operation::Sync, self.name, 0, 0) {
+            world.fail_sync(self.file, covers);
+            return Err(error);
+        }
+        world.file(self.file).make_durable(covers);
+        Ok(())
+    }
+}
+
+impl SimFile {
+    pub(super) fn new(
+        directory: SimDirectory,
+        file: FileId,
+        name: &str,
+        options: FileOptions,
+        failed_syncs: u64,
+    ) -> SimFile {
+        SimFile {
+            directory,
+            file,
+            name: Arc::from(name),
+            options,
+            failed_syncs,
+        }
+    }
+
+    fn opened(&self) -> Opened<'_> {
+        Opened {
+            file: self.file,
+            name: &self.name,
+            options: self.options,
+            failed_syncs: self.failed_syncs,
+        }
+    }
+
+    /// A request enters the world: counted, charged, in flight. Answers its number.
+    fn launch(&self, world: &mut World, request: Request, done: &Arc<InFlight>, index: usize) -> u64 {
+        let (mut change, mut due_ns) = (None, world.time.now_ns);
+        let mut charge = |world: &mut World, kind, offset, len| {
+            let file = u64::from(self.file);
+            let access = cost::Access {
+                file,
+                offset,
+                len,
+                kind,
+            };
+            due_ns = world.time.charge(&self.name, &access);
+        };
+        match &request {
+            Request::Read { offset, buffer, .. } => {
+                let (offset, len) = (*offset, buffer.len() as u64);
+                world.trace_operation(Operation::Read, &self.name, offset, len);
+                charge(world, AccessKind::Read, offset, len);
+            }
+            Request::Write { offset, buffer, .. } => {
+                let len = buffer.len() as u64;
+                charge(world, AccessKind::Write, *offset, len);
+                if offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK) {
+                    let current = &world.file(self.file).current;
+                    change = Some(Arc::new(Change::Write(patches(current, *offset, buffer))));
+                }
+            }
+            Request::Sync { .. } => world.notice(self.file, &(0..u64::MAX)),
+        }
+        let id = world.next_flight;
+        world.next_flight += 1;
+        world.flights.push(Flight {
+            id,
+            file: self.file,
+            name: Arc::clone(&self.name),
+            options: self.options,
+            failed_syncs: self.failed_syncs,
+            request,
+            change,
+            covers: world.order,
+            due_ns,
+            claimed: false,
+            done: Arc::clone(done),
+            index,
+        });
+        id
+    }
+
+    /// An operation that is no request: a crash point, then `change` under the world's lock.
+    fn at_once<R>(
+        &self,
+        operation: Operation,
+        offset: u64,
+        len: u64,
+        change: impl FnOnce(&Opened<'_>, &mut World) -> Result<R>,
+    ) -> Result<R> {
+        let mut world = self
+            .directory
+            .point(operation, &self.name, offset, len, Purpose::Other)?;
+        let opened = self.opened();
+        opened.writable(&mut world, operation)?;
+        change(&opened, &mut world)
+    }
+}
+
+fn count(directory: &SimDirectory, request: &Request) {
+    let counters = &directory.shared.counters;
+    match request {
+        Request::Read { buffer, purpose, .. } => counters.read(*purpose, buffer.len() as u64),
+        Request::Write { buffer, purpose, .. } => counters.write(*purpose, buffer.len() as u64),
+        Request::Sync { purpose } => counters.sync(*purpose),
+    }
+}
+
+fn operation_of(request: &Request) -> (Operation, u64, u64) {
+    match request {
+        Request::Read { offset, buffer, .. } => (Operation::Read, *offset, buffer.len() as u64),
+        Request::Write { offset, buffer, .. } => (Operation::Write, *offset, buffer.len() as u64),
+        Request::Sync { .. } => (Operation::Sync, 0, 0),
+    }
+}
+
+fn failed(request: Request, error: Error) -> Outcome {
+    let buffer = match request {
+        Request::Read { buffer, .. } | Request::Write { buffer, .. } => Some(buffer),
+        Request::Sync { .. } => None,
+    };
+    Outcome {
+        buffer,
+        result: Err(error),
+    }
+}
+
+impl SimDirectory {
+    /// Completes a request in flight.
+    fn finish(&self, id: u64) {
+        let mut world = self.shared.world.lock();
+        let Some(flight) = world
+            .flights
+            .iter_mut()
+            .find(|flight| flight.id == id && !flight.claimed)
+        else {
+            return;
+        };
+        flight.claimed = true;
+        let (operation, offset, len) = operation_of(&flight.request);
+        let purpose = flight.request.purpose();
+        let name = Arc::clone(&flight.name);
+        if operation == Operation::Read {
+            let refused = self.alive(&world, operation, &name);
+            return land(world, id, refused);
+        }
+        drop(world);
+        match self.point(operation, &name, offset, len, purpose) {
+            Ok(world) => land(world, id, Ok(())),
+            Err(crashed) => land(self.shared.world.lock(), id, Err(crashed)),
+        }
+    }
+
+    /// Completes what is due at `now_ns`; whether there was anything.
+    fn finish_due(&self, now_ns: u64) -> bool {
+        let mut any = false;
+        loop {
+            let next = self.shared.world.lock().choose_flight(now_ns);
+            let Some(id) = next else { return any };
+            self.finish(id);
+            any = true;
+        }
+    }
+
+    /// Lets time pass until the next request is due and completes it; `false` when every request in flight is in another
+    /// thread's hands.
+    fn finish_next(&self) -> bool {
+        let next = {
+            let mut world = self.shared.world.lock();
+            let next = world.choose_flight(u64::MAX);
+            if let Some(flight) = next.and_then(|id| world.flights.iter().find(|flight| flight.id == id)) {
+                world.time.now_ns = world.time.now_ns.max(flight.due_ns);
+            }
+            next
+        };
+        next.map(|id| self.finish(id)).is_some()
+    }
+
+    /// A sync of a mapped range of a file.
+    pub(super) fn sync_mapped(
+        &self,
+        file: FileId,
+        name: &Arc<str>,
+        failed_syncs: u64,
+        range: &Range<u64>,
+        purpose: Purpose,
+    ) -> Result<()> {
+        let len = range.end - range.start;
+        let mut world = self.point(Operation::Sync, name, range.start, len, purpose)?;
+        self.shared.counters.sync(purpose);
+        if world.file(file).failed_syncs > failed_syncs {
+            let (operation, file) = (Operation::Sync, name.to_string());
+            return Err(Error::Poisoned { operation, file });
+        }
+        world.notice(file, range);
+        if let Err(error) = world.meet(Operation::Sync, name, range.start, len) {
+            let covers = world.order;
+            world.fail_sync(file, covers);
+            return Err(error);
+        }
+        world.file(file).make_range_durable(range);
+        if len > 0 {
+            let access = cost::Access {
+                file: u64::from(file),
+                offset: range.start,
+                len,
+                kind: AccessKind::Write,
+            };
+            world.time.now_ns = world.time.charge(name, &access);
+        }
+        Ok(())
+    }
+}
+
+/// Takes a request out of flight and completes it, or hands out why it never reached the device.
+fn land(mut world: MutexGuard<'_, World>, id: u64, reached: Result<()>) {
+    let Some(position) = world.flights.iter().position(|flight| flight.id == id) else {
+        return;
+    };
+    let flight = world.flights.remove(position);
+    let outcome = match reached {
+        Err(error) => failed(flight.request, error),
+        Ok(()) => {
+            let opened = Opened {
+                file: flight.file,
+                name: &flight.name,
+                options: flight.options,
+                failed_syncs: flight.failed_syncs,
+            };
+            perform(&opened, &mut world, flight.request, flight.change, flight.covers)
+        }
+    };
+    world.collect_closed(flight.file);
+    drop(world);
+    flight.done.complete(flight.index, outcome);
+}
+
+fn perform(
+    opened: &Opened<'_>,
+    world: &mut World,
+    request: Request,
+    change: Option<Arc<Change>>,
+    covers: u64,
+) -> Outcome {
+    let (buffer, result) = match request {
+        Request::Read {
+            offset, mut buffer, ..
+        } => {
+            let result = opened.read(world, offset, &mut buffer);
+            (Some(buffer), result)
+        }
+        Request::Write { offset, buffer, .. } => {
+            let result = opened.write(world, offset, &buffer, change);
+            (Some(buffer), result)
+        }
+        Request::Sync { .. } => (None, opened.sync(world, covers)),
+    };
+    Outcome { buffer, result }
+}
+
+impl Device for SimFile {
+    fn submit(&self, batch: Batch) -> Ticket {
+        let requests = batch.into_requests();
+        for request in &requests {
+            let (operation, offset, len) = operation_of(request);
+            if operation != Operation::Sync {
+                check_alignment(operation, &self.name, self.options.caching, offset, len);
+            }
+        }
+        let done = InFlight::new(requests.len());
+        let mut world = self.directory.shared.world.lock();
+        let mut launched = Vec::with_capacity(requests.len());
+        for (index, request) in requests.into_iter().enumerate() {
+            match self.directory.alive(&world, operation_of(&request).0, &self.name) {
+                Err(crashed) => done.complete(index, failed(request, crashed)),
+                Ok(()) => {
+                    count(&self.directory, &request);
+                    launched.push(self.launch(&mut world, request, &done, index));
+                }
+            }
+        }
+        let at_once = world.options.completion == Completion::InOrder && world.time.clock.is_none();
+        drop(world);
+        if at_once {
+            for id in launched {
+                self.directory.finish(id);
+            }
+        }
+        done.ticket()
+    }
+
+    fn poll(&self, ticket: &Ticket) -> bool {
+        if ticket.is_complete() {
+            return true;
+        }
+        let (timed, now_ns, some) = {
+            let mut world = self.directory.shared.world.lock();
+            let flights = world.flights.len().max(1);
+            let some = world.rng.usize(..flights);
+            (world.time.clock.is_some(), world.time.now_ns, some)
+        };
+        if timed {
+            if !self.directory.finish_due(now_ns) {
+                self.directory.finish_next();
+            }
+        } else {
+            for _ in 0..=some {
+                self.directory.finish_next();
+            }
+        }
+        ticket.is_complete()
+    }
+
+    fn wait(&self, ticket: &Ticket) {
+        while !ticket.is_complete() {
+            if !self.directory.finish_next() {
+                // Another thread is completing the rest.
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.directory.shared.world.lock().file(self.file).current.len()
+    }
+
+    fn grow(&self, len: u64) -> Result<()> {
+        self.at_once(Operation::Grow, 0, len, |opened, world| {
+            let range = world.file(opened.file).current.len()..len;
+            if range.is_empty() {
+                return Ok(());
+            }
+            world.meet(Operation::Grow, opened.name, 0, len)?;
+            world.room(Operation::Grow, opened.name, opened.file, &range)?;
+            world.complete(opened.file, Arc::new(Change::Grow(range)));
+            Ok(())
+        })
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        self.at_once(Operation::Grow, range.start, len, |opened, world| {
+            opened.inside(world, Operation::Grow, range.start, len)?;
+            world.meet(Operation::Grow, opened.name, range.start, len)?;
+            world.room(Operation::Grow, opened.name, opened.file, &range)?;
+            world.complete(opened.file, Arc::new(Change::Allocate(range)));
+            Ok(())
+        })
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.at_once(Operation::Truncate, 0, len, |opened, world| {
+            world.meet(Operation::Truncate, opened.name, 0, len)?;
+            let end = world.file(opened.file).current.len();
+            if len < end {
+                world.notice(opened.file, &(len..end));
+                world.complete(opened.file, Arc::new(Change::Truncate(len)));
+            }
+            Ok(())
+        })
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        self.at_once(Operation::PunchHole, range.start, len, |opened, world| {
+            world.meet(Operation::PunchHole, opened.name, range.start, len)?;
+            let end = range.end.min(world.file(opened.file).current.len());
+            if range.start < end {
+                let bytes = end - range.start;
+                self.directory.shared.counters.punch(Purpose::Other, bytes);
+                world.notice(opened.file, &(range.start..end));
+                world.complete(opened.file, Arc::new(Change::Punch(range.start..end)));
+            }
+            Ok(())
+        })
+    }
+
+    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+        let refuse = |why: &str| Error::Unsupported {
+            operation: Operation::Map,
+            file: self.name.to_string(),
+            why: why.to_owned(),
+        };
+        let mut world = self.directory.shared.world.lock();
+        self.directory.alive(&world, Operation::Map, &self.name)?;
+        let opened = self.opened();
+        opened.writable(&mut world, Operation::Map)?;
+        if self.options.caching == Caching::Direct {
+            return Err(refuse("a direct file has no page cache to share"));
+        }
+        let len = range.end.saturating_sub(range.start);
+        assert!(len > 0, "mapping nothing of {}", self.name);
+        opened.inside(&mut world, Operation::Map, range.start, len)?;
+        world.meet(Operation::Map, &self.name, range.start, len)?;
+        world.trace_operation(Operation::Map, &self.name, range.start, len);
+        let file = world.file(self.file);
+        let holds = |region: &Region| region.start <= range.start && range.end <= region.end();
+        let meets = |region: &Region| {
+            region.start < range.end.next_multiple_of(super::content::PAGE) && range.start < region.end()
+        };
+        let index = match file.regions.iter().position(holds) {
+            Some(index) => index,
+            None if file.regions.iter().any(meets) => {
+                return Err(refuse("the range overlaps a mapping of another range in part"));
+            }
+            None => {
+                let region = Region::new(&range, &file.current);
+                file.regions.push(region);
+                file.regions.len() - 1
+            }
+        };
+        file.handles += 1;
+        let start = file.regions[index].join(range.start);
+        let memory = Arc::clone(&file.regions[index].memory);
+        if !world.mapped.contains(&self.file) {
+            world.mapped.push(self.file);
+        }
+        drop(world);
+        let backing = SimMapping::new(
+            self.directory.clone(),
+            self.file,
+            Arc::clone(&self.name),
+            range,
+            memory,
+            self.failed_syncs,
+        );
+        // SAFETY: the range lies in the region's memory, which the backing keeps alive.
+        Ok(unsafe { Mapping::new(start, len as usize, Arc::new(backing)) })
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let mut world = self.directory.shared.world.lock();
+        world.file(self.file).handles -= 1;
+        world.collect(self.file);
+    }
+}
+
+impl std::fmt::Debug for SimFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimFile")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

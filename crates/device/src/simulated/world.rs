@@ -1,0 +1,338 @@
+//! The world behind a simulated directory: everything that one machine and its disk hold.
+
+use super::clock::Time;
+use super::content::{Change, PAGE, term};
+use super::faults::{Failure, FaultPlan};
+use super::file::FileState;
+use super::names::{FileId, NameChange, Names};
+use super::{Completion, SimOptions};
+use crate::batch::InFlight;
+use crate::{BootId, Error, FileOptions, Operation, Request, Result};
+use alluvium_base::checksum::seeded;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A request that was submitted and is not complete.
+pub(super) struct Flight {
+    pub(super) id: u64,
+    pub(super) file: FileId,
+    pub(super) name: Arc<str>,
+    pub(super) options: FileOptions,
+    /// The failed syncs of the file that the handle knew when it was opened.
+    pub(super) failed_syncs: u64,
+    pub(super) request: Request,
+    /// The sectors of a write, where they do not depend on what is there when it completes.
+    pub(super) change: Option<Arc<Change>>,
+    /// A sync covers the changes before this one.
+    pub(super) covers: u64,
+    /// When it is done, in virtual time.
+    pub(super) due_ns: u64,
+    /// A thread is completing it.
+    pub(super) claimed: bool,
+    pub(super) done: Arc<InFlight>,
+    pub(super) index: usize,
+}
+
+/// Everything behind one lock.
+pub(super) struct World {
+    pub(super) options: SimOptions,
+    pub(super) rng: fastrand::Rng,
+    pub(super) boot: BootId,
+    pub(super) names: Names,
+    pub(super) files: BTreeMap<FileId, FileState>,
+    pub(super) next_file: FileId,
+    /// Files with mapped ranges.
+    pub(super) mapped: Vec<FileId>,
+    pub(super) flights: Vec<Flight>,
+    pub(super) next_flight: u64,
+    /// What was in flight when the machine crashed.
+    pub(super) interrupted: Vec<(FileId, Arc<Change>)>,
+    /// Numbers changes of files and names alike.
+    pub(super) order: u64,
+    pub(super) operations: u64,
+    pub(super) trace: u64,
+    pub(super) faults: FaultPlan,
+    pub(super) crashed: bool,
+    /// Stores through mappings were noticed for the crash point whose hook runs now.
+    pub(super) noticed: bool,
+    /// How many syncs of the directory failed.
+    pub(super) failed_syncs: u64,
+    pub(super) locks: BTreeSet<String>,
+    pub(super) time: Time,
+}
+
+impl World {
+    pub(super) fn new(options: SimOptions) -> World {
+        World {
+            rng: fastrand::Rng::with_seed(options.seed),
+            boot: boot_id(options.seed, 0),
+            names: Names::default(),
+            files: BTreeMap::new(),
+            next_file: 0,
+            mapped: Vec::new(),
+            flights: Vec::new(),
+            next_flight: 0,
+            interrupted: Vec::new(),
+            order: 0,
+            operations: 0,
+            trace: options.seed,
+            faults: FaultPlan::default(),
+            crashed: false,
+            noticed: false,
+            failed_syncs: 0,
+            locks: BTreeSet::new(),
+            time: Time::default(),
+            options,
+        }
+    }
+
+    pub(super) fn next_order(&mut self) -> u64 {
+        self.order += 1;
+        self.order - 1
+    }
+
+    /// Mixes a fact into the trace.
+    pub(super) fn trace(&mut self, fact: u64) {
+        self.trace = term(fact.wrapping_add(1), self.trace.rotate_left(23));
+    }
+
+    pub(super) fn trace_operation(&mut self, operation: Operation, file: &str, offset: u64, len: u64) {
+        let name = alluvium_base::checksum(file.as_bytes());
+        for fact in [operation as u64, name, offset, len] {
+            self.trace(fact);
+        }
+    }
+
+    pub(super) fn file(&mut self, file: FileId) -> &mut FileState {
+        self.files
+            .get_mut(&file)
+            .expect("a file lives while a handle, a name or a request knows it")
+    }
+
+    /// Bytes allocated to files that have a name or a handle.
+    pub(super) fn used(&self) -> u64 {
+        let lives = |id: &FileId, file: &FileState| file.handles > 0 || self.names.is_named(*id);
+        let files = self.files.iter().filter(|(id, file)| lives(id, file));
+        files.map(|(_, file)| file.current.allocated()).sum()
+    }
+
+    /// Whether there is room for the pages that `range` of a file lacks.
+    pub(super) fn room(
+        &mut self,
+        operation: Operation,
+        name: &str,
+        file: FileId,
+        range: &Range<u64>,
+    ) -> Result<()> {
+        let missing = self.file(file).current.missing(range.clone());
+        if missing == 0 || self.used().saturating_add(missing) <= self.options.capacity {
+            return Ok(());
+        }
+        Err(full(operation, name, missing))
+    }
+
+    /// A change of a file is complete.
+    pub(super) fn complete(&mut self, id: FileId, change: Arc<Change>) {
+        if let Change::Write(patches) = &*change {
+            let sum = patches.iter().fold(0u64, |sum, patch| {
+                sum.wrapping_add(term(patch.data.sum(), patch.page << 8 | u64::from(patch.mask)))
+            });
+            self.trace(sum);
+        }
+        let order = self.next_order();
+        let limit = self.options.pending_limit;
+        let file = self.file(id);
+        file.complete(order, change);
+        if file.pending.len() > limit {
+            // The kernel would have written the older half back by now.
+            let middle = file.pending[limit / 2].order;
+            file.make_durable(middle);
+        }
+    }
+
+    /// Turns stores through mappings of a file's range into changes.
+    pub(super) fn notice(&mut self, id: FileId, range: &Range<u64>) {
+        if self.crashed {
+            return;
+        }
+        if let Some(file) = self.files.get_mut(&id) {
+            file.notice(range, &mut self.order);
+        }
+    }
+
+    /// Turns every store through a mapping into a change.
+    pub(super) fn notice_all(&mut self) {
+        if self.noticed {
+            return;
+        }
+        for index in 0..self.mapped.len() {
+            self.notice(self.mapped[index], &(0..u64::MAX));
+        }
+    }
+
+    /// At operations of its choice the seed writes back a mapped page.
+    pub(super) fn write_back_some_page(&mut self) {
+        if self.mapped.is_empty() || self.rng.u8(..4) != 0 {
+            return;
+        }
+        let id = self.mapped[self.rng.usize(..self.mapped.len())];
+        let (region, page) = (self.rng.usize(..), self.rng.u64(..));
+        let regions = &self.file(id).regions;
+        let region = &regions[region % regions.len()];
+        let at = region.start + page % region.pages() * PAGE;
+        self.notice(id, &(at..at + PAGE));
+    }
+
+    /// Counts a call and fails it if a fault was planned for it.
+    pub(super) fn meet(&mut self, operation: Operation, name: &str, offset: u64, len: u64) -> Result<()> {
+        match self.faults.meet(operation, name) {
+            Some(Failure::Io) => Err(io_error(operation, name, offset, len)),
+            Some(Failure::Full) => Err(full(operation, name, len)),
+            Some(Failure::FlippedBits(_)) | None => Ok(()),
+        }
+    }
+
+    /// A sync of a file failed: which sectors reached the disk is up to the seed, and what did not is not dirty any more,
+    /// so that no later sync writes it either.
+    pub(super) fn fail_sync(&mut self, id: FileId, covers: u64) {
+        let mut rng = self.rng.fork();
+        let file = self.file(id);
+        file.failed_syncs += 1;
+        let covered = file.pending.partition_point(|pending| pending.order < covers);
+        let pending: Vec<_> = file.pending.drain(..covered).collect();
+        for pending in pending {
+            match &*pending.change {
+                Change::Write(patches) => {
+                    for patch in patches {
+                        file.durable.put(patch.page, patch.mask & rng.u8(..), &patch.data);
+                    }
+                }
+                change => file.durable.apply(change),
+            }
+        }
+    }
+
+    /// Changes a name.
+    pub(super) fn rename(&mut self, change: NameChange) {
+        let order = self.next_order();
+        self.names.change(order, change);
+    }
+
+    /// Adds an empty file under a name.
+    pub(super) fn create(&mut self, name: &Arc<str>) -> FileId {
+        let file = self.next_file;
+        self.next_file += 1;
+        self.files.insert(file, FileState::default());
+        self.rename(NameChange::Create {
+            name: Arc::clone(name),
+            file,
+        });
+        file
+    }
+
+    /// Forgets a file that nothing can reach any more.
+    pub(super) fn collect(&mut self, id: FileId) {
+        let held = self.files.get(&id).is_none_or(|file| file.handles > 0)
+            || self.flights.iter().any(|flight| flight.file == id)
+            || self.names.reachable().any(|file| file == id);
+        if !held {
+            self.files.remove(&id);
+        }
+    }
+
+    /// [`World::collect`] for a file whose last handle may be gone.
+    pub(super) fn collect_closed(&mut self, id: FileId) {
+        if self.files.get(&id).is_some_and(|file| file.handles == 0) {
+            self.collect(id);
+        }
+    }
+
+    /// Forgets every file that nothing can reach any more.
+    pub(super) fn collect_all(&mut self) {
+        let ids: Vec<FileId> = self.files.keys().copied().collect();
+        for id in ids {
+            self.collect(id);
+        }
+    }
+
+    /// The request to complete next: by time where a clock runs, else by the seed or in order.
+    pub(super) fn choose_flight(&mut self, due_ns: u64) -> Option<u64> {
+        let open = |flight: &&Flight| !flight.claimed && flight.due_ns <= due_ns;
+        let first = self
+            .flights
+            .iter()
+            .filter(open)
+            .map(|flight| flight.due_ns)
+            .min()?;
+        let ties: Vec<u64> = self
+            .flights
+            .iter()
+            .filter(|flight| !flight.claimed && flight.due_ns == first)
+            .map(|flight| flight.id)
+            .collect();
+        Some(match self.options.completion {
+            Completion::InOrder => ties[0],
+            Completion::Shuffled => ties[self.rng.usize(..ties.len())],
+        })
+    }
+
+    /// The sectors that a write in flight would change.
+    pub(super) fn change_of(&self, flight: &Flight) -> Option<Arc<Change>> {
+        let Request::Write { offset, buffer, .. } = &flight.request else {
+            return None;
+        };
+        let file = self.files.get(&flight.file)?;
+        let inside = offset.checked_add(buffer.len() as u64)? <= file.current.len();
+        if !inside || file.failed_syncs > flight.failed_syncs {
+            return None;
+        }
+        flight.change.clone().or_else(|| {
+            Some(Arc::new(Change::Write(super::file::patches(
+                &file.current,
+                *offset,
+                buffer,
+            ))))
+        })
+    }
+
+    /// A sum of all names, lengths and bytes that a process sees now.
+    pub(super) fn content_hash(&self) -> u64 {
+        self.names.iter().fold(0, |sum: u64, (name, file)| {
+            let content = self.files.get(&file).map_or(0, |file| file.current.sum());
+            sum.wrapping_add(seeded(content, name.as_bytes()))
+        })
+    }
+}
+
+/// A boot's name: a function of the seed and of what happened before.
+pub(super) fn boot_id(seed: u64, salt: u64) -> BootId {
+    let mut rng = fastrand::Rng::with_seed(seed ^ salt.rotate_left(32) ^ 0xb007);
+    BootId((rng.u128(..)).to_le_bytes())
+}
+
+pub(super) fn io_error(operation: Operation, name: &str, offset: u64, len: u64) -> Error {
+    Error::Io {
+        operation,
+        file: name.to_owned(),
+        offset,
+        len,
+        source: std::io::Error::other("input/output error (simulated)"),
+    }
+}
+
+fn full(operation: Operation, name: &str, wanted: u64) -> Error {
+    Error::DiskFull {
+        operation,
+        file: name.to_owned(),
+        wanted,
+    }
+}
+
+/// Sets some bits of a buffer wrong.
+pub(super) fn flip(rng: &mut fastrand::Rng, buffer: &mut [u8], bits: u32) {
+    for _ in 0..bits {
+        let at = rng.usize(..buffer.len());
+        buffer[at] ^= 1 << rng.u8(..8);
+    }
+}
