@@ -1,11 +1,11 @@
 //! The words that every room speaks.
 //!
 //! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed, what an I/O is
-//! for, and what an I/O may cost.
+//! for, what an I/O may cost, and what a dictionary is told about a key.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
-//! *Read in this order*: [`bytes`], [`checksum`], [`purpose`], [`cost`].
+//! *Read in this order*: [`bytes`], [`checksum`], [`purpose`], [`cost`], [`message`].
 //!
 //! A thing enters this room only with two users.
 //!
@@ -17,9 +17,11 @@
 pub mod bytes;
 pub mod checksum;
 pub mod cost;
+pub mod message;
 pub mod purpose;
 
 pub use checksum::checksum;
+pub use message::{Kind, Message, Sequence};
 pub use purpose::Purpose;
 
 /// Bytes in one kibibyte.

@@ -1,0 +1,170 @@
+//! Walking the keys in order, either way, while writers go on.
+
+use super::arena::Place;
+use super::lookup::Versions;
+use super::node::{FANOUT, Node, Restart};
+use super::{Memtable, arena::Arena};
+use crate::sync::spin_loop;
+use alluvium_base::Sequence;
+
+/// A position among the keys of a memtable.
+///
+/// A cursor copies one leaf at a time. Keys that are inserted meanwhile may or may not be seen; a reader bound to a
+/// sequence number does not mind, for theirs are higher.
+///
+/// ```
+/// use alluvium_base::Message;
+/// use alluvium_trees::memtable::Memtable;
+/// let memtable = Memtable::new(1 << 20);
+/// for (sequence, key) in (1..).zip([b"b", b"a", b"c"]) {
+///     memtable.insert(key, Message::put(sequence, b"")).unwrap();
+/// }
+/// let mut cursor = memtable.cursor();
+/// cursor.seek(b"b");
+/// assert_eq!(cursor.key(), Some(&b"b"[..]));
+/// cursor.next();
+/// assert_eq!(cursor.key(), Some(&b"c"[..]));
+/// cursor.previous();
+/// cursor.previous();
+/// assert_eq!(cursor.key(), Some(&b"a"[..]));
+/// cursor.previous();
+/// assert_eq!(cursor.key(), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    memtable: &'a Memtable,
+    slots: [Place; FANOUT],
+    count: usize,
+    /// The current slot; `count` or above when the cursor is at no key.
+    index: usize,
+    low: Place,
+    high: Place,
+}
+
+impl Memtable {
+    /// A cursor at no key.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor {
+            memtable: self,
+            slots: [0; FANOUT],
+            count: 0,
+            index: 0,
+            low: 0,
+            high: 0,
+        }
+    }
+}
+
+impl<'a> Cursor<'a> {
+    fn arena(&self) -> &'a Arena {
+        &self.memtable.arena
+    }
+
+    /// The current key.
+    #[must_use]
+    pub fn key(&self) -> Option<&'a [u8]> {
+        (self.index < self.count).then(|| self.arena().key(self.slots[self.index]))
+    }
+
+    /// The messages about the current key at or before `at`, newest first; none when the cursor is at no key.
+    #[must_use]
+    pub fn versions(&self, at: Sequence) -> Versions<'a> {
+        let newest = if self.index < self.count {
+            self.slots[self.index]
+        } else {
+            0
+        };
+        Versions::new(self.arena(), newest, at)
+    }
+
+    /// Goes to the first key at or above `key`.
+    pub fn seek(&mut self, key: &[u8]) {
+        let arena = self.arena();
+        self.load(|node| node.child_for(arena, key));
+        self.index = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < key);
+        self.skip_forward();
+    }
+
+    /// Goes to the last key at or below `key`.
+    pub fn seek_back(&mut self, key: &[u8]) {
+        let arena = self.arena();
+        self.load(|node| node.child_for(arena, key));
+        let above = self.slots[..self.count].partition_point(|&slot| arena.key(slot) <= key);
+        self.step_back_from(above);
+    }
+
+    /// Goes to the first key.
+    pub fn first(&mut self) {
+        self.load(|_| 0);
+        self.index = 0;
+        self.skip_forward();
+    }
+
+    /// Goes to the last key.
+    pub fn last(&mut self) {
+        self.load(|node| node.count().saturating_sub(1));
+        self.step_back_from(self.count);
+    }
+
+    /// Goes to the next key. A cursor at no key stays there.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) {
+        if self.index < self.count {
+            self.index += 1;
+            self.skip_forward();
+        }
+    }
+
+    /// Goes to the previous key. A cursor at no key stays there.
+    pub fn previous(&mut self) {
+        if self.index < self.count {
+            self.step_back_from(self.index);
+        }
+    }
+
+    /// From behind a leaf's last key to the next leaf that has one.
+    fn skip_forward(&mut self) {
+        while self.index >= self.count && self.high != 0 {
+            let arena = self.arena();
+            let from = arena.key(self.high);
+            self.load(|node| node.child_for(arena, from));
+            // A split since may have left keys below `from` in this leaf; they were seen.
+            self.index = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < from);
+        }
+    }
+
+    /// To the slot before `index`, or to the last one of an earlier leaf.
+    fn step_back_from(&mut self, index: usize) {
+        let mut before = index;
+        while before == 0 && self.low != 0 {
+            let arena = self.arena();
+            let below = arena.key(self.low);
+            // The child that holds what is strictly below: before the first separator that is not.
+            self.load(|node| node.lower_bound(arena, below).0.saturating_sub(1));
+            before = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < below);
+        }
+        self.index = if before == 0 { self.count } else { before - 1 };
+    }
+
+    /// Copies the leaf that `choose` leads to.
+    fn load(&mut self, choose: impl Fn(&Node) -> usize) {
+        while self.try_load(&choose).is_err() {
+            spin_loop();
+        }
+    }
+
+    fn try_load(&mut self, choose: impl Fn(&Node) -> usize) -> Result<(), Restart> {
+        let (leaf, version) = self.memtable.descend(choose)?;
+        self.count = leaf.count();
+        for (index, slot) in self.slots[..self.count].iter_mut().enumerate() {
+            *slot = leaf.slot(index);
+        }
+        (self.low, self.high) = (leaf.low(), leaf.high());
+        let valid = leaf.validate(version);
+        if valid.is_err() {
+            self.count = 0;
+        }
+        valid
+    }
+}

@@ -1,0 +1,86 @@
+//! Point lookups: the messages of one key, newest first.
+
+use super::Memtable;
+use super::arena::{Arena, Place};
+use super::node::{Node, Restart, Version};
+use crate::sync::spin_loop;
+use alluvium_base::{Message, Sequence};
+
+impl Memtable {
+    /// The messages about `key` at or before `at`, newest first. Range deletes are not among them: see
+    /// [`Memtable::range_deleted`].
+    #[must_use]
+    pub fn get(&self, key: &[u8], at: Sequence) -> Versions<'_> {
+        let newest = loop {
+            if let Ok(found) = self.try_find(key) {
+                break found;
+            }
+            spin_loop();
+        };
+        Versions {
+            arena: &self.arena,
+            next: newest,
+            at,
+        }
+    }
+
+    fn try_find(&self, key: &[u8]) -> Result<Place, Restart> {
+        let (leaf, version) = self.descend(|node| node.child_for(&self.arena, key))?;
+        let (index, found) = leaf.lower_bound(&self.arena, key);
+        let place = if found { leaf.slot(index) } else { 0 };
+        leaf.validate(version)?;
+        Ok(place)
+    }
+
+    /// Goes from the root to a leaf by `choose`, which names a child of each inner node.
+    pub(super) fn descend(&self, choose: impl Fn(&Node) -> usize) -> Result<(&Node, Version), Restart> {
+        let id = self.root();
+        let mut node = self.nodes.get(id);
+        let mut version = node.begin();
+        if self.root() != id {
+            return Err(Restart);
+        }
+        while !node.is_leaf() {
+            let child = node.child(choose(node));
+            node.validate(version)?;
+            let next = self.nodes.get(child);
+            let next_version = next.begin();
+            node.validate(version)?;
+            (node, version) = (next, next_version);
+        }
+        Ok((node, version))
+    }
+}
+
+/// The messages of one key, newest first.
+#[derive(Clone, Debug)]
+pub struct Versions<'a> {
+    arena: &'a Arena,
+    next: Place,
+    at: Sequence,
+}
+
+impl<'a> Versions<'a> {
+    pub(super) fn new(arena: &'a Arena, newest: Place, at: Sequence) -> Versions<'a> {
+        Versions {
+            arena,
+            next: newest,
+            at,
+        }
+    }
+}
+
+impl<'a> Iterator for Versions<'a> {
+    type Item = Message<'a>;
+
+    fn next(&mut self) -> Option<Message<'a>> {
+        while self.next != 0 {
+            let record = self.arena.record(self.next);
+            self.next = record.older();
+            if record.sequence() <= self.at {
+                return Some(record.message());
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,153 @@
+//! The memtable: a concurrent ordered B-tree in memory that takes messages until it is sealed.
+//!
+//! *Knows*: how many writers insert at once, how readers go on meanwhile, and how many bytes all of it has.
+//!
+//! *Does not know*: when it is sealed or written out, and what a merge operator does.
+//!
+//! *Read in this order*: `arena.rs` (where records live), `node.rs` (one node and its version), `insert.rs`,
+//! `lookup.rs`, `cursor.rs`, `ranges.rs` (range deletes).
+//!
+//! Nodes are read optimistically: a reader takes a node's version, reads, and takes it again; when a writer was
+//! there meanwhile it starts over (optimistic lock coupling; Leis, Haubenschild and Neumann, IEEE Data Eng. Bull.
+//! 2019). Records never move and never change but for the link to an older version, so what a reader found stays
+//! valid as long as the memtable.
+//!
+//! ```text
+//!   node (64 slots)   prefix of each key: 8 bytes behind what all keys of the node share
+//!                     slot of each key: its newest record in the arena
+//!   record            sequence, kind, expiry, lengths, link to the next older version, key, operand
+//! ```
+//!
+//! Invariants:
+//!
+//! - **M1** A node's keys lie between its fences (low ≤ key < high) and are strictly ascending.
+//! - **M2** The records of one key are linked newest first; every record is reachable from its key's slot.
+//! - **M3** A writer changes a node only while it holds its lock, and the version differs afterwards.
+//! - **M4** Whatever an optimistic reader sees, it only follows indices of nodes and records that exist.
+//! - **M5** `bytes()` counts every byte that was taken from the budget: records, nodes, range deletes.
+
+mod arena;
+mod cursor;
+mod insert;
+mod lookup;
+mod node;
+mod ranges;
+
+#[cfg(all(test, alluvium_model_check))]
+mod model_check;
+#[cfg(test)]
+mod tests;
+
+pub use cursor::Cursor;
+pub use lookup::Versions;
+
+use alluvium_base::Sequence;
+use arena::Arena;
+use node::{Node, Nodes};
+use ranges::RangeDeletes;
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 64 << 10;
+
+/// The memtable has no room for the message: seal it and go on with a new one. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// A concurrent ordered map from keys to their messages.
+///
+/// ```
+/// use alluvium_base::Message;
+/// use alluvium_trees::memtable::Memtable;
+/// let memtable = Memtable::new(1 << 20);
+/// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
+/// memtable.insert(b"river", Message::put(2, b"Oder")).unwrap();
+/// assert_eq!(memtable.get(b"river", 2).next().unwrap().operand, b"Oder");
+/// assert_eq!(memtable.get(b"river", 1).next().unwrap().operand, b"Elbe");
+/// assert!(memtable.get(b"lake", 2).next().is_none());
+/// ```
+#[derive(Debug)]
+pub struct Memtable {
+    arena: Arena,
+    nodes: Nodes,
+    root: AtomicU32,
+    ranges: RangeDeletes,
+    limit: usize,
+}
+
+impl Memtable {
+    /// An empty memtable that holds up to `limit` bytes, all told.
+    ///
+    /// # Panics
+    /// When `limit` is below 64 KiB or above 16 GiB.
+    #[must_use]
+    pub fn new(limit: usize) -> Memtable {
+        assert!(
+            (64 << 10..=16usize << 30).contains(&limit),
+            "a memtable of {limit} bytes"
+        );
+        let nodes = Nodes::new();
+        let root = nodes.add(Node::new(0)).expect("a memtable has room for one node");
+        Memtable {
+            arena: Arena::new(limit),
+            nodes,
+            root: AtomicU32::new(root),
+            ranges: RangeDeletes::default(),
+            limit,
+        }
+    }
+
+    /// How many bytes are taken: records, nodes and range deletes (M5).
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.arena.used() + self.nodes.count() * size_of::<Node>() + self.ranges.bytes()
+    }
+
+    /// How many bytes there may be.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many messages about single keys there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.arena.records()
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0 && self.ranges.is_empty()
+    }
+
+    /// Deletes every key in `start..end` as of `sequence`.
+    ///
+    /// # Errors
+    /// [`Full`] when there is no room for it.
+    pub fn delete_range(&self, start: &[u8], end: &[u8], sequence: Sequence) -> Result<(), Full> {
+        let bytes = RangeDeletes::cost(start, end);
+        if self.bytes() + bytes > self.limit {
+            return Err(Full);
+        }
+        self.ranges.add(start, end, sequence);
+        Ok(())
+    }
+
+    /// The newest range delete at or before `at` that covers `key`, by its sequence number.
+    #[must_use]
+    pub fn range_deleted(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
+        self.ranges.covering(key, at)
+    }
+
+    /// Every range delete: start, end, sequence number.
+    #[must_use]
+    pub fn range_deletes(&self) -> Vec<(Vec<u8>, Vec<u8>, Sequence)> {
+        self.ranges.all()
+    }
+
+    fn root(&self) -> u32 {
+        self.root.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,128 @@
+//! The memtable under the model checker, where every interleaving of its atomics is fair game:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg alluvium_model_check" cargo test --release -p alluvium-trees --lib model_check
+//! ```
+//!
+//! Nodes have four slots there, so that a handful of keys splits leaves and grows the root.
+
+use super::*;
+use alluvium_base::Message;
+use alluvium_base::message::LAST;
+use std::sync::Arc;
+
+fn check(iterations: usize, story: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_random(story, iterations);
+}
+
+#[test]
+fn model_check_writers_that_split_the_same_nodes_lose_nothing() {
+    check(5_000, || {
+        let memtable = Arc::new(Memtable::new(64 << 10));
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                let memtable = Arc::clone(&memtable);
+                shuttle::thread::spawn(move || {
+                    for number in 0..6u64 {
+                        let sequence = 2 * number + writer + 1;
+                        memtable
+                            .insert(&sequence.to_be_bytes(), Message::put(sequence, b"v"))
+                            .unwrap();
+                        assert_eq!(
+                            memtable.get(&sequence.to_be_bytes(), LAST).count(),
+                            1,
+                            "a writer reads its own"
+                        );
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        let mut cursor = memtable.cursor();
+        cursor.first();
+        for sequence in 1..=12u64 {
+            assert_eq!(cursor.key(), Some(&sequence.to_be_bytes()[..]));
+            cursor.next();
+        }
+        assert_eq!(cursor.key(), None);
+    });
+}
+
+#[test]
+fn model_check_a_reader_never_misses_what_was_there_before_it_began() {
+    check(5_000, || {
+        let memtable = Arc::new(Memtable::new(64 << 10));
+        for sequence in [2u64, 4, 6, 8] {
+            memtable
+                .insert(&sequence.to_be_bytes(), Message::put(sequence, b"v"))
+                .unwrap();
+        }
+        let writer = {
+            let memtable = Arc::clone(&memtable);
+            shuttle::thread::spawn(move || {
+                for sequence in [1u64, 3, 5, 7, 9] {
+                    memtable
+                        .insert(&sequence.to_be_bytes(), Message::put(sequence, b"v"))
+                        .unwrap();
+                }
+            })
+        };
+        let mut cursor = memtable.cursor();
+        cursor.first();
+        let mut seen = Vec::new();
+        while let Some(key) = cursor.key() {
+            seen.push(u64::from_be_bytes(key.try_into().unwrap()));
+            cursor.next();
+        }
+        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "{seen:?}");
+        assert!(
+            [2, 4, 6, 8].iter().all(|wanted| seen.contains(wanted)),
+            "{seen:?}"
+        );
+        cursor.last();
+        let mut back = Vec::new();
+        while let Some(key) = cursor.key() {
+            back.push(u64::from_be_bytes(key.try_into().unwrap()));
+            cursor.previous();
+        }
+        assert!(back.windows(2).all(|pair| pair[0] > pair[1]), "{back:?}");
+        assert!(
+            [2, 4, 6, 8].iter().all(|wanted| back.contains(wanted)),
+            "{back:?}"
+        );
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn model_check_versions_of_one_key_stay_in_order_whoever_comes_first() {
+    check(5_000, || {
+        let memtable = Arc::new(Memtable::new(64 << 10));
+        let writers: Vec<_> = [[3u64, 2], [4, 1]]
+            .into_iter()
+            .map(|sequences| {
+                let memtable = Arc::clone(&memtable);
+                shuttle::thread::spawn(move || {
+                    for sequence in sequences {
+                        memtable.insert(b"key", Message::put(sequence, b"v")).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let during: Vec<_> = memtable
+            .get(b"key", LAST)
+            .map(|message| message.sequence)
+            .collect();
+        assert!(during.windows(2).all(|pair| pair[0] > pair[1]), "{during:?}");
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        let after: Vec<_> = memtable
+            .get(b"key", LAST)
+            .map(|message| message.sequence)
+            .collect();
+        assert_eq!(after, [4, 3, 2, 1]);
+    });
+}
