@@ -33,8 +33,6 @@ mod lookup;
 mod node;
 mod ranges;
 
-#[cfg(all(test, alluvium_model_check))]
-mod model_check;
 #[cfg(test)]
 mod tests;
 

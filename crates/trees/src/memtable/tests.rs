@@ -1,3 +1,6 @@
+#[cfg(alluvium_model_check)]
+mod model_check;
+
 use super::*;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message};

@@ -6,7 +6,7 @@
 //!
 //! Nodes have four slots there, so that a handful of keys splits leaves and grows the root.
 
-use super::*;
+use super::super::*;
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
 use std::sync::Arc;
