@@ -2,7 +2,7 @@
 
 use crate::{Buffer, Error, Result};
 use alluvium_base::Purpose;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -159,15 +159,26 @@ pub struct Ticket {
 pub struct InFlight {
     pending: AtomicUsize,
     outcomes: Mutex<Vec<Option<Outcome>>>,
+    completed: Condvar,
+    /// Which part of the device carries the batch, for devices that have several.
+    home: usize,
 }
 
 impl InFlight {
     /// A record for `requests` requests, none of them complete.
     #[must_use]
     pub fn new(requests: usize) -> Arc<InFlight> {
+        InFlight::at(requests, 0)
+    }
+
+    /// The same, carried by part `home` of the device; [`Ticket::home`] gives it back.
+    #[must_use]
+    pub(crate) fn at(requests: usize, home: usize) -> Arc<InFlight> {
         Arc::new(InFlight {
             pending: AtomicUsize::new(requests),
             outcomes: Mutex::new((0..requests).map(|_| None).collect()),
+            completed: Condvar::new(),
+            home,
         })
     }
 
@@ -176,13 +187,17 @@ impl InFlight {
     /// # Panics
     /// When it was completed before: a bug of the implementation.
     pub fn complete(&self, index: usize, outcome: Outcome) {
-        let previous = self.outcomes.lock()[index].replace(outcome);
+        let mut outcomes = self.outcomes.lock();
+        let previous = outcomes[index].replace(outcome);
         assert!(
             previous.is_none(),
             "request {index} of a batch was completed twice"
         );
-        // Release: whoever sees zero with Acquire sees the outcomes and the buffers' bytes.
-        self.pending.fetch_sub(1, Ordering::Release);
+        // Release: whoever sees zero with Acquire sees the outcomes and the buffers' bytes. Under the lock, so that
+        // `Ticket::block` cannot see a pending request and then miss the notification.
+        if self.pending.fetch_sub(1, Ordering::Release) == 1 {
+            self.completed.notify_all();
+        }
     }
 
     /// The ticket that waits for this record.
@@ -202,6 +217,8 @@ impl Ticket {
             shared: Arc::new(InFlight {
                 pending: AtomicUsize::new(0),
                 outcomes: Mutex::new(outcomes.into_iter().map(Some).collect()),
+                completed: Condvar::new(),
+                home: 0,
             }),
         }
     }
@@ -243,6 +260,24 @@ impl Ticket {
             buffers.extend(outcome.buffer);
         }
         Ok(buffers)
+    }
+
+    /// How many requests are not complete.
+    pub(crate) fn pending(&self) -> usize {
+        self.shared.pending.load(Ordering::Acquire)
+    }
+
+    /// The part of the device that carries the batch, as given to `InFlight::at`.
+    pub(crate) fn home(&self) -> usize {
+        self.shared.home
+    }
+
+    /// Sleeps until the batch is complete, for devices whose own threads complete it.
+    pub(crate) fn block(&self) {
+        let mut outcomes = self.shared.outcomes.lock();
+        while !self.is_complete() {
+            self.shared.completed.wait(&mut outcomes);
+        }
     }
 
     /// Whether this ticket waits for `in_flight`, for the implementations of `Device`.

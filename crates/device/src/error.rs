@@ -128,6 +128,14 @@ pub enum Error {
         /// The file's name.
         file: String,
     },
+    /// The file system is mounted for reading only.
+    #[error("{operation} {file}: its file system is mounted for reading only; mount it for writing")]
+    ReadOnlyFileSystem {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+    },
     /// An earlier sync failed, so what the file holds is unknown until it is opened anew (invariant D4).
     #[error(
         "{operation} {file}: an earlier sync of it failed, so nothing more is accepted; close the store and open it again"
@@ -183,6 +191,7 @@ impl Error {
             io::ErrorKind::NotFound => Error::NotFound { file },
             io::ErrorKind::AlreadyExists => Error::AlreadyExists { file },
             io::ErrorKind::PermissionDenied => Error::PermissionDenied { operation, file },
+            io::ErrorKind::ReadOnlyFilesystem => Error::ReadOnlyFileSystem { operation, file },
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Error::DiskFull {
                     operation,

@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: what the bytes mean, who caches them, which of them are live.
 //!
-//! *Read in this order*: [`buffer`], [`batch`], [`contract`], [`counters`], [`memory`], then the other
+//! *Read in this order*: [`buffer`], [`batch`], [`contract`], [`counters`], [`memory`], [`file`], then the other
 //! implementations.
 //!
 //! Invariants that every implementation keeps (a shared test suite in `tests/it/contract.rs` runs on all of them):
@@ -27,8 +27,10 @@ pub mod buffer;
 pub mod contract;
 pub mod counters;
 pub mod error;
+pub mod file;
 pub mod memory;
 pub mod simulated;
+mod uring;
 
 pub use batch::{Batch, Outcome, Request, Ticket};
 pub use buffer::{Buffer, MemoryRegion};

@@ -1,0 +1,319 @@
+//! One real file as a [`Device`]: sorts a batch into what is refused, what is done at once, and what an engine carries.
+
+use super::mapping;
+use super::open_file::OpenFile;
+use super::threads::Workers;
+use crate::batch::InFlight;
+use crate::uring::Rings;
+use crate::{Batch, Buffer, Caching, Device, Mapping, Operation, Outcome, Request, Result, Ticket};
+use alluvium_base::Purpose;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The longest buffered write that `submit` makes at once, in bytes. It is a copy into the page cache, and handing it over
+/// would cost more than the copy.
+const COPIED_AT_ONCE: usize = 64 << 10;
+
+/// How many zero bytes a write carries where a file system cannot allocate.
+const ZEROS: usize = 1 << 20;
+
+/// What carries requests to the kernel.
+#[derive(Clone, Debug)]
+pub(super) enum Carrier {
+    /// io_uring; the workers do what rings do badly.
+    Rings(Arc<Rings>),
+    /// The workers do everything.
+    Workers,
+}
+
+/// An open file of a [`FileDirectory`](super::FileDirectory).
+#[derive(Debug)]
+pub(super) struct FileDevice {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) carrier: Carrier,
+    pub(super) workers: Arc<Workers>,
+}
+
+/// What is done with a request.
+enum Way {
+    /// It completes within `submit`.
+    AtOnce(Outcome),
+    /// The workers sync.
+    Sync,
+    /// The carrier's.
+    Carry(Request),
+}
+
+impl FileDevice {
+    fn way(&self, request: Request) -> Way {
+        if let Err(error) = self.file.admit(&request) {
+            let buffer = match request {
+                Request::Read { buffer, .. } | Request::Write { buffer, .. } => Some(buffer),
+                Request::Sync { .. } => None,
+            };
+            return Way::AtOnce(Outcome {
+                buffer,
+                result: Err(error),
+            });
+        }
+        match request {
+            Request::Sync { .. } => Way::Sync,
+            Request::Write { ref buffer, .. }
+                if self.file.options.caching == Caching::Buffered && buffer.len() <= COPIED_AT_ONCE =>
+            {
+                Way::AtOnce(self.file.perform(request, 0))
+            }
+            request => Way::Carry(request),
+        }
+    }
+
+    /// Sorts a batch; what a carrier must carry is answered, everything else is under way or done.
+    fn sort(&self, batch: Batch, home: usize) -> (Arc<InFlight>, Vec<(usize, Request)>) {
+        let requests = batch.into_requests();
+        // All of them before any is touched: a panic must not leave half a batch in flight.
+        for request in &requests {
+            self.file.check_alignment(request);
+        }
+        let in_flight = InFlight::at(requests.len(), home);
+        let mut carried = Vec::with_capacity(requests.len());
+        for (index, request) in requests.into_iter().enumerate() {
+            match self.way(request) {
+                Way::AtOnce(outcome) => in_flight.complete(index, outcome),
+                Way::Sync => self.push_sync(&in_flight, index),
+                Way::Carry(request) => carried.push((index, request)),
+            }
+        }
+        (in_flight, carried)
+    }
+
+    fn push_sync(&self, in_flight: &Arc<InFlight>, index: usize) {
+        let (file, in_flight) = (Arc::clone(&self.file), Arc::clone(in_flight));
+        self.workers.push([Box::new(move || {
+            let result = file.sync_blocking();
+            in_flight.complete(index, Outcome { buffer: None, result });
+        }) as Box<dyn FnOnce() + Send>]);
+    }
+
+    fn push_transfers(&self, in_flight: &Arc<InFlight>, carried: Vec<(usize, Request)>) {
+        self.workers.push(carried.into_iter().map(|(index, request)| {
+            let (file, in_flight) = (Arc::clone(&self.file), Arc::clone(in_flight));
+            Box::new(move || in_flight.complete(index, file.perform(request, 0))) as Box<dyn FnOnce() + Send>
+        }));
+    }
+
+    /// Performs one request in this thread.
+    fn perform_one(&self, request: Request) -> Outcome {
+        self.file.check_alignment(&request);
+        match self.way(request) {
+            Way::AtOnce(outcome) => outcome,
+            Way::Sync => Outcome {
+                buffer: None,
+                result: self.file.sync_blocking(),
+            },
+            Way::Carry(request) => self.file.perform(request, 0),
+        }
+    }
+
+    /// Allocates `range`, extending the file when it reaches past its end; by writing zeros from `end` where the file system
+    /// cannot allocate.
+    fn allocate_extending(&self, range: Range<u64>) -> std::result::Result<(), Errno> {
+        let descriptor = &self.file.descriptor;
+        let len = range.end - range.start;
+        let allocated = rustix::io::retry_on_intr(|| {
+            rustix::fs::fallocate(descriptor, FallocateFlags::empty(), range.start, len)
+        });
+        match allocated {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.fill_with_zeros(range),
+            outcome => outcome,
+        }
+    }
+
+    fn fill_with_zeros(&self, range: Range<u64>) -> std::result::Result<(), Errno> {
+        let twin = self.file.through_cache()?;
+        let zeros = vec![0; ZEROS];
+        let mut at = range.start;
+        while at < range.end {
+            let piece = ZEROS.min((range.end - at).try_into().unwrap_or(ZEROS));
+            match rustix::io::pwrite(twin, &zeros[..piece], at) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(moved) => at += moved as u64,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Device for FileDevice {
+    fn submit(&self, batch: Batch) -> Ticket {
+        match &self.carrier {
+            Carrier::Rings(rings) => {
+                let home = rings.home();
+                let (in_flight, carried) = self.sort(batch, home);
+                let ticket = in_flight.ticket();
+                rings.submit(home, &self.file, in_flight, carried);
+                ticket
+            }
+            Carrier::Workers => {
+                let (in_flight, carried) = self.sort(batch, 0);
+                self.push_transfers(&in_flight, carried);
+                in_flight.ticket()
+            }
+        }
+    }
+
+    fn poll(&self, ticket: &Ticket) -> bool {
+        if let Carrier::Rings(rings) = &self.carrier
+            && !ticket.is_complete()
+        {
+            rings.poll(ticket);
+        }
+        ticket.is_complete()
+    }
+
+    fn wait(&self, ticket: &Ticket) {
+        if let Carrier::Rings(rings) = &self.carrier {
+            rings.wait(ticket);
+        }
+        ticket.block();
+    }
+
+    fn run(&self, batch: Batch) -> Result<Vec<Buffer>> {
+        if batch.len() == 1 {
+            let request = batch.into_requests().remove(0);
+            let outcome = self.perform_one(request);
+            outcome.result?;
+            return Ok(outcome.buffer.into_iter().collect());
+        }
+        let ticket = match &self.carrier {
+            Carrier::Rings(rings) => {
+                let home = rings.home();
+                let (in_flight, carried) = self.sort(batch, home);
+                let ticket = in_flight.ticket();
+                rings.submit_and_wait(home, &self.file, in_flight, carried, &ticket);
+                ticket
+            }
+            Carrier::Workers => self.submit(batch),
+        };
+        self.wait(&ticket);
+        ticket.take_buffers()
+    }
+
+    fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<Buffer> {
+        let buffer = Buffer::zeroed(len);
+        self.perform_one(Request::Read {
+            offset,
+            buffer,
+            purpose,
+        })
+        .into_buffer()
+    }
+
+    fn write_at(&self, offset: u64, buffer: Buffer, purpose: Purpose) -> Result<Buffer> {
+        self.perform_one(Request::Write {
+            offset,
+            buffer,
+            purpose,
+        })
+        .into_buffer()
+    }
+
+    fn sync(&self, purpose: Purpose) -> Result<()> {
+        self.perform_one(Request::Sync { purpose }).result
+    }
+
+    fn len(&self) -> u64 {
+        self.file.state.len()
+    }
+
+    fn grow(&self, len: u64) -> Result<()> {
+        self.file.changeable(Operation::Grow)?;
+        self.file.state.accepts(Operation::Grow, &self.file.name)?;
+        let _resizing = self.file.state.resizing.lock();
+        let old = self.file.state.len();
+        if len <= old {
+            return Ok(());
+        }
+        if let Err(errno) = self.allocate_extending(old..len) {
+            // Some of it may have been allocated, and the length moved with it.
+            let restored = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, old));
+            if let Err(restoring) = restored {
+                return Err(self.file.failed(Operation::Truncate, old, 0, restoring));
+            }
+            return Err(self.file.failed(Operation::Grow, old, len - old, errno));
+        }
+        self.file.state.set_len(len);
+        Ok(())
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.file.changeable(Operation::Grow)?;
+        self.file.state.accepts(Operation::Grow, &self.file.name)?;
+        let len = range.end.saturating_sub(range.start);
+        let _resizing = self.file.state.resizing.lock();
+        self.file.inside(Operation::Grow, range.start, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let allocated = rustix::io::retry_on_intr(|| {
+            rustix::fs::fallocate(&self.file.descriptor, FallocateFlags::KEEP_SIZE, range.start, len)
+        });
+        match allocated {
+            // Such a file system has no holes to fill either: growing wrote the zeros out.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            outcome => outcome.map_err(|errno| self.file.failed(Operation::Grow, range.start, len, errno)),
+        }
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.file.changeable(Operation::Truncate)?;
+        let _resizing = self.file.state.resizing.lock();
+        let old = self.file.state.len();
+        if len >= old {
+            return Ok(());
+        }
+        // First, so that nothing new is let in behind the new end.
+        self.file.state.set_len(len);
+        let truncated = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, len));
+        if let Err(errno) = truncated {
+            self.file.state.set_len(old);
+            return Err(self.file.failed(Operation::Truncate, len, 0, errno));
+        }
+        Ok(())
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
+        self.file.changeable(Operation::PunchHole)?;
+        let _resizing = self.file.state.resizing.lock();
+        let end = range.end.min(self.file.state.len());
+        if range.start >= end {
+            return Ok(());
+        }
+        let len = end - range.start;
+        let punched = rustix::io::retry_on_intr(|| {
+            rustix::fs::fallocate(
+                &self.file.descriptor,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                range.start,
+                len,
+            )
+        });
+        match punched {
+            Ok(()) => self.file.counters.punch(Purpose::Other, len),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(errno) => return Err(self.file.failed(Operation::PunchHole, range.start, len, errno)),
+        }
+        Ok(())
+    }
+
+    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+        mapping::map(&self.file, &range)
+    }
+
+    fn name(&self) -> &str {
+        &self.file.name
+    }
+}

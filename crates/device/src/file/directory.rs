@@ -1,0 +1,515 @@
+//! A directory of the file system as a [`Directory`].
+
+use super::device::{Carrier, FileDevice};
+use super::lock;
+use super::open_file::OpenFile;
+use super::state::FileStates;
+use super::threads::Workers;
+use super::{Engine, Options};
+use crate::uring::Rings;
+use crate::{
+    Access, BLOCK, BootId, Caching, Counters, Device, Directory, Error, FileOptions, Lock, MemoryRegion,
+    Operation, Result, Space,
+};
+use alluvium_base::Purpose;
+use parking_lot::Mutex;
+use rustix::fs::{Advice, AtFlags, Dir, FileType, Mode, OFlags, StatxFlags};
+use rustix::io::{Errno, retry_on_intr};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A directory of real files.
+///
+/// Clones share everything. Dropping the last handle of the directory and of its files waits for what is in flight.
+///
+/// ```
+/// use alluvium_base::Purpose;
+/// use alluvium_device::{Buffer, Device, Directory, FileOptions, file::FileDirectory};
+/// # let place = tempfile::tempdir().unwrap();
+/// # let path = place.path().join("store");
+/// let directory = FileDirectory::create(&path)?;
+/// let file = directory.create("tier-0", FileOptions::DIRECT)?;
+/// file.grow(1 << 20)?;
+/// file.write_at(4096, Buffer::padded(b"hello"), Purpose::Other)?;
+/// file.sync(Purpose::Other)?;
+/// directory.sync()?;
+/// assert_eq!(&file.read_at(4096, 512, Purpose::Other)?[..5], b"hello");
+/// # Ok::<(), alluvium_device::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FileDirectory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    descriptor: OwnedFd,
+    carrier: Carrier,
+    workers: Arc<Workers>,
+    states: FileStates,
+    counters: Counters,
+    poisoned: AtomicBool,
+    boot: BootId,
+    notes: Arc<Notes>,
+}
+
+/// What was found out about the place, each thing once.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    texts: Mutex<Vec<String>>,
+}
+
+impl Notes {
+    pub(crate) fn add(&self, text: String) {
+        let mut texts = self.texts.lock();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+}
+
+impl FileDirectory {
+    /// Makes the directory, and those above it that are missing, and makes them durable. A directory that exists is
+    /// opened.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, `DiskFull`, or as the operating system says.
+    pub fn create(path: impl AsRef<Path>) -> Result<FileDirectory> {
+        FileDirectory::create_with(path, Options::default())
+    }
+
+    /// [`FileDirectory::create`] with options.
+    ///
+    /// # Errors
+    /// As `create`, and `Unsupported` when the engine asked for is refused by the kernel.
+    pub fn create_with(path: impl AsRef<Path>, options: Options) -> Result<FileDirectory> {
+        let path = path.as_ref();
+        make_durably(path)
+            .map_err(|source| Error::from_io(Operation::Create, &path.display().to_string(), 0, 0, source))?;
+        FileDirectory::open_with(path, options)
+    }
+
+    /// Opens a directory that exists.
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied`, or as the operating system says.
+    pub fn open(path: impl AsRef<Path>) -> Result<FileDirectory> {
+        FileDirectory::open_with(path, Options::default())
+    }
+
+    /// [`FileDirectory::open`] with options.
+    ///
+    /// # Errors
+    /// As `open`, and `Unsupported` when the engine asked for is refused by the kernel.
+    ///
+    /// # Panics
+    /// When `options.threads` is zero.
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<FileDirectory> {
+        let path = path.as_ref();
+        let shown = path.display().to_string();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
+            .map_err(|errno| Error::from_io(Operation::Open, &shown, 0, 0, io::Error::from(errno)))?;
+        let notes = Arc::new(Notes::default());
+        let workers = Arc::new(Workers::new(options.threads));
+        let carrier = match options.engine {
+            Engine::Threads => Carrier::Workers,
+            Engine::Auto | Engine::Uring => match Rings::new(Arc::clone(&workers), Arc::clone(&notes)) {
+                Ok(rings) => Carrier::Rings(rings),
+                Err(refusal) if options.engine == Engine::Auto => {
+                    notes.add(format!(
+                        "the kernel refuses io_uring ({refusal}); up to {} threads make blocking calls instead",
+                        options.threads
+                    ));
+                    Carrier::Workers
+                }
+                Err(refusal) => {
+                    return Err(Error::Unsupported {
+                        operation: Operation::Open,
+                        file: shown,
+                        why: format!(
+                            "the kernel refuses io_uring ({refusal}); use Engine::Auto or Engine::Threads"
+                        ),
+                    });
+                }
+            },
+        };
+        let boot = boot_id().unwrap_or_else(|why| {
+            notes.add(format!(
+                "the boot could not be told ({why}); every opening counts as after a restart"
+            ));
+            unique_boot_id()
+        });
+        Ok(FileDirectory {
+            shared: Arc::new(Shared {
+                path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+                descriptor,
+                carrier,
+                workers,
+                states: FileStates::default(),
+                counters: Counters::new(),
+                poisoned: AtomicBool::new(false),
+                boot,
+                notes,
+            }),
+        })
+    }
+
+    /// The engine at work: [`Engine::Uring`] or [`Engine::Threads`].
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        match self.shared.carrier {
+            Carrier::Rings(_) => Engine::Uring,
+            Carrier::Workers => Engine::Threads,
+        }
+    }
+
+    /// The directory's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    fn failed(operation: Operation, name: &str, errno: Errno) -> Error {
+        Error::from_io(operation, name, 0, 0, io::Error::from(errno))
+    }
+
+    fn accepts(&self, operation: Operation, name: &str) -> Result<()> {
+        if self.shared.poisoned.load(Ordering::Acquire) {
+            return Err(Error::Poisoned {
+                operation,
+                file: name.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Wraps an open descriptor: finds out whether it can be direct, and gives the kernel its advice.
+    fn device(&self, name: &str, options: FileOptions, descriptor: OwnedFd) -> Result<Arc<dyn Device>> {
+        let failed = |errno| Self::failed(Operation::Open, name, errno);
+        let stat = rustix::fs::fstat(&descriptor).map_err(failed)?;
+        if !FileType::from_raw_mode(stat.st_mode).is_file() {
+            return Err(Error::Unsupported {
+                operation: Operation::Open,
+                file: name.to_owned(),
+                why: "it is not a regular file".to_owned(),
+            });
+        }
+        let alignment = match options.caching {
+            Caching::Direct => self.make_direct(&descriptor),
+            Caching::Buffered => None,
+        };
+        if alignment.is_none() {
+            // Reads here are of blocks whose neighbours are not wanted, and who reads in order asks for much at a time;
+            // the kernel's own read-ahead would multiply the bytes. A hint: failing changes nothing.
+            let _ = rustix::fs::fadvise(&descriptor, 0, None, Advice::Random);
+        }
+        let file = Arc::new(OpenFile {
+            name: name.to_owned(),
+            options,
+            direct: alignment.is_some(),
+            alignment: alignment.unwrap_or(1),
+            slot: OnceLock::new(),
+            descriptor,
+            twin: OnceLock::new(),
+            state: self
+                .shared
+                .states
+                .of(stat.st_dev, stat.st_ino, stat.st_size as u64),
+            counters: self.shared.counters.clone(),
+        });
+        if let Carrier::Rings(rings) = &self.shared.carrier {
+            rings.register_file(&file);
+        }
+        Ok(Arc::new(FileDevice {
+            file,
+            carrier: self.shared.carrier.clone(),
+            workers: Arc::clone(&self.shared.workers),
+        }))
+    }
+
+    /// Makes a descriptor go past the page cache. Answers the alignment that its requests need, or `None`, with a note,
+    /// when the file system refuses.
+    fn make_direct(&self, descriptor: &OwnedFd) -> Option<u64> {
+        let refused = |how: &str| {
+            self.shared.notes.add(format!(
+                "{how} by the file system of {}: its files are read and written through the page cache",
+                self.shared.path.display()
+            ));
+            None
+        };
+        // Set afterwards rather than when opening, because a refused open with O_CREAT leaves the file behind.
+        let flags = match rustix::fs::fcntl_getfl(descriptor) {
+            Ok(flags) => flags,
+            Err(errno) => return refused(&format!("the flags of a file are not told ({errno})")),
+        };
+        if rustix::fs::fcntl_setfl(descriptor, flags | OFlags::DIRECT).is_err() {
+            return refused("direct I/O (O_DIRECT) is refused");
+        }
+        let told = rustix::fs::statx(descriptor, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+        let alignment = match told {
+            Ok(stat) if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN) => {
+                u64::from(stat.stx_dio_offset_align)
+            }
+            // An older kernel, or a file system that does not say: the first request will.
+            _ => BLOCK,
+        };
+        if alignment == 0 {
+            // The flag was taken, and will be ignored or refused request by request.
+            let _ = rustix::fs::fcntl_setfl(descriptor, flags);
+            return refused("direct I/O is not offered");
+        }
+        if alignment > BLOCK {
+            self.shared.notes.add(format!(
+                "the blocks under {} have {alignment} bytes: requests that are not multiples of that go through the page cache",
+                self.shared.path.display()
+            ));
+        }
+        Some(alignment.max(BLOCK))
+    }
+
+    fn open_descriptor(
+        &self,
+        operation: Operation,
+        name: &str,
+        options: FileOptions,
+        extra: OFlags,
+    ) -> Result<OwnedFd> {
+        check_name(operation, name)?;
+        let access = match options.access {
+            Access::ReadOnly => OFlags::RDONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        };
+        // NONBLOCK: opening what turns out to be a FIFO must not wait for its other end.
+        let flags = access | extra | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let opened = retry_on_intr(|| {
+            rustix::fs::openat(&self.shared.descriptor, name, flags, Mode::from_raw_mode(0o644))
+        });
+        opened
+            .and_then(|descriptor| {
+                // A ring would answer EAGAIN for such a descriptor instead of waiting.
+                let flags = rustix::fs::fcntl_getfl(&descriptor)?;
+                rustix::fs::fcntl_setfl(&descriptor, flags - OFlags::NONBLOCK)?;
+                Ok(descriptor)
+            })
+            .map_err(|errno| Self::failed(operation, name, errno))
+    }
+}
+
+impl Directory for FileDirectory {
+    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        self.accepts(Operation::Create, name)?;
+        // Creating for reading only makes an empty file that stays so; the operating system needs no write access to it.
+        let descriptor =
+            self.open_descriptor(Operation::Create, name, options, OFlags::CREATE | OFlags::EXCL)?;
+        self.device(name, options, descriptor)
+    }
+
+    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        let descriptor = self.open_descriptor(Operation::Open, name, options, OFlags::empty())?;
+        self.device(name, options, descriptor)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.accepts(Operation::Rename, from)?;
+        check_name(Operation::Rename, from)?;
+        check_name(Operation::Rename, to)?;
+        let here = &self.shared.descriptor;
+        retry_on_intr(|| rustix::fs::renameat(here, from, here, to))
+            .map_err(|errno| Self::failed(Operation::Rename, from, errno))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.accepts(Operation::Remove, name)?;
+        check_name(Operation::Remove, name)?;
+        retry_on_intr(|| rustix::fs::unlinkat(&self.shared.descriptor, name, AtFlags::empty()))
+            .map_err(|errno| Self::failed(Operation::Remove, name, errno))
+    }
+
+    /// Names that are not UTF-8, and what is not a regular file, are no files of ours and are left out.
+    fn list(&self) -> Result<Vec<String>> {
+        let failed = |errno| Self::failed(Operation::List, &self.describe(), errno);
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.shared.descriptor).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    let flags = AtFlags::SYMLINK_NOFOLLOW;
+                    match rustix::fs::statat(&self.shared.descriptor, entry.file_name(), flags) {
+                        Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                        // Removed since.
+                        Err(Errno::NOENT) => continue,
+                        Err(errno) => return Err(failed(errno)),
+                    }
+                }
+                kind => kind,
+            };
+            if kind.is_file()
+                && let Ok(name) = entry.file_name().to_str()
+            {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let name = self.describe();
+        self.accepts(Operation::SyncDirectory, &name)?;
+        self.shared.counters.sync(Purpose::Other);
+        match retry_on_intr(|| rustix::fs::fsync(&self.shared.descriptor)) {
+            Ok(()) => Ok(()),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                self.shared.notes.add(format!(
+                    "directories cannot be synced on the file system of {name}: whether a new file survives a power failure is up to it"
+                ));
+                Ok(())
+            }
+            Err(errno) => {
+                self.shared.poisoned.store(true, Ordering::Release);
+                Err(Error::Io {
+                    operation: Operation::SyncDirectory,
+                    file: name,
+                    offset: 0,
+                    len: 0,
+                    source: io::Error::from(errno),
+                })
+            }
+        }
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        check_name(Operation::Lock, name)?;
+        lock::take(self.shared.descriptor.as_fd(), name)
+    }
+
+    fn space(&self) -> Result<Space> {
+        let stat = rustix::fs::fstatvfs(&self.shared.descriptor)
+            .map_err(|errno| Self::failed(Operation::List, &self.describe(), errno))?;
+        Ok(Space {
+            free: stat.f_bavail.saturating_mul(stat.f_frsize),
+            total: stat.f_blocks.saturating_mul(stat.f_frsize),
+        })
+    }
+
+    fn boot_id(&self) -> BootId {
+        self.shared.boot
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.shared.notes.texts.lock().clone()
+    }
+
+    fn register_memory(&self, region: MemoryRegion) {
+        if let Carrier::Rings(rings) = &self.shared.carrier {
+            rings.register_memory(region);
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.shared.path.display().to_string()
+    }
+}
+
+/// # Errors
+/// `Unsupported` unless the name is one plain file name.
+fn check_name(operation: Operation, name: &str) -> Result<()> {
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+        return Err(Error::Unsupported {
+            operation,
+            file: format!("{name:?}"),
+            why: "a file's name is not empty, not . or .., and has no separators".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Makes a directory and those above it that are missing; each new one is durable because the one above it is synced.
+fn make_durably(path: &Path) -> io::Result<()> {
+    match std::fs::create_dir(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = path
+                .parent()
+                .filter(|above| !above.as_os_str().is_empty())
+                .ok_or(error)?;
+            make_durably(above)?;
+            match std::fs::create_dir(path) {
+                // Somebody else was faster.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+                made => made?,
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    std::fs::File::open(path)?.sync_all()?;
+    let above = match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    std::fs::File::open(above)?.sync_all()
+}
+
+/// The kernel's name for this boot.
+fn boot_id() -> std::result::Result<BootId, String> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    parse_boot_id(&text).ok_or_else(|| format!("{path} holds {text:?}"))
+}
+
+/// A UUID's sixteen bytes.
+fn parse_boot_id(text: &str) -> Option<BootId> {
+    let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
+    (digits.len() == 32).then_some(())?;
+    u128::from_str_radix(&digits, 16)
+        .ok()
+        .map(|id| BootId(id.to_be_bytes()))
+}
+
+/// A name that no other opening has.
+fn unique_boot_id() -> BootId {
+    let mut id = [0; 16];
+    let random = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
+    if random != Ok(id.len()) {
+        let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let nanoseconds = elapsed.map_or(0, |elapsed| elapsed.as_nanos());
+        id = (nanoseconds << 32 | u128::from(std::process::id())).to_be_bytes();
+    }
+    BootId(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_could_leave_the_directory_is_refused() {
+        for name in ["", ".", "..", "a/b", "/etc/passwd", "../a", "a\0b"] {
+            let error = check_name(Operation::Open, name).unwrap_err();
+            assert!(matches!(error, Error::Unsupported { .. }), "{name:?}: {error}");
+        }
+        for name in ["a", "tier-0", "..a", "a..", "log-1.seg"] {
+            check_name(Operation::Open, name).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_boot_is_told_from_its_uuid() {
+        let id = parse_boot_id("01234567-89ab-cdef-0123-456789abcdef\n").unwrap();
+        assert_eq!(id.0[..4], [0x01, 0x23, 0x45, 0x67]);
+        assert_eq!(parse_boot_id("01234567"), None);
+        assert_eq!(parse_boot_id("zz234567-89ab-cdef-0123-456789abcdef"), None);
+        assert_eq!(boot_id().unwrap(), boot_id().unwrap(), "the boot does not change");
+        assert_ne!(unique_boot_id(), unique_boot_id());
+    }
+}

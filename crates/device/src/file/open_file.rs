@@ -1,0 +1,244 @@
+//! One open handle of a real file, and the blocking transfers on it.
+
+use super::state::FileState;
+use crate::contract::check_alignment;
+use crate::uring::Slot;
+use crate::{Access, BLOCK, Counters, Error, FileOptions, Operation, Outcome, Request, Result};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, OnceLock};
+
+/// The most bytes one system call moves: the kernel cuts longer ones, so longer requests are moved in pieces.
+pub(crate) const MAX_TRANSFER: usize = 1 << 30;
+
+const _: () = assert!((MAX_TRANSFER as u64).is_multiple_of(BLOCK));
+
+/// One open handle.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(super) name: String,
+    pub(super) options: FileOptions,
+    /// Whether `descriptor` really goes past the page cache; false where the file system refused.
+    pub(super) direct: bool,
+    /// The block that direct transfers must be multiples of: [`BLOCK`], or more on devices with larger ones.
+    pub(super) alignment: u64,
+    /// Where the rings know the file, once it was registered with them. Before the descriptor, so that it is given back
+    /// before the descriptor is closed.
+    pub(super) slot: OnceLock<Slot>,
+    pub(super) descriptor: OwnedFd,
+    /// The same file through the page cache, opened when a request does not suit `alignment`. The kernel keeps the two
+    /// views coherent.
+    pub(super) twin: OnceLock<OwnedFd>,
+    pub(super) state: Arc<FileState>,
+    pub(super) counters: Counters,
+}
+
+impl OpenFile {
+    /// Whether the request may go to the device; counts it if so (D6).
+    ///
+    /// # Errors
+    /// `ReadOnly`, `Poisoned`, `PastEnd`.
+    pub(super) fn admit(&self, request: &Request) -> Result<()> {
+        match request {
+            Request::Read {
+                offset,
+                buffer,
+                purpose,
+            } => {
+                let len = buffer.len() as u64;
+                self.inside(Operation::Read, *offset, len)?;
+                self.counters.read(*purpose, len);
+            }
+            Request::Write {
+                offset,
+                buffer,
+                purpose,
+            } => {
+                let len = buffer.len() as u64;
+                self.changeable(Operation::Write)?;
+                self.state.accepts(Operation::Write, &self.name)?;
+                self.inside(Operation::Write, *offset, len)?;
+                self.counters.write(*purpose, len);
+            }
+            Request::Sync { purpose } => {
+                self.state.accepts(Operation::Sync, &self.name)?;
+                self.counters.sync(*purpose);
+            }
+        }
+        Ok(())
+    }
+
+    /// # Panics
+    /// When the request is misaligned on a direct file (D2), also where the file system made it a buffered one.
+    pub(super) fn check_alignment(&self, request: &Request) {
+        let (operation, offset, len) = match request {
+            Request::Read { offset, buffer, .. } => (Operation::Read, *offset, buffer.len()),
+            Request::Write { offset, buffer, .. } => (Operation::Write, *offset, buffer.len()),
+            Request::Sync { .. } => return,
+        };
+        check_alignment(operation, &self.name, self.options.caching, offset, len as u64);
+    }
+
+    pub(super) fn inside(&self, operation: Operation, offset: u64, len: u64) -> Result<()> {
+        let end = self.state.len();
+        if offset.checked_add(len).is_some_and(|to| to <= end) {
+            return Ok(());
+        }
+        Err(self.past_end(operation, offset, len, end))
+    }
+
+    pub(super) fn changeable(&self, operation: Operation) -> Result<()> {
+        match self.options.access {
+            Access::ReadWrite => Ok(()),
+            Access::ReadOnly => Err(Error::ReadOnly {
+                operation,
+                file: self.name.clone(),
+            }),
+        }
+    }
+
+    fn past_end(&self, operation: Operation, offset: u64, len: u64, end: u64) -> Error {
+        Error::PastEnd {
+            operation,
+            file: self.name.clone(),
+            offset,
+            len,
+            end,
+        }
+    }
+
+    pub(crate) fn failed(&self, operation: Operation, offset: u64, len: u64, errno: Errno) -> Error {
+        Error::from_io(operation, &self.name, offset, len, io::Error::from(errno))
+    }
+
+    /// The descriptor and registration that a ring may use for a transfer; none when the transfer needs the twin.
+    pub(crate) fn ring_target(&self, offset: u64, len: usize) -> Option<(RawFd, Option<u32>)> {
+        self.suits(offset, len)
+            .then(|| (self.descriptor.as_raw_fd(), self.slot.get().map(Slot::index)))
+    }
+
+    /// Notes where the rings know the file from now on.
+    pub(crate) fn registered(&self, slot: Slot) {
+        let first = self.slot.set(slot);
+        debug_assert!(first.is_ok(), "{} was registered twice", self.name);
+    }
+
+    /// Whether a transfer may go through `descriptor`.
+    fn suits(&self, offset: u64, len: usize) -> bool {
+        !self.direct || (offset.is_multiple_of(self.alignment) && (len as u64).is_multiple_of(self.alignment))
+    }
+
+    /// The same file through the page cache.
+    fn twin(&self) -> std::result::Result<BorrowedFd<'_>, Errno> {
+        if let Some(twin) = self.twin.get() {
+            return Ok(twin.as_fd());
+        }
+        // Through /proc, because the file may have been renamed or removed since.
+        let path = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
+        let mode = match self.options.access {
+            Access::ReadOnly => OFlags::RDONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        };
+        let opened = rustix::fs::open(path, mode | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(self.twin.get_or_init(|| opened).as_fd())
+    }
+
+    /// A descriptor for transfers of any alignment.
+    pub(super) fn through_cache(&self) -> std::result::Result<BorrowedFd<'_>, Errno> {
+        if self.direct {
+            self.twin()
+        } else {
+            Ok(self.descriptor.as_fd())
+        }
+    }
+
+    /// Performs a read or a write of which `done` bytes are done already, blocking until it is.
+    pub(crate) fn perform(&self, request: Request, done: usize) -> Outcome {
+        match request {
+            Request::Read {
+                offset, mut buffer, ..
+            } => {
+                let result = self.read_rest(offset, &mut buffer, done);
+                Outcome {
+                    buffer: Some(buffer),
+                    result,
+                }
+            }
+            Request::Write { offset, buffer, .. } => {
+                let result = self.write_rest(offset, &buffer, done);
+                Outcome {
+                    buffer: Some(buffer),
+                    result,
+                }
+            }
+            Request::Sync { .. } => Outcome {
+                buffer: None,
+                result: self.sync_blocking(),
+            },
+        }
+    }
+
+    fn read_rest(&self, offset: u64, buffer: &mut [u8], done: usize) -> Result<()> {
+        let len = buffer.len();
+        self.transfer(Operation::Read, offset, len, done, |descriptor, from, to| {
+            rustix::io::pread(descriptor, &mut buffer[from..to], offset + from as u64)
+        })
+    }
+
+    fn write_rest(&self, offset: u64, buffer: &[u8], done: usize) -> Result<()> {
+        self.transfer(
+            Operation::Write,
+            offset,
+            buffer.len(),
+            done,
+            |descriptor, from, to| rustix::io::pwrite(descriptor, &buffer[from..to], offset + from as u64),
+        )
+    }
+
+    /// Calls `step(descriptor, from, to)` until all bytes are moved: short transfers go on where they stopped, and so do
+    /// those that a signal interrupted.
+    fn transfer(
+        &self,
+        operation: Operation,
+        offset: u64,
+        len: usize,
+        mut done: usize,
+        mut step: impl FnMut(BorrowedFd<'_>, usize, usize) -> std::result::Result<usize, Errno>,
+    ) -> Result<()> {
+        let mut through_cache = false;
+        while done < len {
+            let to = len.min(done + MAX_TRANSFER);
+            let at = offset + done as u64;
+            through_cache |= !self.suits(at, to - done);
+            let descriptor = if through_cache {
+                self.twin()
+                    .map_err(|errno| self.failed(operation, at, (to - done) as u64, errno))?
+            } else {
+                self.descriptor.as_fd()
+            };
+            match step(descriptor, done, to) {
+                Ok(0) if operation == Operation::Read => {
+                    let end = rustix::fs::fstat(&self.descriptor).map_or(at, |stat| stat.st_size as u64);
+                    return Err(self.past_end(operation, offset, len as u64, end));
+                }
+                Ok(0) => return Err(self.failed(operation, at, (len - done) as u64, Errno::IO)),
+                Ok(moved) => done += moved,
+                Err(Errno::INTR) => {}
+                // The device's blocks are larger than the kernel could tell when the file was opened.
+                Err(Errno::INVAL) if self.direct && !through_cache => through_cache = true,
+                Err(errno) => return Err(self.failed(operation, at, (len - done) as u64, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes every completed write durable. The file is poisoned when that fails (D4).
+    pub(super) fn sync_blocking(&self) -> Result<()> {
+        self.state
+            .syncs
+            .whole(|| rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor)))
+            .map_err(|failure| failure.into_error(Operation::Sync, &self.name, self.state.len()))
+    }
+}

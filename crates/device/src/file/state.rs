@@ -1,0 +1,268 @@
+//! What all open handles of one file share: its length, its poison, and the turn to sync it.
+
+use crate::{Error, Operation};
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// One file of the file system, whatever names and handles it has.
+#[derive(Debug)]
+pub(super) struct FileState {
+    len: AtomicU64,
+    /// Held while the length changes, so that growing and truncating do not interleave.
+    pub(super) resizing: Mutex<()>,
+    pub(super) syncs: SyncTurn,
+}
+
+impl FileState {
+    pub(super) fn new(len: u64) -> FileState {
+        FileState {
+            len: AtomicU64::new(len),
+            resizing: Mutex::new(()),
+            syncs: SyncTurn::default(),
+        }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Only under `resizing`.
+    pub(super) fn set_len(&self, len: u64) {
+        self.len.store(len, Ordering::Release);
+    }
+
+    /// # Errors
+    /// `Poisoned` after a failed sync.
+    pub(super) fn accepts(&self, operation: Operation, file: &str) -> Result<(), Error> {
+        if self.syncs.is_poisoned() {
+            return Err(Error::Poisoned {
+                operation,
+                file: file.to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The states of the files that are open, by device and inode, so that two handles of one file share one.
+#[derive(Debug, Default)]
+pub(super) struct FileStates {
+    open: Mutex<HashMap<(u64, u64), Weak<FileState>>>,
+}
+
+impl FileStates {
+    /// The state of the file with this identity; a new one of length `len` when no handle of it is open.
+    pub(super) fn of(&self, device: u64, inode: u64, len: u64) -> Arc<FileState> {
+        let mut open = self.open.lock();
+        if let Some(state) = open.get(&(device, inode)).and_then(Weak::upgrade) {
+            return state;
+        }
+        open.retain(|_, state| state.strong_count() > 0);
+        let state = Arc::new(FileState::new(len));
+        open.insert((device, inode), Arc::downgrade(&state));
+        state
+    }
+}
+
+/// At most one sync of a file is in the kernel at a time, and one serves all that waited for it.
+///
+/// Why one at a time: the kernel reports a failed write-back once for each open file description. Of two syncs in the kernel
+/// together, the second could return success for writes whose failure only the first was told of, and be acknowledged
+/// before the first has poisoned the file (D4).
+///
+/// Why one for all: a sync that *begins* after a request arrived covers everything the request must cover (D3).
+#[derive(Debug, Default)]
+pub(super) struct SyncTurn {
+    turn: Mutex<Turn>,
+    changed: Condvar,
+    poisoned: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    busy: bool,
+    /// How many rounds have begun and, since they never overlap, the number of the latest.
+    begun: u64,
+    /// The number of the latest round that ended.
+    ended: u64,
+    /// The round that failed, and how. There is at most one.
+    failed: Option<(u64, Errno)>,
+}
+
+/// What became of a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SyncFailure {
+    /// The operating system said so; the file is poisoned since.
+    Failed(Errno),
+    /// An earlier sync had failed: nothing was tried.
+    Poisoned,
+}
+
+impl SyncFailure {
+    pub(super) fn into_error(self, operation: Operation, file: &str, len: u64) -> Error {
+        let file = file.to_owned();
+        match self {
+            // Never `DiskFull`: a full disk that shows at a sync has lost writes that were taken for complete.
+            SyncFailure::Failed(errno) => Error::Io {
+                operation,
+                file,
+                offset: 0,
+                len,
+                source: io::Error::from(errno),
+            },
+            SyncFailure::Poisoned => Error::Poisoned { operation, file },
+        }
+    }
+}
+
+impl SyncTurn {
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Syncs the whole file with `sync`, or waits for a sync that another thread begins after this call began.
+    pub(super) fn whole(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), SyncFailure> {
+        let mut turn = self.turn.lock();
+        let needed = turn.begun + 1;
+        loop {
+            if turn.ended >= needed {
+                return match turn.failed {
+                    Some((round, errno)) if round >= needed => Err(SyncFailure::Failed(errno)),
+                    _ => Ok(()),
+                };
+            }
+            if self.is_poisoned() {
+                return Err(SyncFailure::Poisoned);
+            }
+            if !turn.busy {
+                break;
+            }
+            self.changed.wait(&mut turn);
+        }
+        turn.busy = true;
+        turn.begun += 1;
+        drop(turn);
+        let outcome = sync();
+        let mut turn = self.turn.lock();
+        turn.busy = false;
+        turn.ended = turn.begun;
+        if let Err(errno) = outcome {
+            turn.failed = Some((turn.ended, errno));
+            self.poisoned.store(true, Ordering::Release);
+        }
+        self.changed.notify_all();
+        outcome.map_err(SyncFailure::Failed)
+    }
+
+    /// Runs `sync`, which covers a part of the file, while no other sync of the file runs.
+    pub(super) fn part(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), SyncFailure> {
+        let mut turn = self.turn.lock();
+        while turn.busy {
+            self.changed.wait(&mut turn);
+        }
+        if self.is_poisoned() {
+            return Err(SyncFailure::Poisoned);
+        }
+        turn.busy = true;
+        drop(turn);
+        let outcome = sync();
+        let mut turn = self.turn.lock();
+        turn.busy = false;
+        if outcome.is_err() {
+            self.poisoned.store(true, Ordering::Release);
+        }
+        self.changed.notify_all();
+        outcome.map_err(SyncFailure::Failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    #[test]
+    fn a_failed_sync_is_never_retried() {
+        let turn = SyncTurn::default();
+        assert_eq!(turn.whole(|| Ok(())), Ok(()));
+        assert_eq!(turn.whole(|| Err(Errno::IO)), Err(SyncFailure::Failed(Errno::IO)));
+        assert_eq!(turn.whole(|| panic!("retried")), Err(SyncFailure::Poisoned));
+        assert_eq!(turn.part(|| panic!("retried")), Err(SyncFailure::Poisoned));
+    }
+
+    #[test]
+    fn a_failed_sync_of_a_part_poisons_the_whole() {
+        let turn = SyncTurn::default();
+        assert_eq!(
+            turn.part(|| Err(Errno::NOSPC)),
+            Err(SyncFailure::Failed(Errno::NOSPC))
+        );
+        assert_eq!(turn.whole(|| panic!("retried")), Err(SyncFailure::Poisoned));
+    }
+
+    #[test]
+    fn a_full_disk_found_by_a_sync_is_not_a_harmless_disk_full() {
+        let error = SyncFailure::Failed(Errno::NOSPC).into_error(Operation::Sync, "log", 0);
+        assert!(!error.is_disk_full(), "{error}");
+    }
+
+    /// Starts one sync, lets `waiters` more arrive while it is in the kernel, and answers what those returned and how
+    /// many calls there were in all.
+    fn pile_up(waiters: usize, later: Result<(), Errno>) -> (Vec<Result<(), SyncFailure>>, usize) {
+        let turn = SyncTurn::default();
+        let (calls, arriving) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let results = thread::scope(|scope| {
+            let (entered, leave) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+            let (turn, calls, arriving) = (&turn, &calls, &arriving);
+            let (inside, outside) = (Arc::clone(&entered), Arc::clone(&leave));
+            scope.spawn(move || {
+                let first = turn.whole(|| {
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    inside.wait();
+                    outside.wait();
+                    Ok(())
+                });
+                assert_eq!(first, Ok(()));
+            });
+            entered.wait();
+            let waiters: Vec<_> = (0..waiters)
+                .map(|_| {
+                    scope.spawn(move || {
+                        arriving.fetch_add(1, Ordering::SeqCst);
+                        turn.whole(|| {
+                            calls.fetch_add(1, Ordering::SeqCst);
+                            later
+                        })
+                    })
+                })
+                .collect();
+            while arriving.load(Ordering::SeqCst) < waiters.len() {
+                thread::yield_now();
+            }
+            thread::sleep(std::time::Duration::from_millis(50));
+            leave.wait();
+            waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect()
+        });
+        (results, calls.into_inner())
+    }
+
+    #[test]
+    fn syncs_that_arrive_during_one_share_the_next() {
+        let (results, calls) = pile_up(8, Ok(()));
+        assert!(results.iter().all(Result::is_ok));
+        assert!((2..9).contains(&calls), "{calls} calls for nine requests");
+    }
+
+    #[test]
+    fn nobody_is_acknowledged_by_a_shared_sync_that_fails() {
+        let (results, calls) = pile_up(8, Err(Errno::IO));
+        assert!(results.iter().all(Result::is_err), "{results:?}");
+        assert_eq!(calls, 2, "the first and the one that failed");
+    }
+}

@@ -1,0 +1,91 @@
+//! The system calls that only `unsafe` reaches: mappings. Everything else goes through safe wrappers.
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A page-aligned range of a file in memory, shared with the page cache; unmapped when dropped.
+#[derive(Debug)]
+pub(super) struct Pages {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the pages are reached only through raw pointers, whose users coordinate (see `Mapping::write`), and through
+// system calls, which may come from any thread.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Maps `len` bytes from `offset`, both multiples of the page size.
+    pub(super) fn map(descriptor: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Pages, Errno> {
+        // SAFETY: the kernel picks an unused address, so no memory that anyone uses is replaced.
+        let start = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                descriptor,
+                offset,
+            )?
+        };
+        let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        Ok(Pages { start, len })
+    }
+
+    /// The first byte.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The address of byte `at`, after checking that `range` lies inside.
+    fn address(&self, range: &Range<usize>) -> *mut u8 {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "{range:?} of a mapping of {} bytes",
+            self.len
+        );
+        // SAFETY: inside the mapping, asserted above.
+        unsafe { self.start.as_ptr().add(range.start) }
+    }
+
+    /// Writes the pages of a page-aligned range back and waits until the device has them.
+    pub(super) fn sync(&self, range: Range<usize>) -> Result<(), Errno> {
+        let address = self.address(&range);
+        // SAFETY: the range is mapped while `self` lives; the call changes no memory.
+        rustix::io::retry_on_intr(|| unsafe { msync(address.cast(), range.len(), MsyncFlags::SYNC) })
+    }
+
+    /// Makes the pages of a page-aligned range present and writable, at once.
+    pub(super) fn populate(&self, range: Range<usize>) -> Result<(), Errno> {
+        let address = self.address(&range);
+        // SAFETY: the range is mapped while `self` lives; contents stay as they are.
+        rustix::io::retry_on_intr(|| unsafe {
+            madvise(address.cast(), range.len(), Advice::LinuxPopulateWrite)
+        })
+    }
+
+    /// The same for kernels before 5.14: one store of what is there into every page.
+    pub(super) fn touch(&self, range: Range<usize>, page: usize) {
+        self.address(&range);
+        for at in range.step_by(page) {
+            // SAFETY: `at` is inside the mapping by the assertion in `address`. The atomic exchange stores what is there
+            // (or nothing), so it does not lose a store that another thread makes meanwhile.
+            let byte = unsafe { AtomicU8::from_ptr(self.start.as_ptr().add(at)) };
+            let _ = byte.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map` with this length, unmapped once; whoever holds addresses holds this value too.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "unmapping {self:?}: {unmapped:?}");
+    }
+}

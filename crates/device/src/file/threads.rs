@@ -1,0 +1,185 @@
+//! A bounded pool of threads that perform blocking calls.
+//!
+//! It is the whole engine where the kernel refuses io_uring, and does what a ring does badly elsewhere: syncs, and the
+//! rests of transfers that came back short. Threads are started as work piles up and end when the pool is dropped, which
+//! waits for all work.
+
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The pool.
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Threads that wait for work.
+    idle: usize,
+    threads: Vec<JoinHandle<()>>,
+    closed: bool,
+}
+
+impl Workers {
+    /// A pool that never runs more than `most` threads, and none before there is work.
+    ///
+    /// # Panics
+    /// When `most` is zero.
+    pub(crate) fn new(most: usize) -> Workers {
+        assert!(most > 0, "a pool of no threads does no work");
+        Workers {
+            shared: Arc::default(),
+            most,
+        }
+    }
+
+    /// Queues jobs. They run in the order given, as many at once as there are threads.
+    pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Job>) {
+        let mut queue = self.shared.queue.lock();
+        queue.jobs.extend(jobs);
+        while queue.jobs.len() > queue.idle && queue.threads.len() < self.most {
+            let shared = Arc::clone(&self.shared);
+            let started = std::thread::Builder::new()
+                .name("alluvium-io".to_owned())
+                .spawn(move || shared.work());
+            match started {
+                Ok(thread) => {
+                    // Counted as idle from now on, so that one job does not start two threads.
+                    queue.idle += 1;
+                    queue.threads.push(thread);
+                }
+                Err(_) if !queue.threads.is_empty() => break,
+                Err(_) => {
+                    // Not one thread can be had: the caller does the work.
+                    while let Some(job) = queue.jobs.pop_front() {
+                        parking_lot::MutexGuard::unlocked(&mut queue, job);
+                    }
+                    return;
+                }
+            }
+        }
+        let wakes = queue.jobs.len().min(queue.idle);
+        drop(queue);
+        for _ in 0..wakes {
+            self.shared.work.notify_one();
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut queue = self.queue.lock();
+        loop {
+            // This thread is counted as idle here.
+            if let Some(job) = queue.jobs.pop_front() {
+                queue.idle -= 1;
+                parking_lot::MutexGuard::unlocked(&mut queue, job);
+                queue.idle += 1;
+            } else if queue.closed {
+                return;
+            } else {
+                self.work.wait(&mut queue);
+            }
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let threads = {
+            let mut queue = self.shared.queue.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.threads)
+        };
+        self.shared.work.notify_all();
+        let current = std::thread::current().id();
+        for thread in threads {
+            // A job may hold the last handle of the pool; its thread cannot wait for itself and ends on its own.
+            if thread.thread().id() != current {
+                // A job that panicked has said so on its own thread.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers")
+            .field("most", &self.most)
+            .field("running", &self.shared.queue.lock().threads.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn dropping_the_pool_waits_for_every_job() {
+        let done = Arc::new(AtomicUsize::new(0));
+        let workers = Workers::new(3);
+        for _ in 0..100 {
+            let done = Arc::clone(&done);
+            workers.push([Box::new(move || {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+                done.fetch_add(1, Ordering::SeqCst);
+            }) as Job]);
+        }
+        drop(workers);
+        assert_eq!(done.load(Ordering::SeqCst), 100);
+    }
+
+    #[test]
+    fn jobs_run_together_up_to_the_bound_and_no_further() {
+        let workers = Workers::new(4);
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        // The first four can only pass the barrier together.
+        let barrier = Arc::new(Barrier::new(4));
+        workers.push((0..16).map(|number| {
+            let (running, most, barrier) = (Arc::clone(&running), Arc::clone(&most), Arc::clone(&barrier));
+            Box::new(move || {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                if number < 4 {
+                    barrier.wait();
+                }
+                running.fetch_sub(1, Ordering::SeqCst);
+            }) as Job
+        }));
+        drop(workers);
+        assert_eq!(most.load(Ordering::SeqCst), 4);
+    }
+
+    #[test]
+    fn a_job_may_hold_the_last_handle_of_its_pool() {
+        let workers = Arc::new(Workers::new(2));
+        let held = Arc::clone(&workers);
+        let (done, told) = std::sync::mpsc::channel();
+        let gate = Arc::new(Barrier::new(2));
+        let inside = Arc::clone(&gate);
+        workers.push([Box::new(move || {
+            inside.wait();
+            drop(held);
+            done.send(()).unwrap();
+        }) as Job]);
+        drop(workers);
+        gate.wait();
+        told.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+    }
+}

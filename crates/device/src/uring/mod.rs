@@ -1,0 +1,312 @@
+//! Batches of reads and writes through io_uring.
+//!
+//! *Knows*: rings, who enters the kernel and who waits, which files and memory are registered.
+//!
+//! *Does not know*: syncs, poison, short transfers; it hands the latter to the workers of [`file`](crate::file).
+//!
+//! *Read in this order*: `ring` (one ring, and all of the `unsafe`), `station` (many threads on one ring), then this file (a
+//! pool of them).
+//!
+//! Invariants:
+//!
+//! - **U1** A request in the kernel is owned by its ring's table until its completion was taken (D1).
+//! - **U2** Nobody holds a lock that a submission needs while waiting in the kernel.
+//! - **U3** At most one thread of a ring waits in the kernel, and only it takes completions; when it leaves, one of those
+//!   that wait for it goes in. So no completion is taken by one thread while another sleeps for it.
+//! - **U4** Dropping the pool waits for what is in flight.
+//!
+//! Why a pool: two threads on one ring contend for the kernel's lock on it. A thread keeps to the ring with its own number
+//! modulo the number of rings, so with fewer threads than rings none is shared; a ticket remembers its ring, so that any
+//! thread may wait for it. Rings are made when a thread first comes to them.
+
+mod ring;
+mod station;
+
+use crate::batch::InFlight;
+use crate::file::{Notes, OpenFile, Workers};
+use crate::{MemoryRegion, Request, Ticket};
+use parking_lot::Mutex;
+use ring::{Context, FILES, Flight, LONGEST_PIECE, PIECES, Piece, Ring};
+use station::Station;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::{fmt, io};
+
+/// The most rings of one directory.
+const MOST_RINGS: usize = 16;
+
+/// The rings of one directory.
+pub(crate) struct Rings {
+    stations: Box<[OnceLock<Option<Arc<Station>>>]>,
+    registry: Mutex<Registry>,
+    workers: Arc<Workers>,
+    notes: Arc<Notes>,
+}
+
+/// What every ring is told of, also those that are made later.
+#[derive(Default)]
+struct Registry {
+    stations: Vec<Arc<Station>>,
+    files: Vec<Option<RawFd>>,
+    memory: Vec<(MemoryRegion, Vec<Piece>)>,
+    pieces: usize,
+}
+
+impl Rings {
+    /// A pool with its first ring.
+    ///
+    /// # Errors
+    /// As the kernel says when it refuses.
+    pub(crate) fn new(workers: Arc<Workers>, notes: Arc<Notes>) -> io::Result<Arc<Rings>> {
+        let count = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_RINGS));
+        let rings = Rings {
+            stations: (0..count).map(|_| OnceLock::new()).collect(),
+            registry: Mutex::default(),
+            workers,
+            notes,
+        };
+        let first = rings.start()?;
+        rings.stations[0].get_or_init(|| Some(first));
+        Ok(Arc::new(rings))
+    }
+
+    /// Makes a ring that knows all files and memory so far.
+    fn start(&self) -> io::Result<Arc<Station>> {
+        // Locked throughout, so that a file that is registered meanwhile is not missed.
+        let mut registry = self.registry.lock();
+        let station = Arc::new(Station::new(Ring::new()?, Arc::clone(&self.workers)));
+        for (slot, descriptor) in registry.files.iter().enumerate() {
+            if let Some(descriptor) = descriptor {
+                station.ring.set_file(slot as u32, Some(*descriptor));
+            }
+        }
+        let first = registry.stations.first();
+        if registry.memory.is_empty()
+            || first.is_none_or(|first| station.ring.share_memory(&first.ring).is_err())
+        {
+            // Refused on an older kernel: then registering says so too, or works piece by piece.
+            if let Err(error) = station.ring.prepare_memory() {
+                self.notes.add(format!(
+                    "the kernel registers no buffers ({error}): requests pin their pages one by one"
+                ));
+            } else {
+                for (region, pieces) in &registry.memory {
+                    self.register_with(&station.ring, region, pieces);
+                }
+            }
+        }
+        registry.stations.push(Arc::clone(&station));
+        Ok(station)
+    }
+
+    fn station(&self, home: usize) -> &Station {
+        let station = self.stations[home].get().and_then(Option::as_ref);
+        station.expect("a ticket's home was given out by `home`")
+    }
+
+    /// The ring of this thread.
+    pub(crate) fn home(&self) -> usize {
+        let home = thread_number() % self.stations.len();
+        let station = self.stations[home].get_or_init(|| {
+            self.start()
+                .inspect_err(|error| {
+                    self.notes.add(format!(
+                        "an additional io_uring was refused ({error}): threads share the others"
+                    ));
+                })
+                .ok()
+        });
+        if station.is_some() { home } else { 0 }
+    }
+
+    fn flights(
+        &self,
+        file: &Arc<OpenFile>,
+        in_flight: Arc<InFlight>,
+        carried: Vec<(usize, Request)>,
+    ) -> Vec<Flight> {
+        let context = Arc::new(Context {
+            file: Arc::clone(file),
+            in_flight,
+        });
+        let mut flights = Vec::with_capacity(carried.len());
+        for (index, request) in carried {
+            let target = match &request {
+                Request::Read { offset, buffer, .. } | Request::Write { offset, buffer, .. } => {
+                    file.ring_target(*offset, buffer.len())
+                }
+                Request::Sync { .. } => None,
+            };
+            match target {
+                Some(target) => flights.push(Flight {
+                    context: Arc::clone(&context),
+                    index,
+                    request,
+                    target,
+                }),
+                None => station::finish_blocking(&self.workers, &context, index, request, 0),
+            }
+        }
+        flights
+    }
+
+    /// Hands requests to the kernel.
+    pub(crate) fn submit(
+        &self,
+        home: usize,
+        file: &Arc<OpenFile>,
+        in_flight: Arc<InFlight>,
+        carried: Vec<(usize, Request)>,
+    ) {
+        if !carried.is_empty() {
+            let flights = self.flights(file, in_flight, carried);
+            self.station(home).submit(flights);
+        }
+    }
+
+    /// Hands requests to the kernel and waits for their ticket, in one entrance where nobody else waits on the ring.
+    pub(crate) fn submit_and_wait(
+        &self,
+        home: usize,
+        file: &Arc<OpenFile>,
+        in_flight: Arc<InFlight>,
+        carried: Vec<(usize, Request)>,
+        ticket: &Ticket,
+    ) {
+        if !carried.is_empty() {
+            let flights = self.flights(file, in_flight, carried);
+            self.station(home).submit_and_wait(flights, ticket);
+        }
+    }
+
+    /// Takes what has completed on the ticket's ring.
+    pub(crate) fn poll(&self, ticket: &Ticket) {
+        self.station(ticket.home()).poll();
+    }
+
+    /// Waits until no request of the ticket is in its ring. Those that went on to the workers may still be pending.
+    pub(crate) fn wait(&self, ticket: &Ticket) {
+        if !ticket.is_complete() {
+            self.station(ticket.home()).wait(ticket);
+        }
+    }
+
+    /// Registers a file with all rings, if there is room.
+    pub(crate) fn register_file(self: &Arc<Self>, file: &Arc<OpenFile>) {
+        let Some((descriptor, None)) = file.ring_target(0, 0) else {
+            return;
+        };
+        let mut registry = self.registry.lock();
+        let slot = match registry.files.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None if registry.files.len() < FILES as usize => {
+                registry.files.push(None);
+                registry.files.len() - 1
+            }
+            None => return,
+        };
+        for (done, station) in registry.stations.iter().enumerate() {
+            if !station.ring.set_file(slot as u32, Some(descriptor)) {
+                // All of them or none: a request does not ask which ring it is on.
+                for station in &registry.stations[..done] {
+                    station.ring.set_file(slot as u32, None);
+                }
+                return;
+            }
+        }
+        registry.files[slot] = Some(descriptor);
+        file.registered(Slot {
+            index: slot as u32,
+            rings: Arc::downgrade(self),
+        });
+    }
+
+    /// Registers memory with all rings, for as long as the pool lives.
+    pub(crate) fn register_memory(&self, region: MemoryRegion) {
+        let mut registry = self.registry.lock();
+        let start = region.start.as_ptr() as usize;
+        if region.len == 0
+            || registry
+                .memory
+                .iter()
+                .any(|(known, _)| known.start == region.start)
+        {
+            return;
+        }
+        let count = region.len.div_ceil(LONGEST_PIECE);
+        if registry.pieces + count > PIECES as usize {
+            self.notes.add(format!(
+                "more than {PIECES} GiB of memory are not registered with the kernel"
+            ));
+            return;
+        }
+        let pieces: Vec<Piece> = (0..count)
+            .map(|number| Piece {
+                start: start + number * LONGEST_PIECE,
+                len: LONGEST_PIECE.min(region.len - number * LONGEST_PIECE),
+                index: (registry.pieces + number) as u16,
+            })
+            .collect();
+        registry.pieces += count;
+        for station in &registry.stations {
+            self.register_with(&station.ring, &region, &pieces);
+        }
+        registry.memory.push((region, pieces));
+    }
+
+    fn register_with(&self, ring: &Ring, region: &MemoryRegion, pieces: &[Piece]) {
+        let registered = pieces
+            .iter()
+            .try_for_each(|piece| ring.set_memory(region, *piece));
+        if let Err(error) = registered {
+            self.notes.add(format!(
+                "the kernel did not register {} MiB of buffers ({error}): requests pin their pages one by one; raising the limit on locked memory (ulimit -l) may help",
+                region.len >> 20
+            ));
+        }
+    }
+}
+
+impl fmt::Debug for Rings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rings")
+            .field("most", &self.stations.len())
+            .field("made", &self.registry.lock().stations.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A file's place among the registered ones, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    index: u32,
+    rings: Weak<Rings>,
+}
+
+impl Slot {
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(rings) = self.rings.upgrade() {
+            let mut registry = rings.registry.lock();
+            for station in &registry.stations {
+                station.ring.set_file(self.index, None);
+            }
+            registry.files[self.index as usize] = None;
+        }
+    }
+}
+
+/// This thread's number: threads are counted as they first ask.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}

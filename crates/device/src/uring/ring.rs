@@ -1,0 +1,389 @@
+//! One io_uring, and the requests that are in it.
+//!
+//! All of the rings' `unsafe` is here, behind functions that are safe because of one rule:
+//!
+//! - **U1** A request that is handed to the kernel is moved into `table`, with its buffer and its file, and leaves it
+//!   only when its completion was taken from the completion queue. So the kernel never holds an address of memory that
+//!   anyone else may use or free (D1).
+//!
+//! The submission queue is touched only under `state`, the completion queue only under `reaper`; entering the kernel
+//! needs neither.
+
+use crate::batch::InFlight;
+use crate::file::{MAX_TRANSFER, OpenFile};
+use crate::{MemoryRegion, Request};
+use io_uring::squeue::Entry;
+use io_uring::{IoUring, opcode, types};
+use parking_lot::{Mutex, MutexGuard};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::{fmt, io};
+
+/// The most requests in one ring at once; more wait in its backlog.
+pub(super) const CAPACITY: usize = 256;
+
+/// The most files that are registered with a ring; the others are used by their descriptors.
+pub(super) const FILES: u32 = 1024;
+
+/// The most pieces of registered memory.
+pub(super) const PIECES: u32 = 64;
+
+/// The longest piece of registered memory that a kernel takes, in bytes.
+pub(super) const LONGEST_PIECE: usize = 1 << 30;
+
+const _: () = assert!(CAPACITY.is_power_of_two() && MAX_TRANSFER <= u32::MAX as usize);
+
+/// What the requests of one batch share.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) in_flight: Arc<InFlight>,
+}
+
+/// A request on its way: a read or a write.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) context: Arc<Context>,
+    pub(super) index: usize,
+    pub(super) request: Request,
+    /// What the kernel is told of the file: its descriptor, and its place among the registered files.
+    pub(super) target: (RawFd, Option<u32>),
+}
+
+/// One ring.
+pub(super) struct Ring {
+    kernel: IoUring,
+    state: Mutex<State>,
+    reaper: Mutex<Vec<(u64, i32)>>,
+    /// Whether the kernel took the table of files.
+    fixed_files: bool,
+}
+
+struct State {
+    table: Vec<Option<Flight>>,
+    free: Vec<u32>,
+    backlog: VecDeque<Flight>,
+    pieces: Vec<Piece>,
+}
+
+/// A part of a registered region: buffers inside it need not be pinned request by request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) start: usize,
+    pub(super) len: usize,
+    pub(super) index: u16,
+}
+
+/// The right to take completions, which one thread has at a time.
+pub(super) struct Reaper<'a> {
+    ring: &'a Ring,
+    scratch: MutexGuard<'a, Vec<(u64, i32)>>,
+}
+
+impl Ring {
+    /// A ring without registered files or memory.
+    ///
+    /// # Errors
+    /// `ENOSYS`, `EPERM` and the like where the kernel or its administrator refuses.
+    pub(super) fn new() -> io::Result<Ring> {
+        let kernel = build()?;
+        if !kernel.params().is_feature_nodrop() || !kernel.params().is_feature_submit_stable() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a kernel of 5.5 or later is needed",
+            ));
+        }
+        let fixed_files = kernel.submitter().register_files_sparse(FILES).is_ok();
+        Ok(Ring {
+            kernel,
+            state: Mutex::new(State {
+                table: (0..CAPACITY).map(|_| None).collect(),
+                free: (0..CAPACITY as u32).rev().collect(),
+                backlog: VecDeque::new(),
+                pieces: Vec::new(),
+            }),
+            reaper: Mutex::new(Vec::with_capacity(2 * CAPACITY)),
+            fixed_files,
+        })
+    }
+
+    /// Queues requests for the next `enter`; those beyond the capacity wait in the backlog.
+    pub(super) fn push(&self, flights: impl IntoIterator<Item = Flight>) {
+        let mut state = self.state.lock();
+        for flight in flights {
+            state.backlog.push_back(flight);
+        }
+        self.launch(&mut state);
+    }
+
+    /// Moves requests from the backlog to the submission queue while there is room. Answers how many.
+    fn launch(&self, state: &mut State) -> usize {
+        let mut launched = 0;
+        // SAFETY: the only other user of the submission queue is this function, and `state` is locked here.
+        let mut queue = unsafe { self.kernel.submission_shared() };
+        while !state.backlog.is_empty()
+            && let Some(slot) = state.free.pop()
+        {
+            let mut flight = state.backlog.pop_front().expect("the backlog is not empty");
+            let entry = self.entry(&state.pieces, &mut flight).user_data(u64::from(slot));
+            state.table[slot as usize] = Some(flight);
+            // SAFETY: the entry's buffer and descriptor belong to the flight that the table now holds, until the kernel
+            // has completed it (U1).
+            let pushed = unsafe { queue.push(&entry) };
+            // Every entry in the queue has a slot in the table, and there are no more slots than entries.
+            assert!(pushed.is_ok(), "the submission queue has room for every slot");
+            launched += 1;
+        }
+        launched
+    }
+
+    /// What the kernel is told about a request.
+    fn entry(&self, pieces: &[Piece], flight: &mut Flight) -> Entry {
+        let (descriptor, slot) = flight.target;
+        match (&mut flight.request, slot.filter(|_| self.fixed_files)) {
+            (Request::Read { offset, buffer, .. }, slot) => {
+                let (start, len) = (buffer.as_mut_ptr(), buffer.len());
+                let wanted = len.min(MAX_TRANSFER) as u32;
+                match (piece_of(pieces, start as usize, len), slot) {
+                    (Some(piece), Some(slot)) => {
+                        opcode::ReadFixed::new(types::Fixed(slot), start, wanted, piece)
+                            .offset(*offset)
+                            .build()
+                    }
+                    (Some(piece), None) => {
+                        opcode::ReadFixed::new(types::Fd(descriptor), start, wanted, piece)
+                            .offset(*offset)
+                            .build()
+                    }
+                    (None, Some(slot)) => opcode::Read::new(types::Fixed(slot), start, wanted)
+                        .offset(*offset)
+                        .build(),
+                    (None, None) => opcode::Read::new(types::Fd(descriptor), start, wanted)
+                        .offset(*offset)
+                        .build(),
+                }
+            }
+            (Request::Write { offset, buffer, .. }, slot) => {
+                let (start, len) = (buffer.as_ptr(), buffer.len());
+                let wanted = len.min(MAX_TRANSFER) as u32;
+                match (piece_of(pieces, start as usize, len), slot) {
+                    (Some(piece), Some(slot)) => {
+                        opcode::WriteFixed::new(types::Fixed(slot), start, wanted, piece)
+                            .offset(*offset)
+                            .build()
+                    }
+                    (Some(piece), None) => {
+                        opcode::WriteFixed::new(types::Fd(descriptor), start, wanted, piece)
+                            .offset(*offset)
+                            .build()
+                    }
+                    (None, Some(slot)) => opcode::Write::new(types::Fixed(slot), start, wanted)
+                        .offset(*offset)
+                        .build(),
+                    (None, None) => opcode::Write::new(types::Fd(descriptor), start, wanted)
+                        .offset(*offset)
+                        .build(),
+                }
+            }
+            (Request::Sync { .. }, _) => unreachable!("syncs are not carried by rings"),
+        }
+    }
+
+    /// Hands the queue to the kernel and waits until at least `want` completions can be taken. May return early.
+    ///
+    /// # Panics
+    /// When the kernel finds fault with the ring itself, which is a bug of this module.
+    pub(super) fn enter(&self, want: usize) {
+        if let Err(error) = self.try_enter(want) {
+            panic!("io_uring_enter: {error}");
+        }
+    }
+
+    fn try_enter(&self, want: usize) -> io::Result<()> {
+        match self.kernel.submitter().submit_and_wait(want) {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::INTR) => Ok(()),
+                // Short of memory: what was not taken stays in the queue for the next time.
+                Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    Ok(())
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// How many requests the kernel has or will be given at the next `enter`.
+    pub(super) fn in_flight(&self) -> usize {
+        CAPACITY - self.state.lock().free.len()
+    }
+
+    /// Whether requests wait for room.
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.state.lock().backlog.is_empty()
+    }
+
+    /// The right to take completions, unless another thread has it.
+    pub(super) fn reaper(&self) -> Option<Reaper<'_>> {
+        let scratch = self.reaper.try_lock()?;
+        Some(Reaper { ring: self, scratch })
+    }
+
+    /// Whether some thread has the right to take completions.
+    pub(super) fn is_reaped(&self) -> bool {
+        self.reaper.is_locked()
+    }
+
+    /// Tells the ring of a file, or that a place is free again.
+    pub(super) fn set_file(&self, slot: u32, descriptor: Option<RawFd>) -> bool {
+        self.fixed_files
+            && self
+                .kernel
+                .submitter()
+                .register_files_update(slot, &[descriptor.unwrap_or(-1)])
+                .is_ok()
+    }
+
+    /// Makes the table of registered memory.
+    ///
+    /// # Errors
+    /// As the kernel says; `register_buffers_sparse` is new in 5.19.
+    pub(super) fn prepare_memory(&self) -> io::Result<()> {
+        self.kernel.submitter().register_buffers_sparse(PIECES)
+    }
+
+    /// Registers a piece of memory: its pages are pinned once, here.
+    ///
+    /// # Errors
+    /// As the kernel says: `ENOMEM` above the limit on locked memory, for one.
+    ///
+    /// # Panics
+    /// When the piece is not in the region.
+    pub(super) fn set_memory(&self, region: &MemoryRegion, piece: Piece) -> io::Result<()> {
+        let start = region.start.as_ptr() as usize;
+        assert!(piece.start >= start && piece.start + piece.len <= start + region.len);
+        let vector = libc::iovec {
+            iov_base: piece.start as *mut libc::c_void,
+            iov_len: piece.len,
+        };
+        // SAFETY: the piece lies in the region, asserted above, whose memory the pool keeps alive as long as this ring
+        // (it holds the region's keeper).
+        unsafe {
+            self.kernel
+                .submitter()
+                .register_buffers_update(u32::from(piece.index), &[vector], None)?;
+        }
+        self.state.lock().pieces.push(piece);
+        Ok(())
+    }
+
+    /// Takes over all registered memory of another ring, without pinning it again.
+    ///
+    /// # Errors
+    /// As the kernel says; sharing is new in 6.12.
+    pub(super) fn share_memory(&self, other: &Ring) -> io::Result<()> {
+        let pieces = other.state.lock().pieces.clone();
+        self.kernel
+            .submitter()
+            .register_buffers_clone(other.kernel.as_raw_fd())?;
+        self.state.lock().pieces = pieces;
+        Ok(())
+    }
+}
+
+/// The registered piece that holds a buffer.
+fn piece_of(pieces: &[Piece], start: usize, len: usize) -> Option<u16> {
+    pieces
+        .iter()
+        .find(|piece| {
+            start >= piece.start
+                && start - piece.start <= piece.len
+                && piece.len - (start - piece.start) >= len
+        })
+        .map(|piece| piece.index)
+}
+
+/// A ring with what this kernel offers.
+fn build() -> io::Result<IoUring> {
+    IoUring::builder()
+        .dontfork()
+        .setup_coop_taskrun()
+        .build(CAPACITY as u32)
+        // Before 5.19 there is no cooperative task running.
+        .or_else(|_| IoUring::builder().dontfork().build(CAPACITY as u32))
+}
+
+impl Reaper<'_> {
+    /// Takes what has completed, moves the backlog up, and answers the requests with the kernel's results.
+    ///
+    /// `launched` tells whether requests were queued that an `enter` must hand over.
+    pub(super) fn reap(&mut self, done: &mut Vec<(Flight, i32)>) -> bool {
+        self.scratch.clear();
+        {
+            // SAFETY: the completion queue is used only here, and the reaper is locked.
+            let queue = unsafe { self.ring.kernel.completion_shared() };
+            self.scratch
+                .extend(queue.map(|entry| (entry.user_data(), entry.result())));
+        }
+        if self.scratch.is_empty() {
+            return false;
+        }
+        let mut state = self.ring.state.lock();
+        for &(slot, result) in self.scratch.iter() {
+            let flight = state.table[slot as usize]
+                .take()
+                .expect("the kernel completes what is in flight, once");
+            state.free.push(slot as u32);
+            done.push((flight, result));
+        }
+        self.ring.launch(&mut state) > 0
+    }
+}
+
+impl Drop for Ring {
+    /// The pool has waited for everything; what is left here can only be there because the kernel failed, and is leaked:
+    /// it may still be written to.
+    fn drop(&mut self) {
+        for flight in self.state.get_mut().table.drain(..).flatten() {
+            std::mem::forget(flight);
+        }
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("descriptor", &self.kernel.as_raw_fd())
+            .field("fixed_files", &self.fixed_files)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_in_a_piece_only_if_all_of_it_is() {
+        let pieces = [
+            Piece {
+                start: 0x1000,
+                len: 0x1000,
+                index: 0,
+            },
+            Piece {
+                start: 0x2000,
+                len: 0x1000,
+                index: 1,
+            },
+        ];
+        assert_eq!(piece_of(&pieces, 0x1000, 0x1000), Some(0));
+        assert_eq!(piece_of(&pieces, 0x2800, 0x800), Some(1));
+        assert_eq!(piece_of(&pieces, 0x1800, 0x1000), None, "it lies across two");
+        assert_eq!(piece_of(&pieces, 0x2800, 0x801), None, "it ends behind");
+        assert_eq!(piece_of(&pieces, 0xfff, 1), None, "it begins before");
+    }
+}

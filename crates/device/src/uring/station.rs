@@ -1,0 +1,192 @@
+//! Many threads on one ring: who enters the kernel, who waits for whom.
+
+use super::ring::{Context, Flight, Reaper, Ring};
+use crate::file::Workers;
+use crate::{Operation, Outcome, Request, Ticket};
+use parking_lot::{Condvar, Mutex};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// A ring and those who wait on it.
+#[derive(Debug)]
+pub(super) struct Station {
+    pub(super) ring: Ring,
+    /// How many threads wait for the one that has the reaper.
+    followers: Mutex<usize>,
+    changed: Condvar,
+    workers: Arc<Workers>,
+}
+
+impl Station {
+    pub(super) fn new(ring: Ring, workers: Arc<Workers>) -> Station {
+        Station {
+            ring,
+            followers: Mutex::new(0),
+            changed: Condvar::new(),
+            workers,
+        }
+    }
+
+    /// Hands requests over, without waiting for them.
+    pub(super) fn submit(&self, flights: Vec<Flight>) {
+        self.ring.push(flights);
+        self.ring.enter(0);
+        if self.ring.has_backlog() {
+            self.poll();
+        }
+    }
+
+    /// Hands requests over and waits until the ticket has none left in the ring.
+    pub(super) fn submit_and_wait(&self, flights: Vec<Flight>, ticket: &Ticket) {
+        self.ring.push(flights);
+        if let Some(reaper) = self.ring.reaper() {
+            self.lead(reaper, ticket);
+        } else {
+            self.ring.enter(0);
+            self.wait(ticket);
+        }
+    }
+
+    /// Takes what has completed.
+    pub(super) fn poll(&self) {
+        if let Some(mut reaper) = self.ring.reaper() {
+            if self.take(&mut reaper) {
+                self.ring.enter(0);
+            }
+            self.hand_over(reaper);
+        }
+    }
+
+    /// Waits until the ticket has no request left in the ring.
+    pub(super) fn wait(&self, ticket: &Ticket) {
+        while !ticket.is_complete() {
+            if let Some(reaper) = self.ring.reaper() {
+                return self.lead(reaper, ticket);
+            }
+            let mut followers = self.followers.lock();
+            // Who has the reaper notifies under this lock after giving it back, so the notification cannot be missed.
+            if !ticket.is_complete() && self.ring.is_reaped() {
+                *followers += 1;
+                self.changed.wait(&mut followers);
+                *followers -= 1;
+            }
+        }
+    }
+
+    /// Enters the kernel until the ticket is complete, or has nothing left in the ring.
+    fn lead(&self, mut reaper: Reaper<'_>, ticket: &Ticket) {
+        loop {
+            let launched = self.take(&mut reaper);
+            let (pending, in_flight) = (ticket.pending(), self.ring.in_flight());
+            if pending == 0 || in_flight == 0 {
+                if launched {
+                    self.ring.enter(0);
+                }
+                break;
+            }
+            // The ticket cannot be complete before as many completions have come as it is waiting for. Those who follow
+            // may be waiting for the very next one.
+            let want = if *self.followers.lock() > 0 {
+                1
+            } else {
+                pending.min(in_flight)
+            };
+            self.ring.enter(want);
+        }
+        self.hand_over(reaper);
+    }
+
+    /// Gives the reaper back and wakes those who wait for it.
+    fn hand_over(&self, reaper: Reaper<'_>) {
+        drop(reaper);
+        if *self.followers.lock() > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Takes what has completed and settles it; whether requests were queued that an `enter` must hand over.
+    fn take(&self, reaper: &mut Reaper<'_>) -> bool {
+        let mut done = Vec::new();
+        let launched = reaper.reap(&mut done);
+        if done.is_empty() {
+            return launched;
+        }
+        for (flight, result) in done {
+            self.settle(flight, result);
+        }
+        if *self.followers.lock() > 0 {
+            self.changed.notify_all();
+        }
+        launched
+    }
+
+    /// Completes a request with the kernel's result, or hands what is left of it to the workers.
+    fn settle(&self, flight: Flight, result: i32) {
+        let Flight {
+            context,
+            index,
+            request,
+            ..
+        } = flight;
+        let (operation, offset, len) = match &request {
+            Request::Read { offset, buffer, .. } => (Operation::Read, *offset, buffer.len()),
+            Request::Write { offset, buffer, .. } => (Operation::Write, *offset, buffer.len()),
+            Request::Sync { .. } => unreachable!("syncs are not carried by rings"),
+        };
+        let result = match usize::try_from(result) {
+            Ok(moved) if moved >= len => Ok(()),
+            Ok(moved) => return finish_blocking(&self.workers, &context, index, request, moved),
+            Err(_) => match Errno::from_raw_os_error(-result) {
+                // CANCELED: the thread that submitted it ended before the kernel began. INVAL and FAULT: an alignment or a
+                // registered buffer that does not suit; a blocking call needs neither.
+                Errno::INTR
+                | Errno::AGAIN
+                | Errno::CANCELED
+                | Errno::INVAL
+                | Errno::FAULT
+                | Errno::OPNOTSUPP => return finish_blocking(&self.workers, &context, index, request, 0),
+                errno => Err(context.file.failed(operation, offset, len as u64, errno)),
+            },
+        };
+        let (Request::Read { buffer, .. } | Request::Write { buffer, .. }) = request else {
+            unreachable!("syncs are not carried by rings")
+        };
+        context.in_flight.complete(
+            index,
+            Outcome {
+                buffer: Some(buffer),
+                result,
+            },
+        );
+    }
+}
+
+/// Has the workers do what is left of a request, from byte `done` on.
+pub(super) fn finish_blocking(
+    workers: &Workers,
+    context: &Arc<Context>,
+    index: usize,
+    request: Request,
+    done: usize,
+) {
+    let context = Arc::clone(context);
+    workers.push([Box::new(move || {
+        let outcome = context.file.perform(request, done);
+        context.in_flight.complete(index, outcome);
+    }) as Box<dyn FnOnce() + Send>]);
+}
+
+impl Drop for Station {
+    /// Waits for everything that was submitted (U4): nobody else can be waiting any more.
+    fn drop(&mut self) {
+        while self.ring.in_flight() > 0 {
+            let Some(mut reaper) = self.ring.reaper() else {
+                return;
+            };
+            let launched = self.take(&mut reaper);
+            if launched || self.ring.in_flight() > 0 {
+                self.ring.enter(1);
+            }
+        }
+    }
+}
