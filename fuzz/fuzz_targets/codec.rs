@@ -1,0 +1,49 @@
+//! `Codec::decode` against any bytes, and `Codec::encode` back and forth.
+//!
+//! Strategy: the first byte chooses page size, pages and codec; the rest is once taken as encoded bytes, and once as
+//! the content of a node.
+//! Invariants: no panic; what decodes fills the node exactly; what is encoded decodes to itself, under a pointer that
+//! verifies it, and never grows; a node that is not compressed says so.
+#![no_main]
+
+use alluvium_base::checksum;
+use alluvium_storage::{Codec, NodePointer, PageSize};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((choice, bytes)) = input.split_first() else { return };
+    let page_size = PageSize::new(4096 << (choice % 3)).expect("4 to 16 KiB");
+    let pages = 1 + (choice >> 2) % 3;
+    let codec = [Codec::None, Codec::Lz4, Codec::Zstd][usize::from(choice >> 4) % 3];
+    let mut out = vec![0; page_size.node_bytes(pages)];
+
+    let _ = Codec::decode(&pointer(codec, pages, bytes), page_size, bytes, &mut out);
+
+    let mut node = vec![0; out.len()];
+    for (index, byte) in node.iter_mut().enumerate() {
+        *byte = if bytes.is_empty() { 0 } else { bytes[index % bytes.len()] };
+    }
+    let mut encoded = Vec::new();
+    let used = codec.encode(&node, &mut encoded);
+    if used == Codec::None {
+        assert!(encoded.is_empty(), "what is not compressed is written as it is");
+        encoded.clone_from(&node);
+    }
+    assert!(encoded.len() <= node.len());
+    let pointer = pointer(used, pages, &encoded);
+    pointer.verify(&encoded).expect("the bytes that the pointer was made for");
+    Codec::decode(&pointer, page_size, &encoded, &mut out).expect("what was just encoded");
+    assert!(out == node);
+});
+
+fn pointer(codec: Codec, pages: u8, encoded: &[u8]) -> NodePointer {
+    NodePointer {
+        offset: 0,
+        birth: 1,
+        checksum: checksum(encoded),
+        encoded_len: encoded.len() as u32,
+        tier: 0,
+        pages,
+        codec,
+    }
+}

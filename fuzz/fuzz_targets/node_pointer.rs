@@ -1,0 +1,28 @@
+//! `NodePointer::decode` against any bytes.
+//!
+//! Strategy: the first byte chooses the page size; the rest is read as pointers until they end.
+//! Invariants: no panic; what is accepted encodes to the very bytes it was read from; its lengths are ones that a
+//! store can have, so that nobody allocates what a damaged pointer asks for.
+#![no_main]
+
+use alluvium_base::bytes::Reader;
+use alluvium_storage::{NodePointer, PageSize, Place, Structure};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((choice, bytes)) = input.split_first() else { return };
+    let page_size = PageSize::new(4096 << (choice % 5)).expect("4 to 64 KiB");
+    let place = Place::new(Structure::Node, "fuzz", 0);
+    let mut reader = Reader::new(bytes);
+    loop {
+        let at = reader.position();
+        let Ok(pointer) = NodePointer::decode(&mut reader, &place, page_size) else { return };
+        let mut encoded = Vec::new();
+        pointer.encode(&mut encoded);
+        assert_eq!(encoded, bytes[at..reader.position()]);
+        assert!((1..=16).contains(&pointer.pages));
+        assert!(pointer.read_len() <= page_size.node_bytes(16));
+        assert!(pointer.offset.checked_add(pointer.read_len() as u64).is_some());
+        assert!(pointer.verify(&bytes[..at]).is_err() || pointer.encoded_len as usize <= at);
+    }
+});
