@@ -23,7 +23,10 @@ fuzz_target!(|input: &[u8]| {
                 if let Ok(value) = reader.varint() {
                     let mut out = Vec::new();
                     Writer::new(&mut out).varint(value);
-                    assert!(out.len() <= reader.position() - before, "no encoding is shorter than the canonical one");
+                    assert!(
+                        out.len() <= reader.position() - before,
+                        "no encoding is shorter than the canonical one"
+                    );
                 }
             }
             _ => {
@@ -39,8 +42,11 @@ fuzz_target!(|input: &[u8]| {
 /// Reads an integer of `len` bytes and compares it with the same bytes added up by hand.
 fn check(reader: &mut Reader<'_>, bytes: &[u8], len: usize, read: impl Fn(&mut Reader<'_>) -> Option<u128>) {
     let at = reader.position();
-    let by_hand = bytes
-        .get(at..at + len)
-        .map(|bytes| bytes.iter().rev().fold(0u128, |value, byte| value << 8 | u128::from(*byte)));
+    let by_hand = bytes.get(at..at + len).map(|bytes| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0u128, |value, byte| value << 8 | u128::from(*byte))
+    });
     assert_eq!(read(reader), by_hand);
 }

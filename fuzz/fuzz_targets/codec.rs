@@ -11,7 +11,9 @@ use alluvium_storage::{Codec, NodePointer, PageSize};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let Some((choice, bytes)) = input.split_first() else { return };
+    let Some((choice, bytes)) = input.split_first() else {
+        return;
+    };
     let page_size = PageSize::new(4096 << (choice % 3)).expect("4 to 16 KiB");
     let pages = 1 + (choice >> 2) % 3;
     let codec = [Codec::None, Codec::Lz4, Codec::Zstd][usize::from(choice >> 4) % 3];
@@ -21,7 +23,11 @@ fuzz_target!(|input: &[u8]| {
 
     let mut node = vec![0; out.len()];
     for (index, byte) in node.iter_mut().enumerate() {
-        *byte = if bytes.is_empty() { 0 } else { bytes[index % bytes.len()] };
+        *byte = if bytes.is_empty() {
+            0
+        } else {
+            bytes[index % bytes.len()]
+        };
     }
     let mut encoded = Vec::new();
     let used = codec.encode(&node, &mut encoded);
@@ -31,7 +37,9 @@ fuzz_target!(|input: &[u8]| {
     }
     assert!(encoded.len() <= node.len());
     let pointer = pointer(used, pages, &encoded);
-    pointer.verify(&encoded).expect("the bytes that the pointer was made for");
+    pointer
+        .verify(&encoded)
+        .expect("the bytes that the pointer was made for");
     Codec::decode(&pointer, page_size, &encoded, &mut out).expect("what was just encoded");
     assert!(out == node);
 });

@@ -10,13 +10,17 @@ use alluvium_storage::{NodePointer, PageSize, Place, Structure};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let Some((choice, bytes)) = input.split_first() else { return };
+    let Some((choice, bytes)) = input.split_first() else {
+        return;
+    };
     let page_size = PageSize::new(4096 << (choice % 5)).expect("4 to 64 KiB");
     let place = Place::new(Structure::Node, "fuzz", 0);
     let mut reader = Reader::new(bytes);
     loop {
         let at = reader.position();
-        let Ok(pointer) = NodePointer::decode(&mut reader, &place, page_size) else { return };
+        let Ok(pointer) = NodePointer::decode(&mut reader, &place, page_size) else {
+            return;
+        };
         let mut encoded = Vec::new();
         pointer.encode(&mut encoded);
         assert_eq!(encoded, bytes[at..reader.position()]);

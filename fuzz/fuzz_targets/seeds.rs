@@ -32,7 +32,16 @@ fn main() -> std::io::Result<()> {
 fn bytes() -> Vec<Vec<u8>> {
     let calls = [0u8, 1, 2, 3, 4, 5, 5, 5, 30];
     let mut values = Vec::new();
-    Writer::new(&mut values).u8(1).u16(2).u32(3).u64(4).u128(5).varint(6).varint(300).varint(u64::MAX).bytes(b"abc");
+    Writer::new(&mut values)
+        .u8(1)
+        .u16(2)
+        .u32(3)
+        .u64(4)
+        .u128(5)
+        .varint(6)
+        .varint(300)
+        .varint(u64::MAX)
+        .bytes(b"abc");
     let filler = vec![7; values.len() - calls.len()];
     vec![[&calls[..], &filler, &values].concat()]
 }

@@ -10,7 +10,9 @@ use alluvium_storage::superblock::format::{SLOT_BYTES, SLOTS, Slot};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let Some((choice, bytes)) = input.split_first() else { return };
+    let Some((choice, bytes)) = input.split_first() else {
+        return;
+    };
     let slot = usize::from(choice >> 1) % SLOTS;
     let mut bytes = bytes.to_vec();
     if choice % 2 == 1 {

@@ -1,7 +1,8 @@
 //! `cargo run -p xtask -- tidy`: checks that the house is in order.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 use xtask::tidy::{self, Workspace};
 
 /// Workshop commands of Alluvium.
@@ -22,7 +23,7 @@ enum Command {
     },
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
         Command::Tidy { update_ratchet } => {
             let mut workspace = Workspace::load(&std::env::current_dir()?)?;
@@ -34,10 +35,11 @@ fn main() -> Result<()> {
                 eprintln!("{finding}");
             }
             if !findings.is_empty() {
-                bail!("tidy: {} findings in {}", findings.len(), workspace.summary());
+                eprintln!("tidy: {} findings in {}", findings.len(), workspace.summary());
+                return Ok(ExitCode::FAILURE);
             }
             println!("tidy: nothing to mend in {}", workspace.summary());
-            Ok(())
+            Ok(ExitCode::SUCCESS)
         }
     }
 }
