@@ -21,6 +21,7 @@
 
 pub mod epoch;
 pub mod error;
+pub mod extents;
 pub mod node;
 pub mod superblock;
 mod sync;

@@ -94,6 +94,18 @@ impl NodePointer {
         Ok(pointer)
     }
 
+    /// Checks that this could be a pointer in a store of this page size.
+    pub(crate) fn check(&self, place: &Place, page_size: PageSize) -> Result<()> {
+        if self.is_plausible(page_size) {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            place.clone(),
+            "a node pointer",
+            format!("{self:?}"),
+        ))
+    }
+
     fn is_plausible(&self, page_size: PageSize) -> bool {
         let decoded = page_size.node_bytes(self.pages) as u64;
         let len = u64::from(self.encoded_len);

@@ -15,9 +15,11 @@
 
 pub mod codec;
 pub mod format;
+pub mod writer;
 
 pub use codec::Codec;
 pub use format::NodePointer;
+pub use writer::{NodeWriter, WriterOptions, Written, read_node};
 
 use crate::{Error, Result};
 
@@ -60,7 +62,7 @@ impl PageSize {
 
     /// Its size in bytes.
     #[must_use]
-    pub fn bytes(self) -> usize {
+    pub const fn bytes(self) -> usize {
         self.0 as usize
     }
 

@@ -1,0 +1,451 @@
+//! Handing out space: what is free, then what can be had from the file system; and what becomes of it.
+
+use super::map::MapState;
+use super::policy::{self, Source};
+use super::tier::{Space, Tier};
+use super::{
+    Class, Extent, ExtentOptions, Extents, MAX_EXTENT_UNITS, MAX_TIER_UNITS, Shared, Slot, TierUsage, UNIT,
+    Usage,
+};
+use crate::{Error, Result, Tiers};
+use parking_lot::MutexGuard;
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The most free units of unknown backing that one allocation tries on a full disk.
+const MAX_PROBES: u32 = 64;
+
+/// What the file system, or the limit, said to a request for space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Given,
+    Refused,
+}
+
+impl Extents {
+    /// The extents of a new store: all is free. The reserve of each tier is taken from the file system at once.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there is no room for the reserve; as the device says.
+    pub fn create(tiers: Arc<Tiers>, options: ExtentOptions) -> Result<Extents> {
+        let maps = (0..tiers.count()).map(|number| empty_tier(&tiers, number as u8));
+        let maps = maps.collect::<Result<Vec<_>>>()?;
+        let shared = Arc::new(Shared::new(tiers, options, maps, MapState::default()));
+        for slot in &shared.slots {
+            let mut tier = slot.tier.lock();
+            let reserve = tier.reserve(options.reserve_bounds());
+            let missing = reserve.saturating_sub(tier.backed.count());
+            if shared.provide(slot, &mut tier, missing)? == Answer::Refused {
+                return Err(Error::Full {
+                    wanted: u64::from(missing) * UNIT,
+                    free: 0,
+                    reserve: false,
+                });
+            }
+        }
+        Ok(Extents { shared })
+    }
+
+    /// Hands out `units` units of a tier: provisional, with one reference, their space allocated on the file system.
+    ///
+    /// ```
+    /// use alluvium_device::memory::MemoryDirectory;
+    /// use alluvium_storage::{Tiers, extents::{Class, ExtentOptions, Extents}};
+    /// use std::sync::Arc;
+    /// let tiers = Arc::new(Tiers::create(&MemoryDirectory::new(), 1)?);
+    /// let extents = Extents::create(tiers, ExtentOptions::default())?;
+    /// let extent = extents.allocate(0, 8, Class::Normal)?;
+    /// extents.install(&[(extent, 1000)]);
+    /// assert_eq!((extents.references(extent), extents.live(extent)), (1, 1000));
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Full`] with nothing changed; as the device says.
+    ///
+    /// # Panics
+    /// When there is no such tier, or `units` is not from 1 to [`MAX_EXTENT_UNITS`].
+    pub fn allocate(&self, tier: u8, units: u32, class: Class) -> Result<Extent> {
+        self.allocate_between(tier, units..=units, class, None)
+    }
+
+    /// Hands out as many units as there are in a row, from the least to the most that are asked for; right behind `near`
+    /// if possible. Fewer than the most only where the tier is fragmented or the disk full.
+    ///
+    /// # Errors
+    /// As [`Extents::allocate`].
+    ///
+    /// # Panics
+    /// As [`Extents::allocate`].
+    pub fn allocate_between(
+        &self,
+        tier: u8,
+        units: RangeInclusive<u32>,
+        class: Class,
+        near: Option<Extent>,
+    ) -> Result<Extent> {
+        let (least, wanted) = units.into_inner();
+        assert!(
+            1 <= least && least <= wanted && wanted <= MAX_EXTENT_UNITS,
+            "{least} to {wanted} units: an extent has 1 to {MAX_EXTENT_UNITS}"
+        );
+        let shared = &self.shared;
+        let slot = shared.slot(tier);
+        let near = near.filter(|near| near.tier == tier).map(|near| near.end());
+        let mut tier = slot.tier.lock();
+        let (mut refused, mut probed) = (false, false);
+        loop {
+            let mut view = tier.view(wanted, least, class, shared.options.reserve_bounds());
+            (view.refused, view.probed) = (refused, probed);
+            match policy::source(&view) {
+                Source::Take(units) => return Ok(tier.take(units, near)),
+                Source::BackRun(units) => {
+                    let start = tier.free.first_fit(units).expect("the policy saw the stretch");
+                    refused = shared.back(&mut tier, start..start + units)? == Answer::Refused;
+                }
+                Source::BackAny(units) => refused = shared.back_any(&mut tier, units)? == Answer::Refused,
+                Source::Grow(units) => refused = shared.grow(slot, &mut tier, units)? == Answer::Refused,
+                Source::Probe(units) => {
+                    shared.probe(&mut tier, units)?;
+                    probed = true;
+                }
+                Source::Full(units) => {
+                    return Err(Error::Full {
+                        wanted: u64::from(least) * UNIT,
+                        free: u64::from(units) * UNIT,
+                        reserve: tier.backed_longest_beyond(units, least),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Gives up an extent of a step that is not installed. Its writes must be over, and nobody may have read it.
+    ///
+    /// # Panics
+    /// When it is not provisional.
+    pub fn abandon(&self, extent: Extent) {
+        self.shared.lock(extent.tier).abandon(extent);
+    }
+
+    /// Gives up the end of an extent of a step that is not installed, and keeps its first `units`.
+    ///
+    /// # Panics
+    /// When it is not provisional, or `units` is not from 1 to its length.
+    #[must_use]
+    pub fn trim(&self, extent: Extent, units: u32) -> Extent {
+        self.shared.lock(extent.tier).trim(extent, units)
+    }
+
+    /// Makes extents part of the generation being built, each with its live bytes and one reference.
+    ///
+    /// # Panics
+    /// When one is not provisional, or would have more live bytes than bytes.
+    pub fn install(&self, extents: &[(Extent, u64)]) {
+        for &(extent, live) in extents {
+            self.shared.lock(extent.tier).install(extent, live);
+        }
+    }
+
+    /// Adds a reference to a live extent.
+    ///
+    /// # Panics
+    /// When it is not live, or has [`MAX_REFERENCES`](super::MAX_REFERENCES).
+    pub fn retain(&self, extent: Extent) {
+        self.shared.lock(extent.tier).retain(extent);
+    }
+
+    /// Gives up a reference to a live extent, unlinked at `epoch`. Without any, the extent is dead; then the answer
+    /// is true.
+    ///
+    /// # Panics
+    /// When it is not live.
+    #[expect(clippy::must_use_candidate, reason = "most callers need not know")]
+    pub fn release(&self, extent: Extent, epoch: u64) -> bool {
+        self.shared.lock(extent.tier).release(extent, epoch)
+    }
+
+    /// Adds live bytes to a live extent.
+    ///
+    /// # Panics
+    /// When it is not live, or would have more live bytes than bytes.
+    pub fn add_live(&self, extent: Extent, bytes: u64) {
+        self.shared.lock(extent.tier).add_live(extent, bytes);
+    }
+
+    /// Takes live bytes from a live extent.
+    ///
+    /// # Panics
+    /// When it is not live, or has fewer.
+    pub fn sub_live(&self, extent: Extent, bytes: u64) {
+        self.shared.lock(extent.tier).sub_live(extent, bytes);
+    }
+
+    /// The live bytes of an extent; 0 when there is no such extent.
+    #[must_use]
+    pub fn live(&self, extent: Extent) -> u64 {
+        self.find(extent).map_or(0, |head| head.live)
+    }
+
+    /// The references to an extent; 0 when there is no such extent, or it is dead.
+    #[must_use]
+    pub fn references(&self, extent: Extent) -> u32 {
+        self.find(extent).map_or(0, |head| head.references)
+    }
+
+    fn find(&self, extent: Extent) -> Option<super::state::Head> {
+        let slot = self.shared.slots.get(usize::from(extent.tier))?;
+        slot.tier.lock().find(extent)
+    }
+
+    /// How the space is used.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let bounds = self.shared.options.reserve_bounds();
+        let mut usage = Usage {
+            occupied_bytes: self.shared.occupied.load(Ordering::Relaxed) * UNIT,
+            ..Usage::default()
+        };
+        for slot in &self.shared.slots {
+            let tier = slot.tier.lock();
+            usage.tiers.push(tier_usage(&tier, bounds));
+            usage.memory_bytes += tier.memory_bytes();
+        }
+        usage
+    }
+
+    /// Bytes of memory that the maps take: about eight a unit in use, and nothing for chunks of 64 MiB that are free.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let slots = self.shared.slots.iter();
+        slots.map(|slot| slot.tier.lock().memory_bytes()).sum()
+    }
+}
+
+/// A tier whose file may have been grown by a store that was never finished: all is free.
+fn empty_tier(tiers: &Tiers, number: u8) -> Result<Tier> {
+    let mut tier = Tier::new(number);
+    tier.opened(file_units(tiers, number)?);
+    Ok(tier)
+}
+
+/// How many whole units a tier's file has.
+pub(super) fn file_units(tiers: &Tiers, number: u8) -> Result<u32> {
+    let units = tiers.get(number)?.len() / UNIT;
+    Ok(units.min(u64::from(MAX_TIER_UNITS)) as u32)
+}
+
+fn tier_usage(tier: &Tier, bounds: (u32, u32)) -> TierUsage {
+    let bytes = |units: u32| u64::from(units) * UNIT;
+    let held: u32 = tier.held.iter().map(|range| range.end - range.start).sum();
+    let counts = &tier.counts;
+    TierUsage {
+        file_bytes: bytes(tier.units),
+        live_extents: counts.live_extents,
+        live_extent_bytes: bytes(counts.live_units),
+        live_bytes: counts.live_bytes,
+        provisional_bytes: bytes(counts.provisional_units),
+        dead_bytes: bytes(counts.dead_units),
+        backed_bytes: bytes(tier.backed.count()),
+        hole_bytes: bytes(tier.holes.count()),
+        free_bytes: bytes(tier.free.count() + held),
+        reserve_bytes: bytes(tier.reserve(bounds)),
+    }
+}
+
+impl Tier {
+    /// Whether backed units that a request may not have would have been enough for it.
+    fn backed_longest_beyond(&self, had: u32, least: u32) -> bool {
+        had < least && self.backed.longest() >= least
+    }
+}
+
+impl Shared {
+    /// Brings at least `units` more backed units: from what is free, or by growth.
+    pub(super) fn provide(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
+        if units == 0 {
+            return Ok(Answer::Given);
+        }
+        let unbacked = tier.free.count() - tier.backed.count();
+        if unbacked > 0 {
+            return self.back_any(tier, units.min(unbacked));
+        }
+        self.grow(slot, tier, units)
+    }
+
+    /// Units that the limit still allows, at most `units` of them, counted as occupied from now on.
+    fn charge(&self, units: u32) -> u32 {
+        let Some(limit) = self.options.max_bytes.map(|bytes| bytes / UNIT) else {
+            self.occupied.fetch_add(units.into(), Ordering::Relaxed);
+            return units;
+        };
+        let mut granted = 0;
+        let grant = |occupied: u64| {
+            granted = limit.saturating_sub(occupied).min(units.into());
+            Some(occupied + granted)
+        };
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _always_set = self.occupied.fetch_update(set, fetch, grant);
+        granted as u32
+    }
+
+    pub(super) fn discharge(&self, units: u32) {
+        self.occupied.fetch_sub(units.into(), Ordering::Relaxed);
+    }
+
+    /// Allocates space for the unbacked units of a free range. The lock is not held meanwhile.
+    fn back(&self, tier: &mut MutexGuard<'_, Tier>, range: Range<u32>) -> Result<Answer> {
+        let gaps: Vec<Range<u32>> = tier.backed.gaps_in(range).collect();
+        for gap in gaps {
+            // Another thread may have taken a part while the lock was free: the caller looks again.
+            if !tier.free.contains(gap.clone()) || tier.backed.count_in(gap.clone()) > 0 {
+                continue;
+            }
+            if self.back_gap(tier, &gap)? == Answer::Refused {
+                return Ok(Answer::Refused);
+            }
+        }
+        Ok(Answer::Given)
+    }
+
+    /// Allocates space for one free range, none of which is known to be backed.
+    fn back_gap(&self, tier: &mut MutexGuard<'_, Tier>, gap: &Range<u32>) -> Result<Answer> {
+        let holes = tier.holes.count_in(gap.clone());
+        let granted = self.charge(holes);
+        if granted < holes {
+            self.discharge(granted);
+            return Ok(Answer::Refused);
+        }
+        let file = Arc::clone(self.tiers.get(tier.number)?);
+        tier.hold(gap.clone());
+        let done = MutexGuard::unlocked(tier, || {
+            file.allocate(u64::from(gap.start) * UNIT..u64::from(gap.end) * UNIT)
+        });
+        match done {
+            Ok(()) => {
+                tier.unhold(gap, Space::Backed);
+                Ok(Answer::Given)
+            }
+            Err(error) => {
+                tier.unhold(gap, Space::AsItWas);
+                self.discharge(holes);
+                refused_if_full(error)
+            }
+        }
+    }
+
+    /// Allocates space for free units wherever they are: from the low end, so that the high end can be cut off.
+    pub(super) fn back_any(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
+        let mut wanted = units;
+        let mut at = 0;
+        while wanted > 0 {
+            let Some(gap) = tier.first_unbacked(at) else { break };
+            let gap = gap.start
+                ..gap
+                    .end
+                    .min(gap.start.saturating_add(policy::step(tier.units, wanted)));
+            if self.back_gap(tier, &gap)? == Answer::Refused {
+                // A step may be too much where the bare need is not.
+                let need = gap.start..gap.end.min(gap.start + wanted);
+                if need == gap
+                    || !tier.is_unbacked(need.clone())
+                    || self.back_gap(tier, &need)? == Answer::Refused
+                {
+                    return Ok(Answer::Refused);
+                }
+                break;
+            }
+            wanted = wanted.saturating_sub(gap.end - gap.start);
+            at = gap.end;
+        }
+        Ok(Answer::Given)
+    }
+
+    /// Looks on a full disk for free units that have their space all the same: after an open it is not known which do.
+    fn probe(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<()> {
+        let (mut found, mut at) = (0, 0);
+        for _ in 0..MAX_PROBES {
+            let Some(unit) = tier.first_unknown(at) else { break };
+            if self.back_gap(tier, &(unit..unit + 1))? == Answer::Given {
+                found += 1;
+            }
+            at = unit + 1;
+            if found == units {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Extends the file by a step, or by `units` if there is no room for a step. The lock is not held meanwhile; who
+    /// comes while another grows the file waits and looks again.
+    pub(super) fn grow(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
+        if tier.resizing {
+            slot.resized.wait(tier);
+            return Ok(Answer::Given);
+        }
+        let room = MAX_TIER_UNITS - tier.units;
+        let step = self.charge(policy::step(tier.units, units).min(room));
+        if step < units {
+            self.discharge(step);
+            return Ok(Answer::Refused);
+        }
+        let file = Arc::clone(self.tiers.get(tier.number)?);
+        let before = tier.units;
+        let length = |added: u32| u64::from(before + added) * UNIT;
+        tier.resizing = true;
+        let (added, done) = MutexGuard::unlocked(tier, || {
+            // The file may end inside a unit, if a crash cut it there.
+            let part = file.len().max(length(0));
+            match file
+                .allocate(length(0)..part)
+                .and_then(|()| file.grow(length(step)))
+            {
+                Err(error) if error.is_disk_full() && units < step => (units, file.grow(length(units))),
+                done => (step, done),
+            }
+        });
+        tier.resizing = false;
+        slot.resized.notify_all();
+        match done {
+            Ok(()) => {
+                self.discharge(step - added);
+                tier.extend(before + added);
+                Ok(Answer::Given)
+            }
+            Err(error) => {
+                self.discharge(step);
+                refused_if_full(error)
+            }
+        }
+    }
+}
+
+impl Tier {
+    /// The first free stretch from `at` on that is not known to be backed.
+    fn first_unbacked(&self, at: u32) -> Option<Range<u32>> {
+        let free = self.free.runs_in(at..self.units);
+        free.flat_map(|run| self.backed.gaps_in(run)).next()
+    }
+
+    /// The first free unit from `at` on of which nothing is known.
+    fn first_unknown(&self, at: u32) -> Option<u32> {
+        let free = self.free.runs_in(at..self.units);
+        let unbacked = free.flat_map(|run| self.backed.gaps_in(run));
+        let mut unknown = unbacked.flat_map(|run| self.holes.gaps_in(run));
+        unknown.next().map(|run| run.start)
+    }
+
+    fn is_unbacked(&self, range: Range<u32>) -> bool {
+        self.free.contains(range.clone()) && self.backed.count_in(range) == 0
+    }
+}
+
+fn refused_if_full(error: alluvium_device::Error) -> Result<Answer> {
+    if error.is_disk_full() {
+        Ok(Answer::Refused)
+    } else {
+        Err(error.into())
+    }
+}

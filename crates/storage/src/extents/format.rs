@@ -1,0 +1,472 @@
+//! The bytes of the extent map, version 1. All integers little-endian; "varint" is LEB128.
+//!
+//! A map is the valid prefix of one file, `extents-<number>.map`, that a [`MapPointer`] in the superblock names: one
+//! record after the other, each padded with zeros to the logical block. The first records are a snapshot (changes from
+//! nothing), the later ones are what changed from checkpoint to checkpoint. A record is about one tier.
+//!
+//! ```text
+//! record
+//! OFFSET  SIZE  MEANING
+//!      0     8  "ALVEXMAP"
+//!      8     4  format version
+//!     12     4  length of the entries, bytes, at most 1 MiB + 64
+//!     16     8  number of the file
+//!     24     8  generation whose freeze made the record
+//!     32     4  how many entries
+//!     36     1  tier
+//!     37     3  zero
+//!     40     8  XXH3-64 of the padded record with this field zero, seeded with the checksum of the record before
+//!               (of the first record: with the XXH3-64 of the magic, seeded with the file's number)
+//!     48     -  entries, ascending, then zeros to a multiple of 512
+//!
+//! entry
+//!      0     1  flags: 1 the extent is gone, 2 as many units as the entry before (before the first: 1),
+//!               4 no gap, 8 one reference, 16 every byte is live, 32 repeated
+//!      -     -  varint, without flag 4: units between the end of the entry before (unit 0 at first) and this one
+//!      -     -  varint, without flag 2: units
+//!      -     -  varint, without flags 1 and 8: references
+//!      -     -  varint, without flags 1 and 16: bytes that are not live
+//!      -     -  varint, with flag 32: how many more such extents follow, each right behind the one before
+//!
+//! map pointer (in the superblock)
+//!      0     8  number of the file
+//!      8     8  length of the valid prefix, bytes, a multiple of 512
+//!     16     8  checksum of the last record
+//!     24     8  generation of the last record
+//!     32     8  length of the snapshot at the prefix's start, bytes
+//!     40     4  how many records
+//!     44     4  zero
+//!
+//! extent (in the footers of whatever consists of extents)
+//!      0     4  first unit
+//!      4     4  units
+//!      8     1  tier
+//!      9     3  zero
+//! ```
+
+use super::{Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, MAX_TIER_UNITS, UNIT};
+use crate::tiers::MAX_TIERS;
+use crate::{Error, Place, Result, Structure};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::{MIB, checksum};
+use alluvium_device::{BLOCK, Buffer};
+
+const MAGIC: &[u8; 8] = b"ALVEXMAP";
+const VERSION: u32 = 1;
+const HEADER: usize = 48;
+const CHECKSUM_AT: usize = 40;
+/// A record is full at this many bytes of entries.
+const FULL: usize = MIB as usize;
+/// The longest entry: flags and five varints, none above 10 bytes.
+const MAX_ENTRY: usize = 64;
+/// The longest record.
+pub(super) const MAX_RECORD: usize = (HEADER + FULL + MAX_ENTRY).next_multiple_of(BLOCK as usize);
+
+const GONE: u8 = 1;
+const SAME_UNITS: u8 = 2;
+const NO_GAP: u8 = 4;
+const ONE_REFERENCE: u8 = 8;
+const ALL_LIVE: u8 = 16;
+const REPEATED: u8 = 32;
+
+const _: () = assert!(HEADER + MAX_ENTRY < BLOCK as usize && CHECKSUM_AT + 8 == HEADER);
+
+/// The name of a map file.
+#[must_use]
+pub fn map_file(number: u64) -> String {
+    format!("extents-{number}.map")
+}
+
+/// The number in the name of a map file.
+pub(super) fn map_number(name: &str) -> Option<u64> {
+    let number = name
+        .strip_prefix("extents-")?
+        .strip_suffix(".map")?
+        .parse()
+        .ok()?;
+    (map_file(number) == name).then_some(number)
+}
+
+/// What the superblock says of the extent map: exactly one prefix of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MapPointer {
+    /// The number in the file's name.
+    pub file: u64,
+    /// The length of the valid prefix, in bytes.
+    pub length: u64,
+    /// The checksum of the last record, which is chained to all before it.
+    pub checksum: u64,
+    /// The generation of the last record: at most that of the superblock, less when nothing changed since.
+    pub generation: u64,
+    /// The length of the snapshot at the start, in bytes.
+    pub snapshot: u64,
+    /// How many records there are.
+    pub records: u32,
+}
+
+impl MapPointer {
+    /// How many bytes an encoded pointer has.
+    pub const BYTES: usize = 48;
+
+    /// Appends the pointer's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        Writer::new(out)
+            .u64(self.file)
+            .u64(self.length)
+            .u64(self.checksum)
+            .u64(self.generation)
+            .u64(self.snapshot)
+            .u32(self.records)
+            .u32(0);
+    }
+
+    /// Reads a pointer and checks that it could be one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place` when the bytes are no pointer.
+    pub fn decode(reader: &mut Reader<'_>, place: &Place) -> Result<MapPointer> {
+        let bad = |found: String| Error::corrupt(place.clone(), "a pointer to an extent map", found);
+        let mut read = || -> std::result::Result<_, Truncated> {
+            let pointer = MapPointer {
+                file: reader.u64()?,
+                length: reader.u64()?,
+                checksum: reader.u64()?,
+                generation: reader.u64()?,
+                snapshot: reader.u64()?,
+                records: reader.u32()?,
+            };
+            Ok((pointer, reader.u32()?))
+        };
+        let (pointer, zero) = read().map_err(|error| bad(error.to_string()))?;
+        let blocks = pointer.length / BLOCK;
+        let plausible = pointer.length.is_multiple_of(BLOCK)
+            && pointer.snapshot.is_multiple_of(BLOCK)
+            && (BLOCK..=pointer.length).contains(&pointer.snapshot)
+            && (1..=blocks).contains(&u64::from(pointer.records));
+        if zero == 0 && plausible {
+            Ok(pointer)
+        } else {
+            Err(bad(format!("{pointer:?}")))
+        }
+    }
+
+    /// Where the map ends, for error texts.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        place(self.file, self.length)
+    }
+}
+
+impl Extent {
+    /// How many bytes an encoded extent has.
+    pub const BYTES: usize = 12;
+
+    /// Appends the extent's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        Writer::new(out)
+            .u32(self.start)
+            .u32(self.units)
+            .u8(self.tier)
+            .bytes(&[0; 3]);
+    }
+
+    /// Reads an extent and checks that it could be one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place` when the bytes are no extent.
+    pub fn decode(reader: &mut Reader<'_>, place: &Place) -> Result<Extent> {
+        let bad = |found: String| Error::corrupt(place.clone(), "an extent", found);
+        let mut read = || -> std::result::Result<_, Truncated> {
+            let (start, units, tier) = (reader.u32()?, reader.u32()?, reader.u8()?);
+            Ok((Extent { tier, start, units }, reader.take(3)? == [0; 3]))
+        };
+        let (extent, zeros) = read().map_err(|error| bad(error.to_string()))?;
+        let fits = extent.start <= MAX_TIER_UNITS
+            && (1..=MAX_EXTENT_UNITS).contains(&extent.units)
+            && extent.units <= MAX_TIER_UNITS - extent.start
+            && usize::from(extent.tier) < MAX_TIERS;
+        if zeros && fits {
+            Ok(extent)
+        } else {
+            Err(bad(format!("{extent:?}")))
+        }
+    }
+}
+
+pub(super) fn place(file: u64, offset: u64) -> Place {
+    Place::new(Structure::ExtentMap, map_file(file), offset)
+}
+
+/// One extent, or several alike in a row, as a record says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) start: u32,
+    pub(super) units: u32,
+    /// References and live bytes, or nothing when the extent is gone.
+    pub(super) now: Option<(u32, u64)>,
+    /// How many more follow, each right behind the one before.
+    pub(super) repeats: u32,
+}
+
+/// The checksum that the first record of a file is chained to.
+pub(super) fn first_link(file: u64) -> u64 {
+    checksum::seeded(file, MAGIC)
+}
+
+/// What a record says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordHeader {
+    pub(super) file: u64,
+    pub(super) generation: u64,
+    pub(super) tier: u8,
+}
+
+/// Gathers entries into one record.
+#[derive(Debug, Default)]
+pub(super) struct RecordBuilder {
+    entries: Vec<u8>,
+    count: u32,
+    end: u32,
+    units: u32,
+    /// The last entry, which the next one may repeat.
+    open: Option<Entry>,
+}
+
+impl RecordBuilder {
+    /// Adds an entry behind all others.
+    pub(super) fn push(&mut self, entry: &Entry) {
+        match &mut self.open {
+            Some(open) if open.is_repeated_by(entry) => open.repeats += 1 + entry.repeats,
+            open => {
+                if let Some(done) = open.replace(*entry) {
+                    self.append(&done);
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, entry: &Entry) {
+        assert!(entry.start >= self.end, "entries ascend");
+        let gap = entry.start - self.end;
+        let same = if self.count == 0 {
+            entry.units == 1
+        } else {
+            entry.units == self.units
+        };
+        let dead = entry.now.map(|(_, live)| u64::from(entry.units) * UNIT - live);
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = flag(entry.now.is_none(), GONE)
+            | flag(same, SAME_UNITS)
+            | flag(gap == 0, NO_GAP)
+            | flag(
+                entry.now.is_some_and(|(references, _)| references == 1),
+                ONE_REFERENCE,
+            )
+            | flag(dead == Some(0), ALL_LIVE)
+            | flag(entry.repeats > 0, REPEATED);
+        let mut out = Writer::new(&mut self.entries);
+        out.u8(flags);
+        if gap > 0 {
+            out.varint(gap.into());
+        }
+        if !same {
+            out.varint(entry.units.into());
+        }
+        if let (Some((references, _)), 0) = (entry.now, flags & ONE_REFERENCE) {
+            out.varint(references.into());
+        }
+        if let (Some(dead), 0) = (dead, flags & ALL_LIVE) {
+            out.varint(dead);
+        }
+        if entry.repeats > 0 {
+            out.varint(entry.repeats.into());
+        }
+        self.count += 1;
+        self.units = entry.units;
+        self.end = entry.start + entry.units * (entry.repeats + 1);
+    }
+
+    /// Whether the record should be sealed before another entry is added.
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() + MAX_ENTRY > FULL
+    }
+
+    /// Whether nothing was added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0 && self.open.is_none()
+    }
+
+    /// The record, chained to the one before it, and its own checksum. The builder is empty again.
+    pub(super) fn seal(&mut self, header: &RecordHeader, link: u64) -> (Buffer, u64) {
+        if let Some(open) = self.open.take() {
+            self.append(&open);
+        }
+        let built = std::mem::take(self);
+        let mut bytes = Vec::with_capacity(HEADER);
+        Writer::new(&mut bytes)
+            .bytes(MAGIC)
+            .u32(VERSION)
+            .u32(built.entries.len() as u32)
+            .u64(header.file)
+            .u64(header.generation)
+            .u32(built.count)
+            .u8(header.tier)
+            .bytes(&[0; 3])
+            .u64(0);
+        let len = (HEADER + built.entries.len()).next_multiple_of(BLOCK as usize);
+        let mut buffer = Buffer::zeroed(len);
+        buffer[..HEADER].copy_from_slice(&bytes);
+        buffer[HEADER..HEADER + built.entries.len()].copy_from_slice(&built.entries);
+        let sum = checksum::seeded(link, &buffer);
+        buffer[CHECKSUM_AT..HEADER].copy_from_slice(&sum.to_le_bytes());
+        (buffer, sum)
+    }
+}
+
+impl Entry {
+    fn end(&self) -> u32 {
+        self.start + self.units * (self.repeats + 1)
+    }
+
+    fn is_repeated_by(&self, next: &Entry) -> bool {
+        next.start == self.end() && next.units == self.units && next.now == self.now
+    }
+}
+
+/// How long the record is that begins with `bytes` (at least one block), padding included.
+///
+/// # Errors
+/// [`Error::Corrupt`] or [`Error::NewerFormat`] when no record begins there.
+pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
+    let bad = |found: String| Error::corrupt(place.clone(), "a record of the extent map", found);
+    let mut reader = Reader::new(bytes);
+    let mut read =
+        || -> std::result::Result<_, Truncated> { Ok((reader.take(8)?, reader.u32()?, reader.u32()?)) };
+    let (magic, version, len) = read().map_err(|error| bad(error.to_string()))?;
+    if magic != MAGIC {
+        return Err(bad(format!("{magic:02x?}")));
+    }
+    if version > VERSION {
+        return Err(Error::NewerFormat {
+            place: place.clone(),
+            found: version,
+            supported: VERSION,
+        });
+    }
+    let whole = (HEADER as u64 + u64::from(len)).next_multiple_of(BLOCK);
+    if version == 0 || whole > MAX_RECORD as u64 {
+        return Err(bad(format!("version {version}, {len} bytes")));
+    }
+    Ok(whole as usize)
+}
+
+/// Reads one whole record: checks it against the chain, hands its entries to `visit`, and answers what it says of
+/// itself and its checksum.
+///
+/// # Errors
+/// [`Error::Corrupt`] when it is not the record that belongs there, or what `visit` says.
+pub(super) fn decode_record(
+    bytes: &[u8],
+    link: u64,
+    place: &Place,
+    mut visit: impl FnMut(RecordHeader, Entry) -> Result<()>,
+) -> Result<(RecordHeader, u64)> {
+    let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
+    let short = |error: Truncated| bad("a whole record", error.to_string());
+    let len = record_len(bytes, place)?;
+    let mut reader = Reader::new(bytes);
+    let record = reader.take(len).map_err(short)?;
+    let mut reader = Reader::new(record);
+    let mut read = || -> std::result::Result<_, Truncated> {
+        reader.take(12)?;
+        let len = reader.u32()?;
+        let (file, generation, count) = (reader.u64()?, reader.u64()?, reader.u32()?);
+        let (tier, zeros, sum) = (reader.u8()?, reader.take(3)?, reader.u64()?);
+        let header = RecordHeader {
+            file,
+            generation,
+            tier,
+        };
+        let entries = reader.take(len as usize)?;
+        let padding = reader.take(reader.left())?;
+        Ok((header, count, zeros, sum, entries, padding))
+    };
+    let (header, count, zeros, sum, entries, padding) = read().map_err(short)?;
+    let mut unsummed = record.to_vec();
+    unsummed[CHECKSUM_AT..HEADER].fill(0);
+    let found = checksum::seeded(link, &unsummed);
+    if found != sum {
+        return Err(bad(&format!("checksum {sum:016x}"), format!("{found:016x}")));
+    }
+    let clean = zeros.iter().chain(padding).all(|&byte| byte == 0);
+    if !clean || usize::from(header.tier) >= MAX_TIERS {
+        return Err(bad("zeros and a known tier", format!("{header:?}")));
+    }
+    let mut reader = Reader::new(entries);
+    let mut before = Entry {
+        start: 0,
+        units: 0,
+        now: None,
+        repeats: 0,
+    };
+    for index in 0..count {
+        let same_units = if index == 0 { 1 } else { before.units };
+        let (flags, entry) = read_entry(&mut reader, before.end(), same_units)
+            .map_err(|error| bad("an entry", error.to_string()))?
+            .ok_or_else(|| bad("an entry", format!("an impossible one behind {before:?}")))?;
+        if flags & !(GONE | SAME_UNITS | NO_GAP | ONE_REFERENCE | ALL_LIVE | REPEATED) != 0 {
+            return Err(bad("known flags", format!("{flags:#x}")));
+        }
+        visit(header, entry)?;
+        before = entry;
+    }
+    if reader.left() > 0 {
+        return Err(bad(
+            &format!("{count} entries"),
+            format!("{} bytes more", reader.left()),
+        ));
+    }
+    Ok((header, sum))
+}
+
+/// The next entry, or nothing when it cannot be.
+fn read_entry(
+    reader: &mut Reader<'_>,
+    from: u32,
+    same_units: u32,
+) -> std::result::Result<Option<(u8, Entry)>, Truncated> {
+    let flags = reader.u8()?;
+    let mut field = |absent: u8, otherwise: u64| {
+        if flags & absent != 0 {
+            Ok(otherwise)
+        } else {
+            reader.varint()
+        }
+    };
+    let gap = field(NO_GAP, 0)?;
+    let units = field(SAME_UNITS, same_units.into())?;
+    let gone = flags & GONE != 0;
+    let references = field(GONE | ONE_REFERENCE, 1)?;
+    let dead = field(GONE | ALL_LIVE, 0)?;
+    let repeats = if flags & REPEATED != 0 {
+        reader.varint()?
+    } else {
+        0
+    };
+    let plausible = (1..=u64::from(MAX_EXTENT_UNITS)).contains(&units)
+        && (1..=u64::from(MAX_REFERENCES)).contains(&references)
+        && dead <= units * UNIT
+        && gap <= u64::from(MAX_TIER_UNITS)
+        && repeats <= u64::from(MAX_TIER_UNITS);
+    let end = || u64::from(from) + gap + units * (repeats + 1);
+    if !plausible || end() > u64::from(MAX_TIER_UNITS) {
+        return Ok(None);
+    }
+    let entry = Entry {
+        start: from + gap as u32,
+        units: units as u32,
+        now: (!gone).then_some((references as u32, units * UNIT - dead)),
+        repeats: repeats as u32,
+    };
+    Ok(Some((flags, entry)))
+}

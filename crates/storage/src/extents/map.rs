@@ -1,0 +1,499 @@
+//! The map on disk: cut in an instant, written outside the locks, read back at open.
+
+use super::allocate::file_units;
+use super::format::{
+    Entry, MAX_RECORD, MapPointer, RecordBuilder, RecordHeader, decode_record, first_link, map_file,
+    map_number, place, record_len,
+};
+use super::policy::{self, MapWrite};
+use super::state::{Life, States};
+use super::tier::{Change, Tier};
+use super::{Extent, ExtentOptions, Extents, Shared};
+use crate::{Error, Result, Tiers};
+use alluvium_base::{KIB, MIB, Purpose};
+use alluvium_device::{BLOCK, Device, Directory, FileOptions};
+use std::sync::Arc;
+
+/// A map file is grown by an eighth, and by this many bytes at least, so that a checkpoint on a full disk finds room.
+const MIN_GROWTH: u64 = 64 * KIB;
+
+/// How much of a map is read at once, in bytes.
+const READ: u64 = MIB;
+
+/// The map on disk, as the running store sees it.
+#[derive(Debug, Default)]
+pub(super) struct MapState {
+    directory: Option<Arc<dyn Directory>>,
+    /// What was written last, and the open file, once something was appended to it.
+    current: Option<(MapPointer, Option<Arc<dyn Device>>)>,
+    /// A number that no map file has.
+    next_file: u64,
+    /// Files to remove once this generation is durable.
+    replaced: Vec<(u64, u64)>,
+    /// A cut is under way.
+    frozen: bool,
+}
+
+/// An instant cut of the installed state, for one generation. Dropped unwritten, its changes belong to the next one.
+#[derive(Debug)]
+#[must_use = "a cut is written with `write_map`"]
+pub struct Frozen {
+    shared: Arc<Shared>,
+    generation: u64,
+    /// What changed, tier by tier.
+    changes: Vec<Vec<Change>>,
+    /// All there is, tier by tier, when the map is to be written anew.
+    whole: Option<Vec<States>>,
+    written: bool,
+}
+
+impl Frozen {
+    /// The generation that it belongs to.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// How many extents changed since the last cut.
+    #[must_use]
+    pub fn changes(&self) -> usize {
+        self.changes.iter().map(Vec::len).sum()
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if !self.written {
+            let mut map = self.shared.map.lock();
+            for (slot, changes) in self.shared.slots.iter().zip(&self.changes) {
+                slot.tier.lock().thaw(changes);
+            }
+            map.frozen = false;
+        }
+    }
+}
+
+impl Extents {
+    /// Reads the map that a superblock names. What it does not name is free.
+    ///
+    /// Nothing is written; what a crash left behind goes when the next generation is durable.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the file is not exactly what the pointer means, or a tier's file is too short;
+    /// [`Error::NewerFormat`]; as the device says.
+    pub fn open(
+        directory: &Arc<dyn Directory>,
+        tiers: Arc<Tiers>,
+        map: &MapPointer,
+        options: ExtentOptions,
+    ) -> Result<Extents> {
+        let mut maps = read_map(directory.as_ref(), map, tiers.count())?;
+        for tier in &mut maps {
+            let units = file_units(&tiers, tier.number)?;
+            if let Some((start, head)) = tier.states.heads().last()
+                && start + head.units > units
+            {
+                let extent = Extent {
+                    tier: tier.number,
+                    start,
+                    units: head.units,
+                };
+                let found = format!("a file of {units} units");
+                return Err(Error::corrupt(
+                    map.place(),
+                    format!("a file that holds {extent}"),
+                    found,
+                ));
+            }
+            tier.opened(units);
+        }
+        let others = directory.list()?;
+        let others = others
+            .iter()
+            .filter_map(|name| map_number(name))
+            .filter(|&number| number != map.file);
+        let replaced: Vec<(u64, u64)> = others.map(|number| (number, 0)).collect();
+        let newest = replaced
+            .iter()
+            .map(|&(number, _)| number)
+            .fold(map.file, u64::max);
+        let state = MapState {
+            directory: Some(Arc::clone(directory)),
+            current: Some((*map, None)),
+            next_file: newest.saturating_add(1),
+            replaced,
+            frozen: false,
+        };
+        Ok(Extents {
+            shared: Arc::new(Shared::new(tiers, options, maps, state)),
+        })
+    }
+
+    /// Cuts what must be persisted for `generation`: all that was installed, released or counted so far. Later changes
+    /// belong to the next generation. Takes time in proportion to what changed since the last cut, and a pointer's
+    /// copy for each 64 MiB in use when the map is to be written anew.
+    ///
+    /// What was installed must be synced before a superblock names this generation: sync the tiers after the cut, or
+    /// install nothing between the sync and the cut.
+    ///
+    /// # Panics
+    /// When a cut is under way already.
+    pub fn freeze(&self, generation: u64) -> Frozen {
+        let mut map = self.shared.map.lock();
+        assert!(!map.frozen, "a cut is under way: write or drop it first");
+        map.frozen = true;
+        let kind = match &map.current {
+            Some((pointer, _)) => policy::map_write(pointer.snapshot, pointer.length - pointer.snapshot),
+            None => MapWrite::Snapshot,
+        };
+        // All tiers at once: a step that spans two of them is in the cut with both or with neither.
+        let mut tiers: Vec<_> = self.shared.slots.iter().map(|slot| slot.tier.lock()).collect();
+        let changes = tiers.iter_mut().map(|tier| tier.freeze(generation)).collect();
+        let whole =
+            (kind == MapWrite::Snapshot).then(|| tiers.iter().map(|tier| tier.states.clone()).collect());
+        Frozen {
+            shared: Arc::clone(&self.shared),
+            generation,
+            changes,
+            whole,
+            written: false,
+        }
+    }
+
+    /// Writes a cut, syncs it, and answers what the superblock must say. The old map stays as it is until
+    /// [`Extents::made_durable`].
+    ///
+    /// # Errors
+    /// A full disk, after what is free in the tiers was given up for it; as the device says. The cut's changes then
+    /// belong to the next one.
+    pub fn write_map(&self, directory: &Arc<dyn Directory>, mut frozen: Frozen) -> Result<MapPointer> {
+        let mut map = self.shared.map.lock();
+        for changes in &mut frozen.changes {
+            changes.sort_unstable_by_key(|change| change.start);
+        }
+        map.directory.get_or_insert_with(|| Arc::clone(directory));
+        let mut result = map.write(&frozen);
+        if result.as_ref().is_err_and(Error::is_full) {
+            // The reserve is there for this. Its space may go to the map as well as to a node.
+            let surrendered = self.shared.surrender(4 * MAX_RECORD as u64);
+            if surrendered.is_ok_and(|bytes| bytes > 0) {
+                result = map.write(&frozen);
+            }
+        }
+        if result.is_ok() {
+            frozen.written = true;
+            map.frozen = false;
+        }
+        drop(map);
+        result
+    }
+
+    /// A superblock that names `generation` is durable: what died with it, or before, is reusable once its epoch is
+    /// safe, and older maps are removed.
+    pub fn made_durable(&self, generation: u64) {
+        let mut map = self.shared.map.lock();
+        map.remove_replaced(generation);
+        for slot in &self.shared.slots {
+            slot.tier.lock().made_durable(generation);
+        }
+    }
+}
+
+impl MapState {
+    /// Writes a cut: anew, or appended when there is no room for that.
+    fn write(&mut self, frozen: &Frozen) -> Result<MapPointer> {
+        let Some(whole) = &frozen.whole else {
+            return self.append(frozen);
+        };
+        match self.write_anew(frozen.generation, whole) {
+            Err(error) if error.is_full() && self.current.is_some() => self.append(frozen),
+            result => result,
+        }
+    }
+
+    fn append(&mut self, frozen: &Frozen) -> Result<MapPointer> {
+        let directory = self.directory.as_ref().expect("a cut is written to a directory");
+        let (pointer, file) = self.current.as_mut().expect("there is a map to append to");
+        if frozen.changes() == 0 {
+            return Ok(*pointer);
+        }
+        let file = match file {
+            Some(file) => file,
+            None => file.insert(directory.open(&map_file(pointer.file), FileOptions::DIRECT)?),
+        };
+        let mut appender = Appender {
+            file: file.as_ref(),
+            pointer: *pointer,
+        };
+        appender.pointer.generation = frozen.generation;
+        for (tier, changes) in frozen.changes.iter().enumerate() {
+            appender.records(tier as u8, changes.iter().map(entry))?;
+        }
+        file.sync(Purpose::Extents)?;
+        *pointer = appender.pointer;
+        Ok(*pointer)
+    }
+
+    fn write_anew(&mut self, generation: u64, whole: &[States]) -> Result<MapPointer> {
+        let directory = Arc::clone(self.directory.as_ref().expect("a cut is written to a directory"));
+        let (number, file) = self.create_file(directory.as_ref())?;
+        let written = write_snapshot(file.as_ref(), number, generation, whole)
+            .and_then(|pointer| Ok(directory.sync().map(|()| pointer)?));
+        match written {
+            Ok(pointer) => {
+                if let Some((old, _)) = self.current.replace((pointer, Some(file))) {
+                    self.replaced.push((old.file, generation));
+                }
+                Ok(pointer)
+            }
+            Err(error) => {
+                // Nothing names it. If it cannot be removed now, it is with the next durable generation.
+                if directory.remove(&map_file(number)).is_err() {
+                    self.replaced.push((number, 0));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn create_file(&mut self, directory: &dyn Directory) -> Result<(u64, Arc<dyn Device>)> {
+        let number = self.next_file.max(1);
+        self.next_file = number + 1;
+        match directory.create(&map_file(number), FileOptions::DIRECT) {
+            Err(alluvium_device::Error::AlreadyExists { .. }) => {
+                // A store whose creation was never finished left it.
+                let names = directory.list()?;
+                let newest = names
+                    .iter()
+                    .filter_map(|name| map_number(name))
+                    .max()
+                    .unwrap_or(number);
+                self.next_file = newest.saturating_add(2);
+                let number = newest.saturating_add(1);
+                Ok((number, directory.create(&map_file(number), FileOptions::DIRECT)?))
+            }
+            created => Ok((number, created?)),
+        }
+    }
+
+    /// Removes the files that no durable superblock names any more. One that cannot be removed is tried again.
+    fn remove_replaced(&mut self, generation: u64) {
+        let Some(directory) = &self.directory else { return };
+        self.replaced.retain(|&(number, until)| {
+            let gone = until <= generation
+                && matches!(
+                    directory.remove(&map_file(number)),
+                    Ok(()) | Err(alluvium_device::Error::NotFound { .. })
+                );
+            !gone
+        });
+    }
+}
+
+fn entry(change: &Change) -> Entry {
+    Entry {
+        start: change.start,
+        units: change.units,
+        now: change.now,
+        repeats: 0,
+    }
+}
+
+fn write_snapshot(file: &dyn Device, number: u64, generation: u64, whole: &[States]) -> Result<MapPointer> {
+    let mut appender = Appender {
+        file,
+        pointer: MapPointer {
+            file: number,
+            length: 0,
+            checksum: first_link(number),
+            generation,
+            snapshot: 0,
+            records: 0,
+        },
+    };
+    for (tier, states) in whole.iter().enumerate() {
+        let live = states.heads().filter(|(_, head)| head.life == Life::Live);
+        let entries = live.map(|(start, head)| Entry {
+            start,
+            units: head.units,
+            now: Some((head.references, head.live)),
+            repeats: 0,
+        });
+        appender.records(tier as u8, entries)?;
+    }
+    if appender.pointer.records == 0 {
+        appender.record(0, &mut RecordBuilder::default())?;
+    }
+    appender.pointer.snapshot = appender.pointer.length;
+    file.sync(Purpose::Extents)?;
+    Ok(appender.pointer)
+}
+
+/// Writes records behind a map's valid prefix; the pointer follows.
+struct Appender<'a> {
+    file: &'a dyn Device,
+    pointer: MapPointer,
+}
+
+impl Appender<'_> {
+    fn records(&mut self, tier: u8, entries: impl Iterator<Item = Entry>) -> Result<()> {
+        let mut builder = RecordBuilder::default();
+        for entry in entries {
+            if builder.is_full() {
+                self.record(tier, &mut builder)?;
+            }
+            builder.push(&entry);
+        }
+        if builder.is_empty() {
+            Ok(())
+        } else {
+            self.record(tier, &mut builder)
+        }
+    }
+
+    fn record(&mut self, tier: u8, builder: &mut RecordBuilder) -> Result<()> {
+        let pointer = &mut self.pointer;
+        let header = RecordHeader {
+            file: pointer.file,
+            generation: pointer.generation,
+            tier,
+        };
+        let (buffer, link) = builder.seal(&header, pointer.checksum);
+        let len = buffer.len() as u64;
+        let end = pointer.length + len;
+        if end > self.file.len() {
+            let ahead = end + (end / 8).max(MIN_GROWTH).next_multiple_of(BLOCK);
+            match self.file.grow(ahead) {
+                Err(error) if error.is_disk_full() => self.file.grow(end)?,
+                grown => grown?,
+            }
+        }
+        self.file.write_at(pointer.length, buffer, Purpose::Extents)?;
+        pointer.length = end;
+        pointer.checksum = link;
+        pointer.records += 1;
+        Ok(())
+    }
+}
+
+/// Reads exactly the prefix that a pointer names into tiers that hold nothing else.
+pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, tiers: usize) -> Result<Vec<Tier>> {
+    let file = match directory.open(&map_file(pointer.file), FileOptions::DIRECT.read_only()) {
+        Err(alluvium_device::Error::NotFound { .. }) => {
+            return Err(Error::corrupt(place(pointer.file, 0), "an extent map", "no file"));
+        }
+        file => file?,
+    };
+    let bad =
+        |at, expected: String, found: String| Err(Error::corrupt(place(pointer.file, at), expected, found));
+    if file.len() < pointer.length {
+        return bad(
+            0,
+            format!("{} bytes", pointer.length),
+            format!("{} bytes", file.len()),
+        );
+    }
+    let mut maps: Vec<Tier> = (0..tiers).map(|number| Tier::new(number as u8)).collect();
+    let mut window = Window {
+        file: file.as_ref(),
+        end: pointer.length,
+        at: 0,
+        bytes: Vec::new(),
+    };
+    let (mut link, mut records, mut generation) = (first_link(pointer.file), 0u32, 0);
+    let mut snapshot_seen = false;
+    while window.at < pointer.length {
+        let at = window.at;
+        let here = place(pointer.file, at);
+        let len = record_len(window.bytes(BLOCK as usize)?, &here)?;
+        let (header, sum) = decode_record(window.bytes(len)?, link, &here, |header, entry| {
+            load(&mut maps, header.tier, &entry, &here)
+        })?;
+        if header.file != pointer.file
+            || header.generation < generation
+            || header.generation > pointer.generation
+        {
+            return bad(
+                at,
+                format!(
+                    "file {}, generation {generation} to {}",
+                    pointer.file, pointer.generation
+                ),
+                format!("{header:?}"),
+            );
+        }
+        (link, generation) = (sum, header.generation);
+        records = records.saturating_add(1);
+        window.skip(len);
+        snapshot_seen |= window.at == pointer.snapshot;
+    }
+    if link != pointer.checksum
+        || records != pointer.records
+        || generation != pointer.generation
+        || !snapshot_seen
+    {
+        let found = format!("{records} records, generation {generation}, checksum {link:016x}");
+        return bad(pointer.length, format!("{pointer:?}"), found);
+    }
+    Ok(maps)
+}
+
+fn load(maps: &mut [Tier], tier: u8, entry: &Entry, place: &crate::Place) -> Result<()> {
+    let tiers = maps.len();
+    let Some(map) = maps.get_mut(usize::from(tier)) else {
+        return Err(Error::corrupt(
+            place.clone(),
+            format!("a tier below {tiers}"),
+            format!("tier {tier}"),
+        ));
+    };
+    for repeat in 0..=entry.repeats {
+        let start = entry.start + repeat * entry.units;
+        let change = Change {
+            start,
+            units: entry.units,
+            now: entry.now,
+            known: false,
+        };
+        if !map.load(&change) {
+            let expected = "an entry that fits those before it";
+            return Err(Error::corrupt(place.clone(), expected, format!("{change:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// A part of a map file in memory.
+struct Window<'a> {
+    file: &'a dyn Device,
+    end: u64,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// The next `len` bytes.
+    fn bytes(&mut self, len: usize) -> Result<&[u8]> {
+        while self.bytes.len() < len {
+            let from = self.at + self.bytes.len() as u64;
+            let most = (self.end - from).min(READ);
+            if most == 0 {
+                let expected = format!("a record of {len} bytes");
+                let found = format!("{} bytes before the end", self.bytes.len());
+                return Err(Error::corrupt(
+                    crate::Place::new(crate::Structure::ExtentMap, self.file.name(), self.at),
+                    expected,
+                    found,
+                ));
+            }
+            self.bytes
+                .extend_from_slice(&self.file.read_at(from, most as usize, Purpose::Recovery)?);
+        }
+        Ok(&self.bytes[..len])
+    }
+
+    fn skip(&mut self, len: usize) {
+        self.at += len as u64;
+        self.bytes.drain(..len);
+    }
+}

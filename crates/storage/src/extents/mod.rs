@@ -1,0 +1,298 @@
+//! Extents: the space of a store's tiers, who owns it, and when it may be used again.
+//!
+//! *Knows*: units of 128 KiB, runs of them, references, live bytes, generations, epochs; how the map of all that is
+//! kept on disk; how space is taken from the file system and given back.
+//!
+//! *Does not know*: what is in an extent, who refers to it, when a checkpoint happens, what a superblock is.
+//!
+//! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; on `state.rs`, a word a unit, and
+//! `space.rs`, the free units), `allocate.rs`, `map.rs` and `format.rs` (the map on disk), `reclaim.rs`, `check.rs`.
+//!
+//! # The life of a unit
+//!
+//! 1. **Free**, with space on the file system (*backed*), without (*a hole*), or not known (after an open, until it is
+//!    touched).
+//! 2. **Provisional**: [`Extents::allocate`] handed it to a step, backed, with one reference. Nothing persists it: a
+//!    crash frees it. [`Extents::abandon`] frees it at once, and so does [`Extents::trim`] with the end of an extent.
+//! 3. **Live**: [`Extents::install`] made it part of the generation being built. [`Extents::retain`] and
+//!    [`Extents::release`] count its references, [`Extents::add_live`] and [`Extents::sub_live`] its live bytes.
+//! 4. **Dead**: the last reference went, at some epoch. The next [`Extents::freeze`] tags it with its generation: in
+//!    that generation's map it is gone, in the durable one before it is not.
+//! 5. **Pending**: [`Extents::made_durable`] said that this generation, or a later one, is durable.
+//! 6. **Free** again, backed: [`Extents::reclaim`] was told that its epoch is safe. What exceeds a small pool is then
+//!    punched, or cut off the end of the file.
+//!
+//! # Granularity
+//!
+//! An extent lives and dies as a whole. A structure that dies in parts is therefore a list of extents, not one long
+//! one: a run whose range dies for its last user releases every extent wholly inside the range. Node writers use 1 MiB
+//! (8 units), which is also the size of their writes: of a dying range, at most that much stays behind at each end.
+//! Long single things, which die at once, take long extents: up to 4 GiB.
+//!
+//! # Invariants
+//!
+//! - **E1** A unit has one owner at most: it is free, held by one operation of the device, or in one extent.
+//! - **E2** A unit that a durable generation names, or that a guard may reach, is never handed out: from step 4 to step
+//!   6 there is no way around `made_durable` and `reclaim`.
+//! - **E3** What is handed out has its space on the file system. Exhaustion is [`Error::Full`](crate::Error::Full),
+//!   before anything changed; a part of the space is kept for [`Class::Essential`].
+//! - **E4** The map of a generation names exactly the extents that were live at its freeze, with their references and
+//!   live bytes.
+//! - **E5** The bytes that a durable pointer names are never written again: records are padded to blocks and appended
+//!   behind the pointer's prefix; a new file is durable, name and content, before a pointer to it leaves; an old one
+//!   goes only when a generation that names another file is durable.
+//! - **E6** Live bytes never exceed an extent's bytes; references are above zero exactly while it is provisional or
+//!   live.
+//! - **E7** No lock is held during I/O, but the one that lets one writer of the map run at a time.
+
+mod allocate;
+mod format;
+mod map;
+mod policy;
+mod reclaim;
+mod space;
+mod state;
+mod tier;
+
+pub use format::{MapPointer, map_file};
+pub use map::Frozen;
+pub use reclaim::{ReclaimLimit, Reclaimed};
+
+use crate::Tiers;
+use crate::node::tier_file;
+use alluvium_base::{KIB, MIB};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use tier::Tier;
+
+/// Bytes in a unit: what is allocated, counted and freed.
+pub const UNIT: u64 = 128 * KIB;
+/// The most units in an extent: 4 GiB.
+pub const MAX_EXTENT_UNITS: u32 = 1 << 15;
+/// The most units in a tier: 256 TiB.
+pub const MAX_TIER_UNITS: u32 = 1 << 31;
+/// The most references to an extent.
+pub const MAX_REFERENCES: u32 = (1 << 24) - 1;
+
+const _: () = {
+    let page = crate::PageSize::MAX.bytes() as u64;
+    assert!(
+        UNIT.is_power_of_two() && UNIT.is_multiple_of(page),
+        "pages do not straddle units"
+    );
+    assert!(crate::node::MAX_PAGES as u64 * page <= MAX_EXTENT_UNITS as u64 * UNIT);
+};
+
+/// A run of units in one tier.
+///
+/// ```
+/// use alluvium_storage::extents::Extent;
+/// let extent = Extent { tier: 0, start: 8, units: 2 };
+/// assert_eq!(extent.range(), 1_048_576..1_310_720);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Extent {
+    /// The tier, which names a file.
+    pub tier: u8,
+    /// The first unit.
+    pub start: u32,
+    /// How many units: 1 to [`MAX_EXTENT_UNITS`].
+    pub units: u32,
+}
+
+impl Extent {
+    /// The first byte in the tier's file.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        u64::from(self.start) * UNIT
+    }
+
+    /// How many bytes it has.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.units) * UNIT
+    }
+
+    /// Its bytes in the tier's file.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.offset()..self.offset() + self.bytes()
+    }
+
+    /// The unit behind its last one.
+    #[must_use]
+    pub fn end(&self) -> u32 {
+        self.start + self.units
+    }
+
+    /// Whether the two share a unit.
+    #[must_use]
+    pub fn overlaps(&self, other: &Extent) -> bool {
+        self.tier == other.tier && self.start < other.end() && other.start < self.end()
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Extent { tier, start, units } = self;
+        write!(f, "{units} units at {start} of {}", tier_file(*tier))
+    }
+}
+
+/// Who may use the reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Ordinary writes, which must leave the reserve alone.
+    Normal,
+    /// Deletes, the compactions that make them free space, and checkpoints.
+    Essential,
+}
+
+/// How space is managed.
+///
+/// ```
+/// use alluvium_storage::extents::ExtentOptions;
+/// let options = ExtentOptions { max_bytes: Some(1 << 30), ..ExtentOptions::default() };
+/// assert_eq!(options.max_bytes, Some(1 << 30));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentOptions {
+    /// The most bytes that all tiers together may occupy on the file system; no limit if absent.
+    pub max_bytes: Option<u64>,
+    /// The least bytes a tier keeps allocated for [`Class::Essential`]; above it, a 64th of what is used.
+    pub min_reserve: u64,
+    /// The most bytes a tier keeps allocated for [`Class::Essential`].
+    pub max_reserve: u64,
+}
+
+impl Default for ExtentOptions {
+    fn default() -> Self {
+        ExtentOptions {
+            max_bytes: None,
+            min_reserve: 2 * MIB,
+            max_reserve: 64 * MIB,
+        }
+    }
+}
+
+impl ExtentOptions {
+    /// The bounds of the reserve, in units.
+    fn reserve_bounds(&self) -> (u32, u32) {
+        let units = |bytes: u64| bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
+        (units(self.min_reserve), units(self.max_reserve))
+    }
+}
+
+/// The space of one tier, by what it is used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TierUsage {
+    /// Length of the file, in bytes.
+    pub file_bytes: u64,
+    /// Extents that are live, how many bytes they span, and how many of those are live.
+    pub live_extents: u64,
+    /// Bytes in live extents.
+    pub live_extent_bytes: u64,
+    /// Bytes in live extents that something refers to.
+    pub live_bytes: u64,
+    /// Bytes handed out to steps that are not installed.
+    pub provisional_bytes: u64,
+    /// Bytes that wait for a durable generation or for an epoch.
+    pub dead_bytes: u64,
+    /// Free bytes that have space on the file system.
+    pub backed_bytes: u64,
+    /// Free bytes that have none.
+    pub hole_bytes: u64,
+    /// Free bytes in all: backed, holes, those of unknown backing, and those held by an operation of the device.
+    pub free_bytes: u64,
+    /// The part of `backed_bytes` that only [`Class::Essential`] may take, when it is whole.
+    pub reserve_bytes: u64,
+}
+
+/// The space of a store, tier by tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// One for each tier.
+    pub tiers: Vec<TierUsage>,
+    /// Bytes that the tiers occupy on the file system, as far as it is known.
+    pub occupied_bytes: u64,
+    /// Bytes of memory that the maps take.
+    pub memory_bytes: u64,
+}
+
+impl Usage {
+    /// The sum over all tiers.
+    #[must_use]
+    pub fn total(&self) -> TierUsage {
+        self.tiers
+            .iter()
+            .fold(TierUsage::default(), |sum, tier| TierUsage {
+                file_bytes: sum.file_bytes + tier.file_bytes,
+                live_extents: sum.live_extents + tier.live_extents,
+                live_extent_bytes: sum.live_extent_bytes + tier.live_extent_bytes,
+                live_bytes: sum.live_bytes + tier.live_bytes,
+                provisional_bytes: sum.provisional_bytes + tier.provisional_bytes,
+                dead_bytes: sum.dead_bytes + tier.dead_bytes,
+                backed_bytes: sum.backed_bytes + tier.backed_bytes,
+                hole_bytes: sum.hole_bytes + tier.hole_bytes,
+                free_bytes: sum.free_bytes + tier.free_bytes,
+                reserve_bytes: sum.reserve_bytes + tier.reserve_bytes,
+            })
+    }
+}
+
+/// The extents of a store. All methods may be called from any thread.
+#[derive(Debug)]
+pub struct Extents {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    tiers: Arc<Tiers>,
+    options: ExtentOptions,
+    slots: Vec<Slot>,
+    /// Units of all tiers that may occupy the file system, against the limit.
+    occupied: AtomicU64,
+    /// The map on disk. Taken before any tier's lock.
+    map: Mutex<map::MapState>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    tier: Mutex<Tier>,
+    /// Woken when a resize of the file is over.
+    resized: Condvar,
+}
+
+impl Shared {
+    fn new(tiers: Arc<Tiers>, options: ExtentOptions, maps: Vec<Tier>, map: map::MapState) -> Shared {
+        let occupied = maps.iter().map(|tier| u64::from(tier.units)).sum();
+        let slots = maps.into_iter().map(|tier| Slot {
+            tier: Mutex::new(tier),
+            resized: Condvar::new(),
+        });
+        Shared {
+            slots: slots.collect(),
+            tiers,
+            options,
+            occupied: AtomicU64::new(occupied),
+            map: Mutex::new(map),
+        }
+    }
+
+    fn slot(&self, tier: u8) -> &Slot {
+        self.slots
+            .get(usize::from(tier))
+            .unwrap_or_else(|| panic!("tier {tier} of a store with {}", self.slots.len()))
+    }
+
+    fn lock(&self, tier: u8) -> MutexGuard<'_, Tier> {
+        self.slot(tier).tier.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+//! Decisions about space, as pure functions: where an extent comes from, how far a file grows, what goes back to
+//! the file system, when the map is written anew. All sizes are in units unless a name says bytes.
+
+use super::{Class, UNIT};
+use alluvium_base::{KIB, MIB};
+
+/// The most units that are backed, punched or added in one call of the device.
+pub(super) const STEP: std::ops::RangeInclusive<u32> = (MIB / UNIT) as u32..=(64 * MIB / UNIT) as u32;
+
+/// A tier that holds more than one free unit in this many, none of whose stretches is long enough, hands out shorter ones.
+const FRAGMENTED: u32 = 8;
+
+/// How long a stretch must be, as a part of what was wanted, to be taken while the file could still grow.
+const SHORTEST_PART: u32 = 4;
+
+/// What deltas of the map may grow to before a snapshot, however small the last one was.
+const MIN_DELTA_BYTES: u64 = 64 * KIB;
+
+/// What an allocation sees of its tier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// Units wanted.
+    pub(super) wanted: u32,
+    /// Units that would do.
+    pub(super) least: u32,
+    pub(super) class: Class,
+    /// Units in the file.
+    pub(super) file: u32,
+    /// Free units, and the longest stretch of them.
+    pub(super) free: u32,
+    pub(super) free_longest: u32,
+    /// Free units that have space on the file system, and the longest stretch of them.
+    pub(super) backed: u32,
+    pub(super) backed_longest: u32,
+    /// Units that only an essential allocation may take.
+    pub(super) reserve: u32,
+    /// Free units of which it is not known whether they have space.
+    pub(super) unknown: u32,
+    /// The file system, or the limit, gave nothing more.
+    pub(super) refused: bool,
+    /// Units of unknown backing were tried already.
+    pub(super) probed: bool,
+}
+
+/// Where an extent comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Take this many backed units.
+    Take(u32),
+    /// Allocate space for a free stretch of this many units, then look again.
+    BackRun(u32),
+    /// Allocate space for this many free units, wherever they are, then look again.
+    BackAny(u32),
+    /// Extend the file by this many units at least, then look again.
+    Grow(u32),
+    /// Look for so many units, among those of unknown backing, that have space on a full disk.
+    Probe(u32),
+    /// There is no room; this many units could be had.
+    Full(u32),
+}
+
+/// Where the next extent comes from: what is backed, then what is free, then growth; shorter stretches when the tier
+/// is fragmented, or when nothing more is to be had.
+pub(super) fn source(view: &View) -> Source {
+    let spare = match view.class {
+        Class::Essential => view.backed,
+        Class::Normal => view.backed.saturating_sub(view.reserve),
+    };
+    let fits = |units| view.backed_longest >= units && spare >= units;
+    if fits(view.wanted) {
+        return Source::Take(view.wanted);
+    }
+    if view.refused {
+        let units = view.backed_longest.min(spare).min(view.wanted);
+        return if units >= view.least {
+            Source::Take(units)
+        } else if view.unknown > 0 && !view.probed {
+            Source::Probe(view.wanted + view.reserve_missing())
+        } else {
+            Source::Full(units)
+        };
+    }
+    let run = if view.free_longest >= view.wanted {
+        Some(view.wanted)
+    } else {
+        let shortest = view.least.max(view.wanted / SHORTEST_PART);
+        let fragmented = view.free > view.file / FRAGMENTED && view.free_longest >= shortest;
+        fragmented.then_some(view.free_longest)
+    };
+    let unbacked = view.free - view.backed;
+    match run {
+        Some(run) if fits(run) => Source::Take(run),
+        Some(run) if view.backed_longest < run => Source::BackRun(run),
+        // The stretch is there, but taking it would eat into the reserve.
+        Some(run) if unbacked > 0 => Source::BackAny((run - spare).min(unbacked)),
+        Some(run) => Source::Grow(run - spare),
+        None => Source::Grow(view.wanted + view.reserve_missing()),
+    }
+}
+
+impl View {
+    fn reserve_missing(&self) -> u32 {
+        match self.class {
+            Class::Essential => 0,
+            Class::Normal => self.reserve.saturating_sub(self.backed),
+        }
+    }
+}
+
+/// How many units the file system is asked for at once, when so many are needed: a sixteenth of the file, from
+/// 1 MiB to 64 MiB.
+pub(super) fn step(file: u32, needed: u32) -> u32 {
+    (file / 16).clamp(*STEP.start(), *STEP.end()).max(needed)
+}
+
+/// The units that are kept backed for essential allocations: a 64th of what is used, within the options' bounds.
+pub(super) fn reserve(used: u32, bounds: (u32, u32)) -> u32 {
+    (used / 64).clamp(bounds.0, bounds.1.max(bounds.0))
+}
+
+/// The free units that stay on the file system for reuse: the reserve, and two steps of growth.
+pub(super) fn pool(file: u32, reserve: u32) -> u32 {
+    reserve + 2 * step(file, 0)
+}
+
+/// What a reclaim sees of its tier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Excess {
+    /// Free units that may have space on the file system.
+    pub(super) occupying: u32,
+    /// Those of them that are surely backed.
+    pub(super) backed: u32,
+    /// Free units at the file's end.
+    pub(super) tail: u32,
+    /// Units in the file.
+    pub(super) file: u32,
+    /// Units that are kept backed for essential allocations.
+    pub(super) reserve: u32,
+}
+
+/// What to do with free space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Return {
+    /// Shorten the file, by as much of its free end as holds at most this many occupying units.
+    Truncate(u32),
+    /// Punch at most this many units.
+    Punch(u32),
+    /// Back this many more units for the reserve.
+    Refill(u32),
+    /// Leave everything as it is.
+    Nothing,
+}
+
+/// What one step of a reclaim does: what exceeds the pool goes, the file's end first.
+pub(super) fn returned(view: &Excess) -> Return {
+    let excess = view.occupying.saturating_sub(pool(view.file, view.reserve));
+    if excess >= *STEP.start() || (excess > 0 && view.occupying == view.file) {
+        return if view.tail >= *STEP.start() {
+            Return::Truncate(excess)
+        } else {
+            Return::Punch(excess)
+        };
+    }
+    match view.reserve.saturating_sub(view.backed) {
+        0 => Return::Nothing,
+        missing => Return::Refill(missing),
+    }
+}
+
+/// How a map goes to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MapWrite {
+    /// What changed, appended.
+    Delta,
+    /// Everything, in a new file.
+    Snapshot,
+}
+
+/// Deltas are appended until they are as long as their snapshot: so a map is at most twice its snapshot, and a byte of
+/// delta costs one byte of snapshot later.
+pub(super) fn map_write(snapshot_bytes: u64, delta_bytes: u64) -> MapWrite {
+    if snapshot_bytes == 0 || delta_bytes > snapshot_bytes.max(MIN_DELTA_BYTES) {
+        MapWrite::Snapshot
+    } else {
+        MapWrite::Delta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `name value` pairs; a name without a value is a flag.
+    fn field(text: &str, name: &str) -> Option<u32> {
+        let mut words = text.split_whitespace().skip_while(|word| *word != name);
+        words.next()?;
+        Some(words.next().and_then(|value| value.parse().ok()).unwrap_or(1))
+    }
+
+    fn decide(text: &str) -> String {
+        let number = |name| field(text, name).unwrap_or(0);
+        let view = View {
+            wanted: number("wanted"),
+            least: field(text, "least").unwrap_or(number("wanted")),
+            class: if field(text, "essential").is_some() {
+                Class::Essential
+            } else {
+                Class::Normal
+            },
+            file: number("file"),
+            free: number("free"),
+            free_longest: field(text, "stretch").unwrap_or(number("free")),
+            backed: number("backed"),
+            backed_longest: field(text, "backed-stretch").unwrap_or(number("backed")),
+            reserve: number("reserve"),
+            unknown: number("unknown"),
+            refused: field(text, "refused").is_some(),
+            probed: field(text, "probed").is_some(),
+        };
+        match source(&view) {
+            Source::Take(units) => format!("take {units}"),
+            Source::BackRun(units) => format!("back a run of {units}"),
+            Source::BackAny(units) => format!("back any {units}"),
+            Source::Grow(units) => format!("grow {units}"),
+            Source::Probe(units) => format!("probe for {units}"),
+            Source::Full(units) => format!("full, {units} left"),
+        }
+    }
+
+    #[test]
+    fn an_extent_comes_from_what_is_backed_then_free_then_grown() {
+        let cases = "
+            wanted 8 file 100 free 30 backed 30 reserve 16                          => take 8
+            wanted 8 file 0 free 0 backed 0 reserve 16                              => grow 24
+            wanted 8 file 0 free 0 backed 0 reserve 16 essential                    => grow 8
+            wanted 8 file 100 free 20 backed 20 reserve 16                          => grow 4
+            wanted 8 file 100 free 20 backed 20 reserve 16 essential                => take 8
+            wanted 8 file 100 free 40 backed 20 reserve 16                          => back any 4
+            wanted 8 file 100 free 60 stretch 9 backed 30 backed-stretch 7          => back a run of 8
+            wanted 8 file 1000 free 60 stretch 7 backed 30 backed-stretch 7         => grow 8
+            wanted 8 file 100 free 60 stretch 7 backed 30 backed-stretch 7 least 1  => take 7
+            wanted 8 file 100 free 60 stretch 1 backed 30 backed-stretch 1 least 1  => grow 8
+            wanted 8 file 100 free 60 stretch 7 backed 30 backed-stretch 7          => grow 8
+            wanted 8 file 100 free 60 stretch 7 backed 3 least 2                    => back a run of 7
+            wanted 8 file 100 free 20 backed 20 reserve 16 refused                  => full, 4 left
+            wanted 8 file 100 free 20 backed 20 reserve 16 refused least 2          => take 4
+            wanted 8 file 100 free 20 backed 20 backed-stretch 3 refused least 2    => take 3
+            wanted 8 file 100 free 20 backed 7 essential refused                    => full, 7 left
+            wanted 8 file 100 free 20 backed 0 unknown 20 essential refused         => probe for 8
+            wanted 8 file 100 free 20 backed 3 unknown 17 reserve 16 refused        => probe for 21
+            wanted 8 file 100 free 20 backed 5 unknown 9 essential refused probed   => full, 5 left";
+        for case in cases.trim().lines() {
+            let (text, expected) = case.split_once("=>").expect("a case has an arrow");
+            assert_eq!(decide(text), expected.trim(), "{}", text.trim());
+        }
+    }
+
+    fn give_back(text: &str) -> String {
+        let number = |name| field(text, name).unwrap_or(0);
+        let view = Excess {
+            occupying: number("occupying"),
+            backed: field(text, "backed").unwrap_or(number("occupying")),
+            tail: number("tail"),
+            file: number("file"),
+            reserve: number("reserve"),
+        };
+        match returned(&view) {
+            Return::Truncate(units) => format!("truncate {units}"),
+            Return::Punch(units) => format!("punch {units}"),
+            Return::Refill(units) => format!("refill {units}"),
+            Return::Nothing => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn space_beyond_the_pool_goes_back_the_end_first() {
+        // A file of 1000 units grows by 62, so its pool is the reserve and 124.
+        let cases = "
+            file 1000 occupying 140 tail 50 reserve 16            => nothing
+            file 1000 occupying 147 tail 50 reserve 16            => nothing
+            file 1000 occupying 148 tail 50 reserve 16            => truncate 8
+            file 1000 occupying 300 tail 50 reserve 16            => truncate 160
+            file 1000 occupying 300 tail 7 reserve 16             => punch 160
+            file 1000 occupying 100 backed 10 tail 0 reserve 16   => refill 6
+            file 33 occupying 33 tail 33 reserve 16               => truncate 1
+            file 0 occupying 0 tail 0 reserve 16                  => refill 16";
+        for case in cases.trim().lines() {
+            let (text, expected) = case.split_once("=>").expect("a case has an arrow");
+            assert_eq!(give_back(text), expected.trim(), "{}", text.trim());
+        }
+    }
+
+    #[test]
+    fn steps_follow_the_file_and_the_reserve_follows_the_use() {
+        let mib = |mib: u64| (mib * MIB / UNIT) as u32;
+        let steps = [(0, 1), (16, 1), (64, 4), (512, 32), (4096, 64)];
+        for (file, expected) in steps {
+            assert_eq!(step(mib(file), 0), mib(expected), "{file} MiB");
+        }
+        assert_eq!(step(0, mib(100)), mib(100));
+        let bounds = (mib(2), mib(64));
+        for (used, expected) in [(0, 2), (128, 2), (640, 10), (100_000, 64)] {
+            assert_eq!(reserve(mib(used), bounds), mib(expected), "{used} MiB");
+        }
+    }
+
+    #[test]
+    fn the_map_is_written_anew_when_its_deltas_outgrow_it() {
+        assert_eq!(map_write(0, 0), MapWrite::Snapshot);
+        assert_eq!(map_write(512, 64 * KIB), MapWrite::Delta);
+        assert_eq!(map_write(512, 64 * KIB + 512), MapWrite::Snapshot);
+        assert_eq!(map_write(MIB, MIB), MapWrite::Delta);
+        assert_eq!(map_write(MIB, MIB + 512), MapWrite::Snapshot);
+    }
+}

@@ -1,0 +1,170 @@
+//! Giving space back: to the next owner once nobody can reach it, and to the file system what exceeds a small pool.
+
+use super::allocate::Answer;
+use super::policy::{self, Excess, Return};
+use super::tier::{Space, Tier};
+use super::{Extents, Shared, Slot, UNIT};
+use crate::Result;
+use parking_lot::MutexGuard;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most units that one call of the device punches: 1 GiB.
+const MAX_PUNCH: u32 = 8192;
+
+/// How much one slice of a reclaim does at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReclaimLimit {
+    /// Extents that become free.
+    pub extents: usize,
+    /// Calls of the device (holes, truncations, allocations for the reserve).
+    pub operations: u32,
+}
+
+impl Default for ReclaimLimit {
+    fn default() -> Self {
+        ReclaimLimit {
+            extents: 4096,
+            operations: 4,
+        }
+    }
+}
+
+/// What a slice of a reclaim did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Bytes that may be used again.
+    pub freed_bytes: u64,
+    /// Bytes cut off the ends of files.
+    pub truncated_bytes: u64,
+    /// Bytes punched.
+    pub punched_bytes: u64,
+    /// Whether another slice would do more at once.
+    pub more: bool,
+}
+
+impl Extents {
+    /// One slice: frees extents that are dead in a durable generation and were unlinked before `safe_epoch`, returns
+    /// what exceeds the pool to the file system, and fills the reserve up.
+    ///
+    /// # Errors
+    /// As the device says; a full disk is no error here.
+    pub fn reclaim(&self, safe_epoch: u64, limit: ReclaimLimit) -> Result<Reclaimed> {
+        let mut done = Reclaimed::default();
+        let (mut extents, mut operations) = (limit.extents, limit.operations);
+        for slot in &self.shared.slots {
+            let mut tier = slot.tier.lock();
+            let (freed_extents, units) = tier.settle(safe_epoch, extents);
+            extents -= freed_extents;
+            done.freed_bytes += u64::from(units) * UNIT;
+            done.more |= tier.can_settle(safe_epoch);
+            loop {
+                let choice = policy::returned(&self.shared.excess(&tier));
+                if choice == Return::Nothing {
+                    break;
+                }
+                if operations == 0 {
+                    done.more = true;
+                    break;
+                }
+                operations -= 1;
+                if !self.shared.give_back(slot, &mut tier, choice, &mut done)? {
+                    break;
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Shared {
+    fn excess(&self, tier: &Tier) -> Excess {
+        Excess {
+            occupying: tier.occupying(),
+            backed: tier.backed.count(),
+            tail: tier.free.run_below(tier.units),
+            file: tier.units,
+            reserve: tier.reserve(self.options.reserve_bounds()),
+        }
+    }
+
+    /// Does what the policy chose; whether it is worth asking again.
+    fn give_back(
+        &self,
+        slot: &Slot,
+        tier: &mut MutexGuard<'_, Tier>,
+        choice: Return,
+        done: &mut Reclaimed,
+    ) -> Result<bool> {
+        match choice {
+            Return::Truncate(_) if tier.resizing => Ok(false),
+            Return::Truncate(units) => {
+                let cut = tier.tail_with(units);
+                done.truncated_bytes += self.truncate(slot, tier, &cut)?;
+                Ok(true)
+            }
+            Return::Punch(units) => {
+                let most = units.min(MAX_PUNCH);
+                let Some(range) = tier.free.last_without(&tier.holes, tier.units, most) else {
+                    return Ok(false);
+                };
+                done.punched_bytes += self.punch(tier, &range)?;
+                Ok(true)
+            }
+            Return::Refill(units) => Ok(self.provide(slot, tier, units)? == Answer::Given),
+            Return::Nothing => Ok(false),
+        }
+    }
+
+    /// Cuts a free range off the end of the file; how many bytes were given back. The lock is not held meanwhile.
+    fn truncate(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, cut: &Range<u32>) -> Result<u64> {
+        if cut.is_empty() {
+            return Ok(0);
+        }
+        let file = Arc::clone(self.tiers.get(tier.number)?);
+        let occupying = cut.end - cut.start - tier.holes.count_in(cut.clone());
+        tier.hold(cut.clone());
+        tier.resizing = true;
+        let result = MutexGuard::unlocked(tier, || file.truncate(u64::from(cut.start) * UNIT));
+        tier.resizing = false;
+        slot.resized.notify_all();
+        if let Err(error) = result {
+            tier.unhold(cut, Space::AsItWas);
+            return Err(error.into());
+        }
+        tier.shorten(cut);
+        self.discharge(occupying);
+        Ok(u64::from(occupying) * UNIT)
+    }
+
+    /// Punches a free range; how many bytes were given back. The lock is not held meanwhile.
+    fn punch(&self, tier: &mut MutexGuard<'_, Tier>, range: &Range<u32>) -> Result<u64> {
+        let file = Arc::clone(self.tiers.get(tier.number)?);
+        tier.hold(range.clone());
+        let bytes = u64::from(range.start) * UNIT..u64::from(range.end) * UNIT;
+        let result = MutexGuard::unlocked(tier, || file.punch_hole(bytes.clone()));
+        if let Err(error) = result {
+            tier.unhold(range, Space::AsItWas);
+            return Err(error.into());
+        }
+        tier.unhold(range, Space::Hole);
+        self.discharge(range.end - range.start);
+        Ok(bytes.end - bytes.start)
+    }
+
+    /// Punches free units, the reserve included, until `bytes` went back to the file system; how many did.
+    pub(super) fn surrender(&self, bytes: u64) -> Result<u64> {
+        let mut given = 0;
+        for slot in &self.slots {
+            let mut tier = slot.tier.lock();
+            while given < bytes {
+                let most = (bytes - given).div_ceil(UNIT).min(MAX_PUNCH.into()) as u32;
+                let Some(range) = tier.free.last_without(&tier.holes, tier.units, most) else {
+                    break;
+                };
+                given += self.punch(&mut tier, &range)?;
+            }
+        }
+        Ok(given)
+    }
+}

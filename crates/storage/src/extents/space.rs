@@ -1,0 +1,473 @@
+//! A set of units that finds runs fast: a bitmap, and over it a tree of runs.
+//!
+//! The bitmap has one bit a unit, 1 for "in the set". Over every chunk of 512 units stands a leaf with three numbers:
+//! how many units are in the set at the chunk's start, at its end, and in its longest stretch. Two neighbours
+//! combine into the same three numbers of both together, and so on up to the root. So the first stretch of `n` units,
+//! for any `n`, is found by one walk from the root down (a dozen steps at 1 TiB), and a change updates one walk up.
+//! Memory is one bit and about 0.05 bytes a unit.
+
+use std::ops::Range;
+
+/// The units under one leaf.
+pub(super) const CHUNK: u32 = 512;
+const WORDS: usize = (CHUNK / 64) as usize;
+
+const _: () = assert!(CHUNK.is_multiple_of(64) && CHUNK.is_power_of_two());
+
+/// What is in the set under one node of the tree, in units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Runs {
+    first: u32,
+    longest: u32,
+    last: u32,
+}
+
+impl Runs {
+    /// Two neighbours of `half` units each, as one.
+    fn joined(left: Runs, right: Runs, half: u32) -> Runs {
+        Runs {
+            first: if left.first == half {
+                half + right.first
+            } else {
+                left.first
+            },
+            longest: left.longest.max(right.longest).max(left.last + right.first),
+            last: if right.last == half {
+                half + left.last
+            } else {
+                right.last
+            },
+        }
+    }
+
+    fn of(words: &[u64]) -> Runs {
+        let full = words.len() as u32 * 64;
+        let (mut longest, mut run) = (0, 0);
+        let mut first = None;
+        for &word in words {
+            let (mut rest, mut left) = (word, 64);
+            while left > 0 {
+                let ones = rest.trailing_ones().min(left);
+                run += ones;
+                left -= ones;
+                if left == 0 {
+                    break;
+                }
+                // A zero: the stretch ends here.
+                longest = longest.max(run);
+                first.get_or_insert(run);
+                run = 0;
+                rest = rest.unbounded_shr(ones);
+                let zeros = rest.trailing_zeros().min(left);
+                rest = rest.unbounded_shr(zeros);
+                left -= zeros;
+            }
+        }
+        Runs {
+            first: first.unwrap_or(full),
+            longest: longest.max(run),
+            last: run,
+        }
+    }
+}
+
+/// A set of units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct UnitSet {
+    words: Vec<u64>,
+    /// A heap: the root at 1, the children of `n` at `2n` and `2n + 1`, the leaves from `leaves` on.
+    tree: Vec<Runs>,
+    leaves: usize,
+    count: u32,
+}
+
+impl UnitSet {
+    /// Makes room for units below `units`; what is in the set stays.
+    pub(super) fn reach(&mut self, units: u32) {
+        let chunks = units.div_ceil(CHUNK) as usize;
+        if chunks * WORDS > self.words.len() {
+            self.words.resize(chunks * WORDS, 0);
+        }
+        if chunks > self.leaves {
+            self.leaves = chunks.next_power_of_two();
+            self.rebuild();
+        }
+    }
+
+    /// Forgets the room at and above `units`, where nothing is in the set.
+    pub(super) fn shrink(&mut self, units: u32) {
+        let chunks = units.div_ceil(CHUNK) as usize;
+        debug_assert!(self.words.iter().skip(chunks * WORDS).all(|&word| word == 0));
+        self.words.truncate(chunks * WORDS);
+        self.words.shrink_to_fit();
+        let leaves = chunks.next_power_of_two();
+        // A quarter, so that a file that grows and shrinks around a power of two does not rebuild each time.
+        if leaves <= self.leaves / 4 {
+            self.leaves = leaves;
+            self.tree = Vec::new();
+            self.rebuild();
+        }
+    }
+
+    fn rebuild(&mut self) {
+        self.tree.clear();
+        self.tree.resize(2 * self.leaves, Runs::default());
+        for chunk in 0..self.words.len() / WORDS {
+            self.tree[self.leaves + chunk] = self.leaf(chunk);
+        }
+        for node in (1..self.leaves).rev() {
+            self.tree[node] = self.children_joined(node);
+        }
+    }
+
+    /// Replaces the whole set; `word(i)` has the bits of units `64 i ..`.
+    pub(super) fn fill(&mut self, units: u32, word: impl Fn(usize) -> u64) {
+        self.reach(units);
+        for (index, slot) in self.words.iter_mut().enumerate() {
+            let below = (u64::from(units)).saturating_sub(index as u64 * 64).min(64) as u32;
+            let mask = u64::MAX.checked_shr(64 - below).unwrap_or(0);
+            *slot = word(index) & mask;
+        }
+        self.count = self.words.iter().map(|word| word.count_ones()).sum();
+        self.rebuild();
+    }
+
+    fn leaf(&self, chunk: usize) -> Runs {
+        Runs::of(&self.words[chunk * WORDS..(chunk + 1) * WORDS])
+    }
+
+    fn children_joined(&self, node: usize) -> Runs {
+        // Nodes of the level above the leaves span two chunks, and each level up spans twice as much.
+        let depth = node.ilog2();
+        let half = CHUNK << (self.leaves.ilog2() - depth - 1);
+        Runs::joined(self.tree[2 * node], self.tree[2 * node + 1], half)
+    }
+
+    /// Applies `change` to the word of every unit of a range, under the mask of the range's units in it.
+    fn each_word(range: Range<u32>, mut change: impl FnMut(usize, u64)) {
+        let mut at = range.start;
+        while at < range.end {
+            let bit = at % 64;
+            let len = (64 - bit).min(range.end - at);
+            change((at / 64) as usize, (u64::MAX >> (64 - len)) << bit);
+            at += len;
+        }
+    }
+
+    fn refresh(&mut self, range: Range<u32>) {
+        let mut low = self.leaves + (range.start / CHUNK) as usize;
+        let mut high = self.leaves + ((range.end - 1) / CHUNK) as usize;
+        for leaf in low..=high {
+            self.tree[leaf] = self.leaf(leaf - self.leaves);
+        }
+        while low > 1 {
+            (low, high) = (low / 2, high / 2);
+            let mut changed = false;
+            for node in low..=high {
+                let runs = self.children_joined(node);
+                changed |= self.tree[node] != runs;
+                self.tree[node] = runs;
+            }
+            if !changed {
+                break;
+            }
+        }
+    }
+
+    /// Adds a range, none of which is in the set.
+    pub(super) fn insert(&mut self, range: Range<u32>) {
+        if range.is_empty() {
+            return;
+        }
+        Self::each_word(range.clone(), |index, mask| {
+            assert_eq!(
+                self.words[index] & mask,
+                0,
+                "units {range:?} are in the set already"
+            );
+            self.words[index] |= mask;
+        });
+        self.count += range.end - range.start;
+        self.refresh(range);
+    }
+
+    /// Takes out a range, all of which is in the set.
+    pub(super) fn remove(&mut self, range: Range<u32>) {
+        assert!(
+            self.contains(range.clone()),
+            "units {range:?} are not all in the set"
+        );
+        self.clear(range);
+    }
+
+    /// Takes out whatever of a range is in the set, and says how many units that were.
+    pub(super) fn clear(&mut self, range: Range<u32>) -> u32 {
+        let range = self.inside(range);
+        let mut cleared = 0;
+        Self::each_word(range.clone(), |index, mask| {
+            cleared += (self.words[index] & mask).count_ones();
+            self.words[index] &= !mask;
+        });
+        self.count -= cleared;
+        if cleared > 0 {
+            self.refresh(range);
+        }
+        cleared
+    }
+
+    /// Adds whatever of a range is not in the set.
+    pub(super) fn set(&mut self, range: Range<u32>) {
+        if range.is_empty() {
+            return;
+        }
+        let mut added = 0;
+        Self::each_word(range.clone(), |index, mask| {
+            added += (!self.words[index] & mask).count_ones();
+            self.words[index] |= mask;
+        });
+        self.count += added;
+        self.refresh(range);
+    }
+
+    fn inside(&self, range: Range<u32>) -> Range<u32> {
+        let end = self.words.len() as u32 * 64;
+        range.start.min(end)..range.end.min(end)
+    }
+
+    /// Whether the whole range is in the set.
+    pub(super) fn contains(&self, range: Range<u32>) -> bool {
+        self.inside(range.clone()) == range && self.count_in(range.clone()) == range.end - range.start
+    }
+
+    /// How many units of a range are in the set.
+    pub(super) fn count_in(&self, range: Range<u32>) -> u32 {
+        let mut count = 0;
+        Self::each_word(self.inside(range), |index, mask| {
+            count += (self.words[index] & mask).count_ones();
+        });
+        count
+    }
+
+    /// How many units are in the set.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The length of the longest stretch.
+    pub(super) fn longest(&self) -> u32 {
+        self.tree.get(1).map_or(0, |root| root.longest)
+    }
+
+    /// The lowest unit at which `len` units in a row are in the set.
+    pub(super) fn first_fit(&self, len: u32) -> Option<u32> {
+        if len == 0 || self.longest() < len {
+            return None;
+        }
+        let (mut node, mut start, mut span) = (1, 0, CHUNK * self.leaves as u32);
+        while node < self.leaves {
+            span /= 2;
+            let (left, right) = (self.tree[2 * node], self.tree[2 * node + 1]);
+            if left.longest >= len {
+                node *= 2;
+            } else if left.last + right.first >= len {
+                return Some(start + span - left.last);
+            } else {
+                node = 2 * node + 1;
+                start += span;
+            }
+        }
+        // The leaf holds a stretch that is long enough.
+        let chunk = start..start + CHUNK;
+        self.runs_in(chunk)
+            .find(|run| run.end - run.start >= len)
+            .map(|run| run.start)
+    }
+
+    /// The stretches of a range, from low to high.
+    pub(super) fn runs_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
+        let range = self.inside(range);
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let start = self.next(at, range.end, true)?;
+            let end = self.next(start, range.end, false).unwrap_or(range.end);
+            at = end;
+            Some(start..end)
+        })
+    }
+
+    /// The stretches of a range that are *not* in the set, from low to high.
+    pub(super) fn gaps_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let start = self.next(at, range.end, false)?;
+            let end = self.next(start, range.end, true).unwrap_or(range.end);
+            at = end;
+            Some(start..end)
+        })
+    }
+
+    /// The first unit of `from..to` that is in the set, or that is not.
+    fn next(&self, from: u32, to: u32, wanted: bool) -> Option<u32> {
+        let mut at = from;
+        while at < to {
+            let word = self.words.get((at / 64) as usize).copied().unwrap_or(0);
+            let bits = if wanted { word } else { !word } >> (at % 64);
+            if bits != 0 {
+                let found = at + bits.trailing_zeros();
+                return (found < to).then_some(found);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// The highest stretch of units below `below` that are in this set and not in `other`, cut to its highest `most`.
+    pub(super) fn last_without(&self, other: &UnitSet, below: u32, most: u32) -> Option<Range<u32>> {
+        let bits = |index: usize| {
+            let mine = self.words.get(index).copied().unwrap_or(0);
+            mine & !other.words.get(index).copied().unwrap_or(0)
+        };
+        let mut end = None;
+        let mut at = self.inside(0..below).end;
+        while at > 0 {
+            let index = ((at - 1) / 64) as usize;
+            let high = (at - 1) % 64 + 1;
+            let word = bits(index) << (64 - high);
+            // Leading ones are units of the stretch, leading zeros units outside of it.
+            let skip = match end {
+                None => word.leading_zeros().min(high),
+                Some(_) => word.leading_ones().min(high),
+            };
+            at -= skip;
+            if skip < high {
+                match end {
+                    None => end = Some(at),
+                    Some(end) => return Some(at.max(end.saturating_sub(most))..end),
+                }
+            }
+            if let Some(end) = end
+                && end - at >= most
+            {
+                return Some(end - most..end);
+            }
+        }
+        end.map(|end| 0..end)
+    }
+
+    /// How many units just below `end` are in the set without a gap.
+    pub(super) fn run_below(&self, end: u32) -> u32 {
+        let nothing = UnitSet::default();
+        match self.last_without(&nothing, end, end) {
+            Some(run) if run.end == end => end - run.start,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of memory that the set takes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (self.words.capacity() * 8 + self.tree.capacity() * size_of::<Runs>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const UNITS: u32 = 3000;
+
+    fn first_fit_naive(set: &BTreeSet<u32>, len: u32) -> Option<u32> {
+        (0..UNITS).find(|&start| (start..start + len).all(|unit| set.contains(&unit)))
+    }
+
+    fn last_naive(set: &BTreeSet<u32>, other: &BTreeSet<u32>, below: u32, most: u32) -> Option<Range<u32>> {
+        let end = 1
+            + (0..below)
+                .rev()
+                .find(|unit| set.contains(unit) && !other.contains(unit))?;
+        let start = (0..end)
+            .rev()
+            .take_while(|unit| set.contains(unit) && !other.contains(unit))
+            .last()?;
+        Some(start.max(end.saturating_sub(most))..end)
+    }
+
+    fn random_range(random: &mut fastrand::Rng) -> Range<u32> {
+        let longest = if random.u8(..8) == 0 { 1500 } else { 70 };
+        let start = random.u32(..UNITS - 1);
+        start..(start + random.u32(1..longest)).min(UNITS)
+    }
+
+    #[test]
+    fn every_answer_is_that_of_a_plain_set() {
+        let mut random = fastrand::Rng::with_seed(11);
+        let (mut sets, mut models) = (
+            [UnitSet::default(), UnitSet::default()],
+            [BTreeSet::new(), BTreeSet::new()],
+        );
+        for round in 0..1500 {
+            let which = random.usize(..2);
+            let range = random_range(&mut random);
+            sets[which].reach(range.end);
+            if random.bool() {
+                sets[which].set(range.clone());
+                models[which].extend(range.clone());
+            } else {
+                let cleared = sets[which].clear(range.clone());
+                let before = models[which].len();
+                models[which].retain(|unit| !range.contains(unit));
+                assert_eq!(cleared as usize, before - models[which].len());
+            }
+            let (set, model) = (&sets[which], &models[which]);
+            assert_eq!(set.count() as usize, model.len());
+            let probe = random_range(&mut random);
+            assert_eq!(
+                set.contains(probe.clone()),
+                probe.clone().all(|unit| model.contains(&unit))
+            );
+            let below = random.u32(..UNITS);
+            let below_run = (0..below).rev().take_while(|unit| model.contains(unit)).count();
+            assert_eq!(set.run_below(below) as usize, below_run);
+            let most = random.u32(1..200);
+            assert_eq!(
+                sets[0].last_without(&sets[1], below, most),
+                last_naive(&models[0], &models[1], below, most)
+            );
+            if round % 10 == 0 {
+                let len = random.u32(1..600);
+                assert_eq!(set.first_fit(len), first_fit_naive(model, len), "{len} units");
+                let listed: BTreeSet<u32> = set.runs_in(0..UNITS).flatten().collect();
+                assert_eq!(&listed, model);
+                let gaps = set.gaps_in(probe.clone()).flatten().count();
+                assert_eq!(gaps, probe.clone().filter(|unit| !model.contains(unit)).count());
+                let mut copy = UnitSet::default();
+                copy.fill(UNITS, |index| set.words.get(index).copied().unwrap_or(0));
+                assert_eq!(copy.longest(), set.longest());
+                assert_eq!(copy.first_fit(len), set.first_fit(len));
+            }
+        }
+    }
+
+    #[test]
+    fn room_that_is_given_up_can_be_had_again() {
+        let mut set = UnitSet::default();
+        set.reach(100_000);
+        set.insert(0..100_000);
+        set.remove(600..100_000);
+        set.shrink(600);
+        assert!(set.memory_bytes() < 10_000);
+        assert_eq!((set.first_fit(600), set.first_fit(601)), (Some(0), None));
+        set.reach(5000);
+        set.insert(600..5000);
+        assert_eq!(set.first_fit(5000), Some(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "in the set already")]
+    fn a_unit_cannot_be_freed_twice() {
+        let mut set = UnitSet::default();
+        set.reach(10);
+        set.insert(2..5);
+        set.insert(4..6);
+    }
+}

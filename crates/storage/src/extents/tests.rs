@@ -1,0 +1,86 @@
+use super::*;
+use crate::Error;
+use alluvium_device::Directory;
+use alluvium_device::memory::MemoryDirectory;
+
+struct Bed {
+    directory: Arc<dyn Directory>,
+    tiers: Arc<Tiers>,
+    extents: Extents,
+}
+
+fn bed(count: usize, options: ExtentOptions) -> Bed {
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let tiers = Arc::new(Tiers::create(directory.as_ref(), count).unwrap());
+    let extents = Extents::create(Arc::clone(&tiers), options).unwrap();
+    Bed {
+        directory,
+        tiers,
+        extents,
+    }
+}
+
+impl Bed {
+    fn live(&self, tier: u8, units: u32, live: u64) -> Extent {
+        let extent = self.extents.allocate(tier, units, Class::Normal).unwrap();
+        self.extents.install(&[(extent, live)]);
+        extent
+    }
+
+    fn checkpoint(&self, generation: u64) -> MapPointer {
+        let pointer = self
+            .extents
+            .write_map(&self.directory, self.extents.freeze(generation))
+            .unwrap();
+        self.extents.made_durable(generation);
+        pointer
+    }
+
+    fn reopen(&self, pointer: &MapPointer) -> Result<Extents, Error> {
+        let tiers = Arc::clone(&self.tiers);
+        Extents::open(&self.directory, tiers, pointer, ExtentOptions::default())
+    }
+}
+
+#[test]
+fn a_map_is_opened_as_it_was_frozen() {
+    let bed = bed(2, ExtentOptions::default());
+    let kept = bed.live(0, 8, 1000);
+    let shared = bed.live(1, 1, UNIT);
+    bed.extents.retain(shared);
+    let gone = bed.live(0, 3, 5);
+    bed.checkpoint(1);
+    assert!(bed.extents.release(gone, 1));
+    let provisional = bed.extents.allocate(0, 2, Class::Normal).unwrap();
+    let pointer = bed.checkpoint(2);
+    let late = bed.live(0, 1, 1);
+    let opened = bed.reopen(&pointer).unwrap();
+    assert_eq!((opened.references(kept), opened.live(kept)), (1, 1000));
+    assert_eq!((opened.references(shared), opened.live(shared)), (2, UNIT));
+    for extent in [gone, provisional, late] {
+        assert_eq!(opened.references(extent), 0, "{extent}");
+    }
+    assert_eq!(opened.usage().total().live_extents, 2);
+}
+
+#[test]
+fn space_is_reused_only_after_the_generation_and_the_epoch() {
+    let bed = bed(1, ExtentOptions::default());
+    let first = bed.live(0, 8, 1);
+    bed.checkpoint(1);
+    bed.extents.release(first, 7);
+    let limit = ReclaimLimit::default();
+    assert_eq!(
+        bed.extents.reclaim(100, limit).unwrap().freed_bytes,
+        0,
+        "generation 2 is not durable"
+    );
+    bed.checkpoint(2);
+    assert_eq!(
+        bed.extents.reclaim(7, limit).unwrap().freed_bytes,
+        0,
+        "epoch 7 is not safe"
+    );
+    assert_eq!(bed.extents.reclaim(8, limit).unwrap().freed_bytes, 8 * UNIT);
+    assert_eq!(bed.extents.allocate(0, 8, Class::Normal).unwrap(), first);
+}

@@ -1,0 +1,248 @@
+use super::*;
+use crate::extents::ExtentOptions;
+use alluvium_device::memory::MemoryDirectory;
+
+struct Bed {
+    tiers: Arc<Tiers>,
+    extents: Arc<Extents>,
+}
+
+fn bed(options: ExtentOptions) -> Bed {
+    let tiers = Arc::new(Tiers::create(&MemoryDirectory::new(), 1).unwrap());
+    let extents = Arc::new(Extents::create(Arc::clone(&tiers), options).unwrap());
+    Bed { tiers, extents }
+}
+
+fn options(codec: Codec, page_size: PageSize) -> WriterOptions {
+    WriterOptions {
+        tier: 0,
+        page_size,
+        codec,
+        birth: 3,
+        purpose: Purpose::Compact,
+        class: Class::Normal,
+        extent_units: WriterOptions::EXTENT_UNITS,
+    }
+}
+
+impl Bed {
+    fn writer(&self, options: WriterOptions) -> NodeWriter {
+        NodeWriter::new(Arc::clone(&self.extents), Arc::clone(&self.tiers), options)
+    }
+}
+
+fn node(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
+    // Every so many bytes are noise, so that some nodes compress well, some badly, and some not at all.
+    let noise = random.usize(1..12);
+    (0..len)
+        .map(|at| {
+            if at % noise == 0 {
+                random.u8(..)
+            } else {
+                (at / 64) as u8
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn every_node_is_read_back_and_live_bytes_are_exact() {
+    let mut random = fastrand::Rng::with_seed(5);
+    for (codec, page) in [
+        (Codec::None, 4096),
+        (Codec::None, 16384),
+        (Codec::Lz4, 4096),
+        (Codec::Zstd, 65536),
+    ] {
+        let page_size = PageSize::new(page).unwrap();
+        let bed = bed(ExtentOptions::default());
+        let mut writer = bed.writer(options(codec, page_size));
+        let nodes: Vec<Vec<u8>> = (0..300)
+            .map(|_| {
+                let pages = if random.u8(..4) == 0 {
+                    random.u8(1..=MAX_PAGES)
+                } else {
+                    1
+                };
+                node(&mut random, page_size.node_bytes(pages))
+            })
+            .collect();
+        let pointers: Vec<NodePointer> = nodes.iter().map(|node| writer.add(node).unwrap()).collect();
+        let written = writer.finish().unwrap();
+        bed.extents.install(&written.extents);
+        for (pointer, node) in pointers.iter().zip(&nodes) {
+            let read = read_node(&bed.tiers, pointer, page_size, Purpose::Check).unwrap();
+            assert!(read == *node, "{pointer:?}");
+        }
+        for &(extent, live) in &written.extents {
+            let inside = |pointer: &&NodePointer| extent.range().contains(&pointer.offset);
+            let bytes: u64 = pointers
+                .iter()
+                .filter(inside)
+                .map(|pointer| pointer.read_len() as u64)
+                .sum();
+            assert_eq!((bed.extents.live(extent), live), (bytes, bytes));
+        }
+        let mut ends: Vec<(u64, u64)> = pointers
+            .iter()
+            .map(|p| (p.offset, p.offset + p.read_len() as u64))
+            .collect();
+        assert!(ends.is_sorted(), "nodes follow each other");
+        ends.dedup_by(|next, before| next.0 >= before.1);
+        assert_eq!(ends.len(), 1, "no two nodes overlap");
+    }
+}
+
+#[test]
+fn what_lies_between_nodes_is_zero_although_buffers_are_used_again() {
+    let bed = bed(ExtentOptions::default());
+    let mut random = fastrand::Rng::with_seed(6);
+    let mut writer = bed.writer(options(Codec::Lz4, PageSize::MIN));
+    let mut pointers = Vec::new();
+    for _ in 0..2000 {
+        let node = node(&mut random, 8192);
+        pointers.push(writer.add(&node).unwrap());
+    }
+    let written = writer.finish().unwrap();
+    let end = written
+        .extents
+        .iter()
+        .map(|(extent, _)| extent.range().end)
+        .max()
+        .unwrap();
+    let file = bed.tiers.get(0).unwrap();
+    let mut bytes = file.read_at(0, end as usize, Purpose::Check).unwrap();
+    for pointer in &pointers {
+        bytes[pointer.offset as usize..][..pointer.encoded_len as usize].fill(0);
+    }
+    assert!(bytes.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn a_short_run_takes_no_more_units_than_it_needs() {
+    let bed = bed(ExtentOptions::default());
+    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
+    for _ in 0..33 {
+        writer.add(&[1; 4096]).unwrap();
+    }
+    assert_eq!(bed.extents.usage().total().provisional_bytes, 8 * UNIT);
+    let written = writer.finish().unwrap();
+    assert_eq!(
+        written.extents,
+        [(
+            Extent {
+                tier: 0,
+                start: 0,
+                units: 2
+            },
+            33 * 4096
+        )]
+    );
+    assert_eq!(bed.extents.usage().total().provisional_bytes, 2 * UNIT);
+}
+
+#[test]
+fn extents_of_one_writer_follow_each_other() {
+    let bed = bed(ExtentOptions::default());
+    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
+    let hole = bed.extents.allocate(0, 8, Class::Normal).unwrap();
+    for _ in 0..1024 {
+        writer.add(&[1; 4096]).unwrap();
+        if writer.bytes() == 4096 {
+            bed.extents.abandon(hole);
+        }
+    }
+    let written = writer.finish().unwrap();
+    assert_eq!(written.extents.len(), 4);
+    assert!(
+        written
+            .extents
+            .windows(2)
+            .all(|pair| pair[0].0.end() == pair[1].0.start)
+    );
+}
+
+#[test]
+fn a_dropped_writer_gives_its_extents_up() {
+    let bed = bed(ExtentOptions::default());
+    let before = bed.extents.usage().total().free_bytes;
+    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
+    for _ in 0..600 {
+        writer.add(&[1; 4096]).unwrap();
+    }
+    drop(writer);
+    let usage = bed.extents.usage().total();
+    assert_eq!(usage.provisional_bytes, 0);
+    assert!(usage.free_bytes >= before);
+}
+
+#[test]
+fn a_full_store_is_an_error_and_what_was_taken_can_still_be_finished() {
+    let limit = ExtentOptions {
+        max_bytes: Some(5 << 20),
+        ..ExtentOptions::default()
+    };
+    let bed = bed(limit);
+    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
+    let mut pointers = Vec::new();
+    let error = loop {
+        match writer.add(&[9; 65536]) {
+            Ok(pointer) => pointers.push(pointer),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_full(), "{error}");
+    assert_eq!(pointers.len() * 65536, 3 << 20, "all but the reserve of 2 MiB");
+    assert!(writer.add(&[9; 65536]).unwrap_err().is_full());
+    bed.extents.install(&writer.finish().unwrap().extents);
+    for pointer in &pointers {
+        read_node(&bed.tiers, pointer, PageSize::MIN, Purpose::Check).unwrap();
+    }
+    let mut essential = bed.writer(WriterOptions {
+        class: Class::Essential,
+        ..options(Codec::None, PageSize::MIN)
+    });
+    essential.add(&[9; 65536]).unwrap();
+    assert_eq!(essential.finish().unwrap().extents.len(), 1);
+}
+
+#[test]
+fn a_compressed_node_avoids_boundaries_where_that_is_cheap() {
+    let cases = [
+        (0, 512, 0),
+        (3584, 512, 3584),
+        (3584, 4096, 4096),
+        (3072, 4096, 3072),
+        (3584, 3584, 3584),
+        (3584, 6144, 4096),
+        (2560, 4608, 2560),
+        (3072, 8192, 4096),
+        (7680, 8192, 8192),
+        (4096, 12_288, 4096),
+    ];
+    for (at, len, expected) in cases {
+        assert_eq!(start_of_compressed(at, len), expected, "{len} bytes at {at}");
+    }
+}
+
+#[test]
+fn no_pointer_makes_reading_panic() {
+    let bed = bed(ExtentOptions::default());
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..3000 {
+        let pointer = NodePointer {
+            offset: if random.bool() {
+                random.u64(..)
+            } else {
+                random.u64(..1 << 22)
+            },
+            birth: random.u64(..),
+            checksum: random.u64(..),
+            encoded_len: if random.bool() { 4096 } else { random.u32(..) },
+            tier: random.u8(..3),
+            pages: random.u8(..20),
+            codec: [Codec::None, Codec::Lz4, Codec::Zstd][random.usize(..3)],
+        };
+        assert!(read_node(&bed.tiers, &pointer, PageSize::MIN, Purpose::Check).is_err());
+    }
+}
