@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: [`memtable`].
+//! *Read in this order*: [`memtable`], [`merge`].
 //!
 //! Invariants:
 //!
@@ -12,4 +12,5 @@
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
 pub mod memtable;
+pub mod merge;
 mod sync;

@@ -1,0 +1,250 @@
+//! One key: its messages become as few as may be (invariants G2 to G4).
+
+use super::Operator;
+use alluvium_base::{Kind, Message, Sequence};
+
+/// What lies below the sources of a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Older {
+    /// Nothing: the sources hold every older message of the range.
+    None,
+    /// There may be older messages elsewhere, which what remains must go on hiding or folding into.
+    Elsewhere,
+}
+
+/// What a merge may do, read once when it is planned.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// The oldest sequence number that anyone may still read at: the least of the oldest snapshot and the visible
+    /// watermark.
+    pub horizon: Sequence,
+    /// Whether there are older messages elsewhere.
+    pub older: Older,
+    /// Puts that expire at or before this moment, in milliseconds of the caller's clock, are gone.
+    pub now_ms: u64,
+}
+
+/// A message that remains of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Folded<'a> {
+    /// When it was committed; zero where nobody can ask any more.
+    pub sequence: Sequence,
+    /// What it does.
+    pub kind: Kind,
+    /// When a put expires; 0 means never.
+    pub expires_ms: u64,
+    /// The value or operand.
+    pub operand: &'a [u8],
+}
+
+/// Folds the messages of one key after the other. It is reused so that operands are folded in memory that is there.
+#[derive(Debug)]
+pub struct Folder<'op> {
+    rule: Rule,
+    operator: Option<&'op dyn Operator>,
+    /// The operands being folded, newest first.
+    chain: Vec<u8>,
+    ends: Vec<usize>,
+    folded: Vec<u8>,
+}
+
+/// What was found at or below the horizon, so far.
+#[derive(Clone, Copy)]
+enum Below {
+    Nothing,
+    /// Merges without a base yet; the newest one's sequence number.
+    Merges(Sequence),
+    Done,
+}
+
+impl<'op> Folder<'op> {
+    /// A folder by one rule. Without an operator, a merge message stands for its operand as a put would.
+    #[must_use]
+    pub fn new(rule: Rule, operator: Option<&'op dyn Operator>) -> Folder<'op> {
+        Folder {
+            rule,
+            operator,
+            chain: Vec::new(),
+            ends: Vec::new(),
+            folded: Vec::new(),
+        }
+    }
+
+    /// The rule.
+    #[must_use]
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// Folds one key's messages, newest first, and hands what remains to `emit`, newest first.
+    ///
+    /// `deleted` is the newest range delete at or below the horizon that covers the key (those above delete nothing
+    /// yet, for readers below them go on reading).
+    pub fn fold<'m>(
+        &mut self,
+        messages: impl IntoIterator<Item = Message<'m>>,
+        deleted: Option<Sequence>,
+        mut emit: impl FnMut(Folded<'_>),
+    ) {
+        let deleted = deleted.filter(|&sequence| sequence <= self.rule.horizon);
+        let mut below = Below::Nothing;
+        for message in messages {
+            if message.sequence > self.rule.horizon {
+                emit(whole(&message));
+                continue;
+            }
+            below = match below {
+                Below::Done => break,
+                // Everything from here on is hidden by the range delete, which lives on beside the runs (or hides
+                // nothing any more when there is nothing older): the merges above it fold into nothing.
+                _ if deleted.is_some_and(|sequence| message.sequence < sequence) => {
+                    self.finish(below, None, &mut emit);
+                    Below::Done
+                }
+                Below::Nothing => self.first(&message, &mut emit),
+                Below::Merges(newest) => self.under_merges(newest, &message, &mut emit),
+            };
+        }
+        if let Below::Merges(newest) = below {
+            self.end(newest, &mut emit);
+        }
+    }
+
+    /// The newest message at or below the horizon.
+    fn first(&mut self, message: &Message<'_>, emit: &mut impl FnMut(Folded<'_>)) -> Below {
+        match message.kind {
+            Kind::Merge if self.operator.is_some() => {
+                self.chain.clear();
+                self.ends.clear();
+                self.push(message.operand);
+                return Below::Merges(message.sequence);
+            }
+            Kind::Put | Kind::Merge if !self.is_expired(message) => {
+                emit(Folded {
+                    sequence: self.settled(message.sequence),
+                    kind: Kind::Put,
+                    ..whole(message)
+                });
+            }
+            Kind::Put | Kind::Merge | Kind::Delete => self.emit_tombstone(message.sequence, emit),
+        }
+        Below::Done
+    }
+
+    /// A message under merges that have no base yet.
+    fn under_merges(
+        &mut self,
+        newest: Sequence,
+        message: &Message<'_>,
+        emit: &mut impl FnMut(Folded<'_>),
+    ) -> Below {
+        match message.kind {
+            Kind::Merge => {
+                self.push(message.operand);
+                return Below::Merges(newest);
+            }
+            Kind::Put if !self.is_expired(message) => {
+                self.finish(
+                    Below::Merges(newest),
+                    Some((message.operand, message.expires_ms)),
+                    emit,
+                );
+            }
+            Kind::Put | Kind::Delete => self.finish(Below::Merges(newest), None, emit),
+        }
+        Below::Done
+    }
+
+    /// The sources end under merges without a base. A range delete does not finish them here: messages between it and
+    /// them may be elsewhere.
+    fn end(&mut self, newest: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
+        if self.rule.older == Older::None {
+            self.finish(Below::Merges(newest), None, emit);
+            return;
+        }
+        self.fold_chain(None);
+        emit(Folded {
+            sequence: newest,
+            kind: Kind::Merge,
+            expires_ms: 0,
+            operand: &self.folded,
+        });
+    }
+
+    /// Folds merges into their base, or into nothing, which makes a put.
+    fn finish(&mut self, below: Below, base: Option<(&[u8], u64)>, emit: &mut impl FnMut(Folded<'_>)) {
+        let Below::Merges(newest) = below else { return };
+        self.fold_chain(base.map(|(value, _)| value));
+        let sequence = self.settled(newest);
+        let expires_ms = base.map_or(0, |(_, expires_ms)| expires_ms);
+        emit(Folded {
+            sequence,
+            kind: Kind::Put,
+            expires_ms,
+            operand: &self.folded,
+        });
+    }
+
+    fn emit_tombstone(&self, sequence: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
+        if self.rule.older == Older::Elsewhere {
+            emit(Folded {
+                sequence,
+                kind: Kind::Delete,
+                expires_ms: 0,
+                operand: &[],
+            });
+        }
+    }
+
+    /// The sequence number of what remains: nobody can ask for an older one when there is none (G4).
+    fn settled(&self, sequence: Sequence) -> Sequence {
+        match self.rule.older {
+            Older::None => 0,
+            Older::Elsewhere => sequence,
+        }
+    }
+
+    fn is_expired(&self, message: &Message<'_>) -> bool {
+        message.expires_ms != 0 && message.expires_ms <= self.rule.now_ms
+    }
+
+    fn push(&mut self, operand: &[u8]) {
+        self.chain.extend_from_slice(operand);
+        self.ends.push(self.chain.len());
+    }
+
+    /// Folds the chain, oldest operand first, upon a base or upon nothing.
+    fn fold_chain(&mut self, base: Option<&[u8]>) {
+        let operator = self
+            .operator
+            .expect("a chain of merges is kept only with an operator");
+        self.folded.clear();
+        self.folded.extend_from_slice(base.unwrap_or(&[]));
+        let mut begun = base.is_some();
+        for index in (0..self.ends.len()).rev() {
+            let start = if index == 0 { 0 } else { self.ends[index - 1] };
+            let operand = &self.chain[start..self.ends[index]];
+            if begun {
+                operator.fold(&mut self.folded, operand);
+            } else {
+                self.folded.extend_from_slice(operand);
+                begun = true;
+            }
+        }
+    }
+}
+
+fn whole<'a>(message: &Message<'a>) -> Folded<'a> {
+    let Message {
+        sequence,
+        kind,
+        expires_ms,
+        operand,
+    } = *message;
+    Folded {
+        sequence,
+        kind,
+        expires_ms,
+        operand,
+    }
+}

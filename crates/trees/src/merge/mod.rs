@@ -1,0 +1,27 @@
+//! Merging: several sorted sources become one, and the messages of a key become as few as may be.
+//!
+//! *Knows*: which source is next, which of equal keys is newer, and which messages nobody can ask for any more.
+//!
+//! *Does not know*: where the sources come from, when a merge is worth its cost, what becomes of the result.
+//!
+//! *Read in this order*: `operator.rs` (what a merge message means), `fold.rs` (one key), `loser.rs` (many sources).
+//!
+//! Invariants:
+//!
+//! - **G1** Sources come newest first: of equal keys, all messages of a source are newer than those of the next.
+//! - **G2** Messages above the *horizon* (the oldest sequence number that anyone may still read at) pass unchanged.
+//! - **G3** Of the messages of one key at or below the horizon, one remains at most, and every reader at or above the
+//!   horizon reads what it would have read before.
+//! - **G4** A tombstone goes, a merge is finished without a base, and a sequence number becomes zero, only when the
+//!   sources hold *every* older message of the range ([`Older::None`]).
+
+mod fold;
+mod loser;
+mod operator;
+
+#[cfg(test)]
+mod tests;
+
+pub use fold::{Folded, Folder, Older, Rule};
+pub use loser::{Direction, Merged, Source};
+pub use operator::{Add, Append, BadOperand, Maximum, Minimum, Operator};

@@ -1,0 +1,311 @@
+use super::*;
+use alluvium_base::message::LAST;
+use alluvium_base::{Kind, Message, Sequence};
+use std::convert::Infallible;
+
+#[derive(Clone, Debug)]
+struct Keys {
+    keys: Vec<Vec<u8>>,
+    at: usize,
+}
+
+impl Source for Keys {
+    type Error = Infallible;
+
+    fn key(&self) -> Option<&[u8]> {
+        self.keys.get(self.at).map(Vec::as_slice)
+    }
+
+    fn advance(&mut self) -> Result<(), Infallible> {
+        self.at += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn any_number_of_sources_merge_like_a_stable_sort() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        for direction in [Direction::Forward, Direction::Backward] {
+            let sources: Vec<Keys> = (0..random.usize(..12))
+                .map(|_| {
+                    let mut keys: Vec<Vec<u8>> =
+                        (0..random.usize(..20)).map(|_| vec![random.u8(..30)]).collect();
+                    keys.sort();
+                    keys.dedup();
+                    if direction == Direction::Backward {
+                        keys.reverse();
+                    }
+                    Keys { keys, at: 0 }
+                })
+                .collect();
+            let mut wanted: Vec<(Vec<u8>, usize)> = Vec::new();
+            for (index, source) in sources.iter().enumerate() {
+                wanted.extend(source.keys.iter().map(|key| (key.clone(), index)));
+            }
+            wanted.sort_by(|a, b| match direction {
+                Direction::Forward => a.cmp(b),
+                Direction::Backward => b.0.cmp(&a.0).then(a.1.cmp(&b.1)),
+            });
+            let mut merged = Merged::new(sources, direction);
+            let mut found = Vec::new();
+            while let Some(winner) = merged.winner() {
+                found.push((merged.key().unwrap().to_vec(), winner));
+                merged.advance().unwrap();
+            }
+            assert_eq!(found, wanted, "seed {seed}");
+        }
+    }
+}
+
+/// A message that owns its operand.
+#[derive(Clone, Debug, PartialEq)]
+struct Owned(Sequence, Kind, u64, Vec<u8>);
+
+impl Owned {
+    fn message(&self) -> Message<'_> {
+        Message {
+            sequence: self.0,
+            kind: self.1,
+            expires_ms: self.2,
+            operand: &self.3,
+        }
+    }
+}
+
+/// What a reader at `at` finds: straight from the definition of each kind, oldest message first.
+fn read(messages: &[Owned], deletes: &[Sequence], at: Sequence, now_ms: u64) -> Option<Vec<u8>> {
+    let mut events: Vec<(Sequence, Option<&Owned>)> = messages
+        .iter()
+        .map(|message| (message.0, Some(message)))
+        .collect();
+    events.extend(deletes.iter().map(|&sequence| (sequence, None)));
+    events.sort_by_key(|(sequence, _)| *sequence);
+    let mut value: Option<Vec<u8>> = None;
+    for (_, event) in events.into_iter().filter(|(sequence, _)| *sequence <= at) {
+        value = match event {
+            None | Some(Owned(_, Kind::Delete, _, _)) => None,
+            Some(Owned(_, Kind::Put, expires, _)) if *expires != 0 && *expires <= now_ms => None,
+            Some(Owned(_, Kind::Put, _, operand)) => Some(operand.clone()),
+            Some(Owned(_, Kind::Merge, _, operand)) => Some(match value {
+                None => operand.clone(),
+                Some(mut value) => {
+                    Append.fold(&mut value, operand);
+                    value
+                }
+            }),
+        };
+    }
+    value
+}
+
+/// A random history of one key, newest first, and the range deletes over it.
+fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<Sequence>) {
+    let mut sequences: Vec<Sequence> = (1..=20).collect();
+    random.shuffle(&mut sequences);
+    sequences.truncate(random.usize(..12));
+    sequences.sort_unstable_by(|a, b| b.cmp(a));
+    let deletes = sequences.split_off(sequences.len() - random.usize(..=sequences.len().min(2)));
+    let mut all: Vec<Sequence> = sequences.into_iter().chain(deletes.iter().copied()).collect();
+    random.shuffle(&mut all);
+    let (deletes, mut messages) = (all.split_off(all.len() - deletes.len()), all);
+    messages.sort_unstable_by(|a, b| b.cmp(a));
+    let message = |random: &mut fastrand::Rng, sequence| match random.u8(..6) {
+        0 => Owned(sequence, Kind::Delete, 0, Vec::new()),
+        1 => Owned(sequence, Kind::Put, random.u64(1..20), vec![sequence as u8]),
+        2 | 3 => Owned(sequence, Kind::Put, 0, vec![sequence as u8]),
+        _ => Owned(sequence, Kind::Merge, 0, vec![sequence as u8]),
+    };
+    let messages = messages
+        .into_iter()
+        .map(|sequence| message(random, sequence))
+        .collect();
+    (messages, deletes)
+}
+
+const NOW_MS: u64 = 10;
+
+/// Folds the newest `taken` messages by a rule and reads at every sequence number from `oldest_reader` on, with and
+/// without folding. Returns whether every reader reads the same.
+fn readers_agree(
+    history: &(Vec<Owned>, Vec<Sequence>),
+    taken: usize,
+    rule: Rule,
+    oldest_reader: Sequence,
+) -> bool {
+    let (messages, deletes) = history;
+    let horizon_delete = deletes
+        .iter()
+        .copied()
+        .filter(|&sequence| sequence <= rule.horizon)
+        .max();
+    let mut folder = Folder::new(rule, Some(&Append));
+    let mut after: Vec<Owned> = Vec::new();
+    folder.fold(
+        messages[..taken].iter().map(Owned::message),
+        horizon_delete,
+        |kept| {
+            after.push(Owned(
+                kept.sequence,
+                kept.kind,
+                kept.expires_ms,
+                kept.operand.to_vec(),
+            ));
+        },
+    );
+    assert!(
+        after.windows(2).all(|pair| pair[0].0 > pair[1].0),
+        "newest first: {after:?}"
+    );
+    assert!(
+        after.iter().filter(|message| message.0 <= rule.horizon).count() <= 1,
+        "one remains (G3): {after:?}"
+    );
+    // Range deletes at or below the horizon go with the merge that has everything older; others stay.
+    let remaining: Vec<Sequence> = match rule.older {
+        Older::None => deletes
+            .iter()
+            .copied()
+            .filter(|&sequence| sequence > rule.horizon)
+            .collect(),
+        Older::Elsewhere => deletes.clone(),
+    };
+    after.extend_from_slice(&messages[taken..]);
+    (oldest_reader..=21).all(|at| read(messages, deletes, at, NOW_MS) == read(&after, &remaining, at, NOW_MS))
+}
+
+#[test]
+fn folding_changes_nothing_that_a_reader_at_or_above_the_horizon_reads() {
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..100_000 {
+        let history = history(&mut random);
+        let taken = random.usize(..=history.0.len());
+        let older = if taken == history.0.len() && random.bool() {
+            Older::None
+        } else {
+            Older::Elsewhere
+        };
+        let horizon = random.u64(..22);
+        let rule = Rule {
+            horizon,
+            older,
+            now_ms: NOW_MS,
+        };
+        assert!(
+            readers_agree(&history, taken, rule, horizon),
+            "{history:?}, {taken} taken, {rule:?}"
+        );
+    }
+}
+
+/// Tries a rule that is broken on purpose on many histories; whether any reader notices.
+fn is_noticed(mut broken: impl FnMut(&mut fastrand::Rng, &(Vec<Owned>, Vec<Sequence>)) -> bool) -> bool {
+    let mut random = fastrand::Rng::with_seed(8);
+    (0..20_000).any(|_| {
+        let history = history(&mut random);
+        !broken(&mut random, &history)
+    })
+}
+
+#[test]
+fn a_tombstone_dropped_over_older_messages_is_noticed() {
+    assert!(is_noticed(|random, history| {
+        let taken = random.usize(..=history.0.len());
+        let deletes = (history.0.clone(), Vec::new());
+        readers_agree(
+            &deletes,
+            taken,
+            Rule {
+                horizon: LAST,
+                older: Older::None,
+                now_ms: NOW_MS,
+            },
+            21,
+        )
+    }));
+}
+
+#[test]
+fn a_merge_finished_over_an_older_base_is_noticed() {
+    assert!(is_noticed(|random, history| {
+        let merges_over = |message: &&Owned| message.1 != Kind::Delete;
+        let messages: Vec<Owned> = history.0.iter().filter(merges_over).cloned().collect();
+        let taken = messages
+            .iter()
+            .take_while(|message| message.1 == Kind::Merge)
+            .count();
+        let taken = random.usize(..=taken);
+        readers_agree(
+            &(messages, Vec::new()),
+            taken,
+            Rule {
+                horizon: LAST,
+                older: Older::None,
+                now_ms: 0,
+            },
+            21,
+        )
+    }));
+}
+
+#[test]
+fn folding_above_the_oldest_snapshot_is_noticed() {
+    assert!(is_noticed(|random, history| {
+        let oldest_snapshot = random.u64(..20);
+        let rule = Rule {
+            horizon: oldest_snapshot + 1,
+            older: Older::Elsewhere,
+            now_ms: NOW_MS,
+        };
+        readers_agree(history, history.0.len(), rule, oldest_snapshot)
+    }));
+}
+
+#[test]
+fn a_sequence_number_zeroed_over_a_snapshot_is_noticed() {
+    assert!(is_noticed(|random, history| {
+        let oldest_snapshot = random.u64(..20);
+        let rule = Rule {
+            horizon: oldest_snapshot + 2,
+            older: Older::None,
+            now_ms: NOW_MS,
+        };
+        readers_agree(
+            &(history.0.clone(), Vec::new()),
+            history.0.len(),
+            rule,
+            oldest_snapshot,
+        )
+    }));
+}
+
+#[test]
+fn expiring_by_a_clock_that_runs_ahead_of_the_readers_is_noticed() {
+    assert!(is_noticed(|_, history| {
+        let rule = Rule {
+            horizon: LAST,
+            older: Older::Elsewhere,
+            now_ms: NOW_MS + 5,
+        };
+        readers_agree(history, history.0.len(), rule, 21)
+    }));
+}
+
+#[test]
+fn operators_are_associative() {
+    let operators: [&dyn Operator; 4] = [&Add, &Append, &Minimum, &Maximum];
+    let mut random = fastrand::Rng::with_seed(9);
+    for operator in operators {
+        for _ in 0..1000 {
+            let [a, b, c] = std::array::from_fn(|_| random.u64(..).to_le_bytes().to_vec());
+            let mut left = a.clone();
+            operator.fold(&mut left, &b);
+            operator.fold(&mut left, &c);
+            let (mut right, mut inner) = (a, b);
+            operator.fold(&mut inner, &c);
+            operator.fold(&mut right, &inner);
+            assert_eq!(left, right, "{operator:?}");
+        }
+    }
+    assert!(Add.check(b"seven").is_err());
+}
