@@ -5,11 +5,15 @@
 #![allow(clippy::disallowed_methods)]
 
 use alluvium_base::bytes::Writer;
-use alluvium_base::checksum;
+use alluvium_base::{Purpose, checksum};
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::{Directory, FileOptions};
+use alluvium_storage::extents::{Class, ExtentOptions, Extents, map_file};
 use alluvium_storage::superblock::MAP_POINTER_BYTES;
-use alluvium_storage::{Codec, NodePointer, PageSize, superblock::Superblock};
+use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 fn main() -> std::io::Result<()> {
     let corpus = PathBuf::from(std::env::args().nth(1).expect("usage: seeds FOLDER"));
@@ -18,6 +22,7 @@ fn main() -> std::io::Result<()> {
         ("node_pointer", node_pointers()),
         ("codec", codecs()),
         ("superblock", superblocks()),
+        ("extent_map", extent_maps()),
     ] {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;
@@ -95,4 +100,39 @@ fn superblocks() -> Vec<Vec<u8>> {
     let sealed = superblock.encode(1);
     let open = &sealed[..256];
     vec![[&[2][..], &sealed].concat(), [&[3][..], open].concat()]
+}
+
+/// A map as it stands in its file behind its pointer, and records for the target to seal: three extents in a row, then
+/// one of them gone.
+fn extent_maps() -> Vec<Vec<u8>> {
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let tiers = Arc::new(Tiers::create(directory.as_ref(), 2).expect("memory"));
+    let extents = Extents::create(tiers, ExtentOptions::default()).expect("memory");
+    let mut pointer = None;
+    for generation in 1..4u64 {
+        let extent = extents
+            .allocate(0, generation as u32, Class::Normal)
+            .expect("memory");
+        extents.install(&[(extent, 1000 * generation)]);
+        pointer = Some(
+            extents
+                .write_map(&directory, extents.freeze(generation))
+                .expect("memory"),
+        );
+        extents.made_durable(generation);
+    }
+    let pointer = pointer.expect("three were written");
+    let file = directory
+        .open(&map_file(pointer.file), FileOptions::DIRECT)
+        .expect("just written");
+    let map = file
+        .read_at(0, pointer.length as usize, Purpose::Other)
+        .expect("just written");
+    let mut raw = vec![0];
+    pointer.encode(&mut raw);
+    raw.extend_from_slice(&map);
+    const ONE_UNIT_NO_GAP_ONE_REFERENCE_ALL_LIVE: u8 = 2 | 4 | 8 | 16;
+    let row = [1, 0, 0, 1, 2, ONE_UNIT_NO_GAP_ONE_REFERENCE_ALL_LIVE | 32, 2];
+    let gone = [0, 1, 1, 2, 1 | 2, 1];
+    vec![raw, [&row[..], &gone].concat()]
 }

@@ -1,0 +1,131 @@
+//! `Extents::open` against any map file and any pointer to it.
+//!
+//! Strategy: either the input is the pointer and the file as they are; or it is a list of (tier, generation, how many
+//! entries, length, entries), each of which is given a header, a checksum and its link in the chain, so that the
+//! entries are reached. Entries that claim millions of units under a valid checksum cost what they claim, so sealed
+//! ones are tame: a record of one entry may say anything but "repeated", in others no integer is above 255.
+//! Invariants: no panic, and memory in proportion to the file; what is opened accounts for every unit of the tiers,
+//! and is opened equal once it was frozen and written again.
+#![no_main]
+
+use alluvium_base::bytes::Reader;
+use alluvium_base::{Purpose, checksum};
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::{Buffer, Directory, FileOptions};
+use alluvium_storage::extents::{ExtentOptions, Extents, MapPointer, UNIT, map_file};
+use alluvium_storage::{Place, Structure, Tiers};
+use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
+
+const FILE: u64 = 1;
+const UNITS: u64 = 64;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((mode, input)) = input.split_first() else {
+        return;
+    };
+    let (pointer, map) = if mode % 2 == 0 {
+        let mut reader = Reader::new(input);
+        let place = Place::new(Structure::Superblock, "fuzz", 0);
+        let Ok(pointer) = MapPointer::decode(&mut reader, &place) else {
+            return;
+        };
+        (pointer, input[reader.position()..].to_vec())
+    } else {
+        sealed(input)
+    };
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let tiers = Arc::new(Tiers::create(directory.as_ref(), 2).expect("memory"));
+    for tier in 0..2 {
+        tiers
+            .get(tier)
+            .expect("created")
+            .grow(UNITS * UNIT)
+            .expect("memory");
+    }
+    let file = directory
+        .create(&map_file(pointer.file), FileOptions::DIRECT)
+        .expect("memory");
+    let map = Buffer::padded(&map);
+    if !map.is_empty() {
+        file.grow(map.len() as u64).expect("memory");
+        file.write_at(0, map, Purpose::Other).expect("memory");
+    }
+    let options = ExtentOptions::default();
+    let Ok(extents) = Extents::open(&directory, Arc::clone(&tiers), &pointer, options) else {
+        return;
+    };
+    for tier in extents.usage().tiers {
+        assert_eq!(tier.file_bytes, UNITS * UNIT);
+        assert_eq!(
+            tier.free_bytes + tier.live_extent_bytes,
+            tier.file_bytes,
+            "nothing is provisional or dead"
+        );
+        assert!(tier.live_bytes <= tier.live_extent_bytes);
+    }
+    let Some(generation) = pointer.generation.checked_add(1) else {
+        return;
+    };
+    let again = extents
+        .write_map(&directory, extents.freeze(generation))
+        .expect("memory");
+    let reopened = Extents::open(&directory, tiers, &again, options).expect("what was just written");
+    let live = |extents: &Extents| {
+        let tiers = extents.usage().tiers;
+        tiers
+            .iter()
+            .map(|tier| (tier.live_extents, tier.live_extent_bytes, tier.live_bytes))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(live(&reopened), live(&extents));
+});
+
+/// Records made from an input, and the pointer that names all of them.
+fn sealed(mut input: &[u8]) -> (MapPointer, Vec<u8>) {
+    let mut map = Vec::new();
+    let (mut link, mut generation, mut records) = (checksum::seeded(FILE, b"ALVEXMAP"), 1u64, 0);
+    while let [tier, step, count, len, rest @ ..] = input {
+        let (entries, rest) = rest.split_at(rest.len().min(usize::from(*len)));
+        input = rest;
+        generation += u64::from(step % 4);
+        records += 1;
+        let at = map.len();
+        map.extend(b"ALVEXMAP");
+        map.extend(1u32.to_le_bytes());
+        map.extend((entries.len() as u32).to_le_bytes());
+        map.extend(FILE.to_le_bytes());
+        map.extend(generation.to_le_bytes());
+        map.extend(u32::from(*count).to_le_bytes());
+        map.extend([tier % 2, 0, 0, 0]);
+        map.extend([0; 8]);
+        match (count, entries) {
+            (1, [flags, rest @ ..]) => {
+                map.push(flags & !32);
+                map.extend(rest);
+            }
+            (_, entries) => map.extend(tame(entries)),
+        }
+        map.resize(map.len().next_multiple_of(512), 0);
+        link = checksum::seeded(link, &map[at..]);
+        map[at + 40..at + 48].copy_from_slice(&link.to_le_bytes());
+    }
+    let pointer = MapPointer {
+        file: FILE,
+        length: map.len() as u64,
+        checksum: link,
+        generation,
+        snapshot: map.len() as u64,
+        records,
+    };
+    (pointer, map)
+}
+
+/// The same bytes with only such marks of longer integers as are followed by a one or a zero.
+fn tame(entries: &[u8]) -> impl Iterator<Item = u8> {
+    let next = entries.iter().skip(1).chain(&[0]);
+    entries
+        .iter()
+        .zip(next)
+        .map(|(byte, next)| if *next <= 1 { *byte } else { byte & 0x7f })
+}
