@@ -1,0 +1,226 @@
+//! Real devices, as measured by Bender: hard disks under the affine model (Table 2), SSDs under PDAM (Table 1).
+
+use crate::{Affine, Pdam};
+use alluvium_base::{KIB, MIB};
+
+/// The unit of a hard disk's transfer time in Table 2.
+pub const TRANSFER_UNIT: u64 = 4 * KIB;
+
+/// The block of Table 1: the size of the reads that P was measured with.
+pub const SSD_BLOCK: u64 = 64 * KIB;
+
+/// A hard disk of Table 2.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HardDisk {
+    /// Maker and size.
+    pub name: &'static str,
+    /// The year it came out.
+    pub year: u16,
+    /// s: the setup of an access.
+    pub setup_ns: u64,
+    /// t: the transfer of [`TRANSFER_UNIT`] bytes.
+    pub transfer_ns: u64,
+    /// How well the affine model fitted, as printed.
+    pub r_squared: f64,
+}
+
+impl HardDisk {
+    /// The disk as a clock.
+    ///
+    /// ```
+    /// use alluvium_model::presets::SEAGATE_250GB_2006;
+    /// let disk = SEAGATE_250GB_2006.clock();
+    /// assert_eq!(disk.cost_ns(4096), 15_033_000);
+    /// assert_eq!(disk.cost_ns(1 << 20), 23_448_000);
+    /// ```
+    #[must_use]
+    pub fn clock(&self) -> Affine {
+        Affine::new(self.setup_ns, self.transfer_ns, TRANSFER_UNIT)
+    }
+
+    /// α = t/s, for [`TRANSFER_UNIT`] bytes.
+    #[must_use]
+    pub fn alpha(&self) -> f64 {
+        self.transfer_ns as f64 / self.setup_ns as f64
+    }
+}
+
+/// An SSD of Table 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SolidState {
+    /// Maker and model.
+    pub name: &'static str,
+    /// P as fitted, which is no whole number.
+    pub parallelism: f64,
+    /// Pβ: the throughput once every slot is used, in MiB/s.
+    pub saturated_mib_s: u64,
+    /// How well PDAM fitted, as printed.
+    pub r_squared: f64,
+}
+
+impl SolidState {
+    /// The SSD as a clock. A step has the whole number of slots next to P, and is as long as these many blocks of 64 KiB take
+    /// at the saturated throughput: so the plateau Pβ is exact, and the knee is off by the rounding of P, at most 11 %.
+    ///
+    /// ```
+    /// use alluvium_model::presets::SAMSUNG_970_EVO;
+    /// let ssd = SAMSUNG_970_EVO.clock();
+    /// assert_eq!(ssd.slots(), 5);
+    /// assert_eq!(ssd.step_ns(), 347_222); // 5 × 64 KiB at 900 MiB/s
+    /// ```
+    #[must_use]
+    pub fn clock(&self) -> Pdam {
+        let slots = self.slots();
+        let step_ns = slots * SSD_BLOCK * 1_000_000_000 / (self.saturated_mib_s * MIB);
+        Pdam::new(slots, SSD_BLOCK, step_ns)
+    }
+
+    /// P as a whole number, halves rounded up.
+    #[must_use]
+    pub fn slots(&self) -> u64 {
+        self.parallelism.round() as u64
+    }
+}
+
+/// 250 GB Seagate, 2006.
+pub const SEAGATE_250GB_2006: HardDisk = HardDisk {
+    name: "250 GB Seagate",
+    year: 2006,
+    setup_ns: 15_000_000,
+    transfer_ns: 33_000,
+    r_squared: 0.9997,
+};
+
+/// 1 TB Hitachi, 2009.
+pub const HITACHI_1TB_2009: HardDisk = HardDisk {
+    name: "1 TB Hitachi",
+    year: 2009,
+    setup_ns: 13_000_000,
+    transfer_ns: 41_000,
+    r_squared: 0.9999,
+};
+
+/// 1 TB WD Black, 2011.
+pub const WD_BLACK_1TB_2011: HardDisk = HardDisk {
+    name: "1 TB WD Black",
+    year: 2011,
+    setup_ns: 12_000_000,
+    transfer_ns: 35_000,
+    r_squared: 0.9997,
+};
+
+/// 2 TB Seagate, 2012.
+pub const SEAGATE_2TB_2012: HardDisk = HardDisk {
+    name: "2 TB Seagate",
+    year: 2012,
+    setup_ns: 18_000_000,
+    transfer_ns: 21_000,
+    r_squared: 0.9994,
+};
+
+/// 6 TB WD Red, 2018.
+pub const WD_RED_6TB_2018: HardDisk = HardDisk {
+    name: "6 TB WD Red",
+    year: 2018,
+    setup_ns: 16_000_000,
+    transfer_ns: 26_000,
+    r_squared: 0.9972,
+};
+
+/// Sandisk Ultra II.
+pub const SANDISK_ULTRA_II: SolidState = SolidState {
+    name: "Sandisk Ultra II",
+    parallelism: 5.5,
+    saturated_mib_s: 240,
+    r_squared: 0.964,
+};
+
+/// Samsung 860 EVO.
+pub const SAMSUNG_860_EVO: SolidState = SolidState {
+    name: "Samsung 860 EVO",
+    parallelism: 4.5,
+    saturated_mib_s: 530,
+    r_squared: 0.989,
+};
+
+/// Samsung 970 EVO.
+pub const SAMSUNG_970_EVO: SolidState = SolidState {
+    name: "Samsung 970 EVO",
+    parallelism: 5.4,
+    saturated_mib_s: 900,
+    r_squared: 0.971,
+};
+
+/// Samsung 980 Pro.
+pub const SAMSUNG_980_PRO: SolidState = SolidState {
+    name: "Samsung 980 Pro",
+    parallelism: 5.6,
+    saturated_mib_s: 2300,
+    r_squared: 0.963,
+};
+
+/// The disks of Table 2, oldest first.
+pub const HARD_DISKS: [HardDisk; 5] = [
+    SEAGATE_250GB_2006,
+    HITACHI_1TB_2009,
+    WD_BLACK_1TB_2011,
+    SEAGATE_2TB_2012,
+    WD_RED_6TB_2018,
+];
+
+/// The SSDs of Table 1, slowest first.
+pub const SOLID_STATES: [SolidState; 4] = [
+    SANDISK_ULTRA_II,
+    SAMSUNG_860_EVO,
+    SAMSUNG_970_EVO,
+    SAMSUNG_980_PRO,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_base::cost::{Access, AccessKind, CostClock};
+
+    #[test]
+    fn the_alphas_are_those_of_table_2() {
+        let printed = [0.0022, 0.0031, 0.0029, 0.0012, 0.0017];
+        for (disk, printed) in HARD_DISKS.iter().zip(printed) {
+            assert!(
+                (disk.alpha() - printed).abs() < 0.0001,
+                "{}: {}",
+                disk.name,
+                disk.alpha()
+            );
+        }
+    }
+
+    #[test]
+    fn a_saturated_ssd_reaches_the_throughput_of_table_1() {
+        for ssd in &SOLID_STATES {
+            let mut clock = ssd.clock();
+            let reads = 10_000;
+            let mut done_ns = 0;
+            for block in 0..reads {
+                let access = Access {
+                    file: 0,
+                    offset: block * SSD_BLOCK,
+                    len: SSD_BLOCK,
+                    kind: AccessKind::Read,
+                };
+                done_ns = clock.charge(0, &access).expect("reads may meet");
+            }
+            let mib_s = (reads * SSD_BLOCK) as f64 / MIB as f64 / (done_ns as f64 / 1e9);
+            let expected = ssd.saturated_mib_s as f64;
+            assert!(
+                (mib_s / expected - 1.0).abs() < 0.001,
+                "{}: {mib_s} MiB/s",
+                ssd.name
+            );
+            assert!(
+                (ssd.slots() as f64 / ssd.parallelism - 1.0).abs() < 0.112,
+                "{}",
+                ssd.name
+            );
+        }
+    }
+}
