@@ -30,6 +30,7 @@ pub mod error;
 pub mod file;
 pub mod memory;
 pub mod simulated;
+pub mod throttled;
 mod uring;
 
 pub use batch::{Batch, Outcome, Request, Ticket};
@@ -39,6 +40,7 @@ pub use contract::{
 };
 pub use counters::{Counters, Counts, Snapshot};
 pub use error::{Error, Operation, Result};
+pub use throttled::ThrottledDirectory;
 
 /// The logical block: offsets and lengths of direct requests are multiples of this many bytes, and this is the unit
 /// in which a crash keeps or loses what was not synced.

@@ -1,21 +1,17 @@
-//! One open file: requests on their way, and what they do when they complete.
+//! One open file: the contract's [`Device`].
 
 use super::content::Change;
-use super::faults::Failure;
 use super::file::patches;
+use super::flight::{Opened, failed, operation_of};
 use super::mapping::{Region, SimMapping};
 use super::names::FileId;
-use super::world::{Flight, World, flip, io_error};
+use super::world::{Flight, World};
 use super::{Completion, SimDirectory};
 use crate::batch::InFlight;
 use crate::contract::check_alignment;
-use crate::{
-    Access, BLOCK, Batch, Caching, Device, Error, FileOptions, Mapping, Operation, Outcome, Request, Result,
-    Ticket,
-};
+use crate::{BLOCK, Batch, Caching, Device, Error, FileOptions, Mapping, Operation, Request, Result, Ticket};
 use alluvium_base::Purpose;
 use alluvium_base::cost::{self, AccessKind};
-use parking_lot::MutexGuard;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,101 +23,6 @@ pub(super) struct SimFile {
     options: FileOptions,
     /// The failed syncs of the file when it was opened: any more, and this handle is poisoned (D4).
     failed_syncs: u64,
-}
-
-/// What a request's or a handle's operation is checked against.
-struct Opened<'a> {
-    file: FileId,
-    name: &'a str,
-    options: FileOptions,
-    failed_syncs: u64,
-}
-
-impl Opened<'_> {
-    /// Refuses changes through a handle that only reads or that is poisoned.
-    fn writable(&self, world: &mut World, operation: Operation) -> Result<()> {
-        let file = || self.name.to_owned();
-        if self.options.access == Access::ReadOnly {
-            let file = file();
-            return Err(Error::ReadOnly { operation, file });
-        }
-        if world.file(self.file).failed_syncs > self.failed_syncs {
-            let file = file();
-            return Err(Error::Poisoned { operation, file });
-        }
-        Ok(())
-    }
-
-    fn inside(&self, world: &mut World, operation: Operation, offset: u64, len: u64) -> Result<()> {
-        let end = world.file(self.file).current.len();
-        if offset.checked_add(len).is_some_and(|to| to <= end) {
-            return Ok(());
-        }
-        Err(Error::PastEnd {
-            operation,
-            file: self.name.to_owned(),
-            offset,
-            len,
-            end,
-        })
-    }
-
-    fn read(&self, world: &mut World, offset: u64, out: &mut [u8]) -> Result<()> {
-        self.inside(world, Operation::Read, offset, out.len() as u64)?;
-        match world.faults.meet(Operation::Read, self.name) {
-            Some(Failure::Io) => return Err(io_error(Operation::Read, self.name, offset, out.len() as u64)),
-            Some(Failure::FlippedBits(bits)) => {
-                world.file(self.file).read(offset, out);
-                flip(&mut world.rng, out, bits);
-            }
-            Some(Failure::Full) | None => world.file(self.file).read(offset, out),
-        }
-        Ok(())
-    }
-
-    fn write(&self, world: &mut World, offset: u64, bytes: &[u8], change: Option<Arc<Change>>) -> Result<()> {
-        let len = bytes.len() as u64;
-        self.writable(world, Operation::Write)?;
-        self.inside(world, Operation::Write, offset, len)?;
-        let range = offset..offset + len;
-        world.room(Operation::Write, self.name, self.file, &range)?;
-        // Stores through a mapping into the same sectors came first.
-        world.notice(self.file, &range);
-        let change = change.unwrap_or_else(|| {
-            Arc::new(Change::Write(patches(
-                &world.file(self.file).current,
-                offset,
-                bytes,
-            )))
-        });
-        match world.meet(Operation::Write, self.name, offset, len) {
-            Ok(()) => {
-                world.complete(self.file, change);
-                Ok(())
-            }
-            Err(full) if full.is_disk_full() => Err(full),
-            Err(error) => {
-                let part = super::image::torn(&mut world.rng, &change);
-                world.complete(self.file, Arc::new(part));
-                Err(error)
-            }
-        }
-    }
-
-    fn sync(&self, world: &mut World, covers: u64) -> Result<()> {
-        if world.file(self.file).failed_syncs > self.failed_syncs {
-            return Err(Error::Poisoned {
-                operation: Operation::Sync,
-                file: self.name.to_owned(),
-            });
-        }
-        if let Err(error) = world.meet(Operation::Sync, self.name, 0, 0) {
-            world.fail_sync(self.file, covers);
-            return Err(error);
-        }
-        world.file(self.file).make_durable(covers);
-        Ok(())
-    }
 }
 
 impl SimFile {
@@ -224,158 +125,6 @@ fn count(directory: &SimDirectory, request: &Request) {
     }
 }
 
-fn operation_of(request: &Request) -> (Operation, u64, u64) {
-    match request {
-        Request::Read { offset, buffer, .. } => (Operation::Read, *offset, buffer.len() as u64),
-        Request::Write { offset, buffer, .. } => (Operation::Write, *offset, buffer.len() as u64),
-        Request::Sync { .. } => (Operation::Sync, 0, 0),
-    }
-}
-
-fn failed(request: Request, error: Error) -> Outcome {
-    let buffer = match request {
-        Request::Read { buffer, .. } | Request::Write { buffer, .. } => Some(buffer),
-        Request::Sync { .. } => None,
-    };
-    Outcome {
-        buffer,
-        result: Err(error),
-    }
-}
-
-impl SimDirectory {
-    /// Completes a request in flight.
-    fn finish(&self, id: u64) {
-        let mut world = self.shared.world.lock();
-        let Some(flight) = world
-            .flights
-            .iter_mut()
-            .find(|flight| flight.id == id && !flight.claimed)
-        else {
-            return;
-        };
-        flight.claimed = true;
-        let (operation, offset, len) = operation_of(&flight.request);
-        let purpose = flight.request.purpose();
-        let name = Arc::clone(&flight.name);
-        if operation == Operation::Read {
-            let refused = self.alive(&world, operation, &name);
-            return land(world, id, refused);
-        }
-        drop(world);
-        match self.point(operation, &name, offset, len, purpose) {
-            Ok(world) => land(world, id, Ok(())),
-            Err(crashed) => land(self.shared.world.lock(), id, Err(crashed)),
-        }
-    }
-
-    /// Completes what is due at `now_ns`; whether there was anything.
-    fn finish_due(&self, now_ns: u64) -> bool {
-        let mut any = false;
-        loop {
-            let next = self.shared.world.lock().choose_flight(now_ns);
-            let Some(id) = next else { return any };
-            self.finish(id);
-            any = true;
-        }
-    }
-
-    /// Lets time pass until the next request is due and completes it; `false` when every request in flight is in another
-    /// thread's hands.
-    fn finish_next(&self) -> bool {
-        let next = {
-            let mut world = self.shared.world.lock();
-            let next = world.choose_flight(u64::MAX);
-            if let Some(flight) = next.and_then(|id| world.flights.iter().find(|flight| flight.id == id)) {
-                world.time.now_ns = world.time.now_ns.max(flight.due_ns);
-            }
-            next
-        };
-        next.map(|id| self.finish(id)).is_some()
-    }
-
-    /// A sync of a mapped range of a file.
-    pub(super) fn sync_mapped(
-        &self,
-        file: FileId,
-        name: &Arc<str>,
-        failed_syncs: u64,
-        range: &Range<u64>,
-        purpose: Purpose,
-    ) -> Result<()> {
-        let len = range.end - range.start;
-        let mut world = self.point(Operation::Sync, name, range.start, len, purpose)?;
-        self.shared.counters.sync(purpose);
-        if world.file(file).failed_syncs > failed_syncs {
-            let (operation, file) = (Operation::Sync, name.to_string());
-            return Err(Error::Poisoned { operation, file });
-        }
-        world.notice(file, range);
-        if let Err(error) = world.meet(Operation::Sync, name, range.start, len) {
-            let covers = world.order;
-            world.fail_sync(file, covers);
-            return Err(error);
-        }
-        world.file(file).make_range_durable(range);
-        if len > 0 {
-            let access = cost::Access {
-                file: u64::from(file),
-                offset: range.start,
-                len,
-                kind: AccessKind::Write,
-            };
-            world.time.now_ns = world.time.charge(name, &access);
-        }
-        Ok(())
-    }
-}
-
-/// Takes a request out of flight and completes it, or hands out why it never reached the device.
-fn land(mut world: MutexGuard<'_, World>, id: u64, reached: Result<()>) {
-    let Some(position) = world.flights.iter().position(|flight| flight.id == id) else {
-        return;
-    };
-    let flight = world.flights.remove(position);
-    let outcome = match reached {
-        Err(error) => failed(flight.request, error),
-        Ok(()) => {
-            let opened = Opened {
-                file: flight.file,
-                name: &flight.name,
-                options: flight.options,
-                failed_syncs: flight.failed_syncs,
-            };
-            perform(&opened, &mut world, flight.request, flight.change, flight.covers)
-        }
-    };
-    world.collect_closed(flight.file);
-    drop(world);
-    flight.done.complete(flight.index, outcome);
-}
-
-fn perform(
-    opened: &Opened<'_>,
-    world: &mut World,
-    request: Request,
-    change: Option<Arc<Change>>,
-    covers: u64,
-) -> Outcome {
-    let (buffer, result) = match request {
-        Request::Read {
-            offset, mut buffer, ..
-        } => {
-            let result = opened.read(world, offset, &mut buffer);
-            (Some(buffer), result)
-        }
-        Request::Write { offset, buffer, .. } => {
-            let result = opened.write(world, offset, &buffer, change);
-            (Some(buffer), result)
-        }
-        Request::Sync { .. } => (None, opened.sync(world, covers)),
-    };
-    Outcome { buffer, result }
-}
-
 impl Device for SimFile {
     fn submit(&self, batch: Batch) -> Ticket {
         let requests = batch.into_requests();
@@ -418,8 +167,9 @@ impl Device for SimFile {
             (world.time.clock.is_some(), world.time.now_ns, some)
         };
         if timed {
-            if !self.directory.finish_due(now_ns) {
-                self.directory.finish_next();
+            if !self.directory.finish_due(now_ns) && self.directory.finish_next() {
+                let now_ns = self.directory.now_ns();
+                self.directory.finish_due(now_ns);
             }
         } else {
             for _ in 0..=some {

@@ -1,6 +1,6 @@
 //! What a crash leaves.
 
-use super::content::{Change, Patch, WHOLE};
+use super::content::{Change, Content, Patch, WHOLE};
 use super::file::{FileState, masked};
 use super::names::FileId;
 use super::world::{World, boot_id};
@@ -104,7 +104,7 @@ impl Fate {
     }
 
     /// Applies what survives of a change.
-    fn apply(&mut self, content: &mut super::content::Content, order: u64, change: &Change) {
+    fn apply(&mut self, content: &mut Content, order: u64, change: &Change) {
         let Change::Write(patches) = change else {
             if Self::keeps(&mut self.rng, self.shapes, order) {
                 content.apply(change);
@@ -112,12 +112,17 @@ impl Fate {
             return;
         };
         if let Keep::Torn = self.bytes {
-            let tear = Tear::new(&mut self.rng);
-            for patch in patches {
-                content.put(patch.page, patch.mask & tear.mask(&mut self.rng), &patch.data);
-            }
+            self.tear(content, patches);
         } else if Self::keeps(&mut self.rng, self.bytes, order) {
             content.apply(change);
+        }
+    }
+
+    /// Applies what survives of a write, or of one in flight.
+    fn tear(&mut self, content: &mut Content, patches: &[Patch]) {
+        let tear = Tear::new(&mut self.rng);
+        for patch in patches {
+            content.put(patch.page, patch.mask & tear.mask(&mut self.rng), &patch.data);
         }
     }
 }
@@ -246,7 +251,9 @@ impl World {
                 fate.apply(&mut content, pending.order, &pending.change);
             }
             for change in in_flight {
-                fate.apply(&mut content, self.order, change);
+                if let Change::Write(patches) = change {
+                    fate.tear(&mut content, patches);
+                }
             }
             content.trim();
         }

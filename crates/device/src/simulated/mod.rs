@@ -6,7 +6,7 @@
 //! *Does not know*: what the bytes mean; threads (it is as deterministic as its callers are).
 //!
 //! *Read in this order*: [`SimDirectory`] and [`SimOptions`] here, [`Survival`] (`image`), then `content` (pages that
-//! versions share), `file` (durable, pending, current), `names`, `world`, `handle` (requests), `mapping`, `faults`,
+//! versions share), `file` (durable, pending, current), `names`, `world`, `handle` and `flight` (requests), `mapping`, `faults`,
 //! `corrupt`, `clock`, `hook`.
 //!
 //! Invariants:
@@ -44,11 +44,14 @@ mod corrupt;
 mod directory;
 mod faults;
 mod file;
+mod flight;
 mod handle;
 mod hook;
 mod image;
 mod mapping;
 mod names;
+#[cfg(test)]
+mod tests;
 mod world;
 
 pub use corrupt::Corruption;

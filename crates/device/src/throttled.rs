@@ -1,0 +1,409 @@
+//! A directory in real time on slower hardware: every request takes as long as a cost clock says, at least.
+//!
+//! *Knows*: when a request was submitted, and when the clock says that it is done.
+//!
+//! *Does not know*: what does the work: any other directory.
+//!
+//! It turns an SSD into a hard disk of another year for experiments. The clock is the one server: accesses of all files
+//! queue at it in the order of submission. A ticket is complete when its requests are, on the inner device, and their time
+//! has come. Only reads and writes cost; syncs, names and mapped stores pass.
+
+use crate::batch::InFlight;
+use crate::{
+    Batch, BootId, Counters, Device, Directory, FileOptions, Lock, Mapping, MemoryRegion, Request, Result,
+    Space, Ticket,
+};
+use alluvium_base::cost::{Access, AccessKind, CostClock};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Another directory, at the pace of a cost clock.
+///
+/// ```
+/// use alluvium_base::Purpose;
+/// use alluvium_base::cost::{Access, CostClock, CostFault};
+/// use alluvium_device::{Buffer, Device, Directory, FileOptions, ThrottledDirectory, memory::MemoryDirectory};
+/// use std::{sync::Arc, time::Instant};
+/// struct Slow(u64);
+/// impl CostClock for Slow {
+///     fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+///         self.0 = self.0.max(now_ns) + 1_000_000 + access.len;
+///         Ok(self.0)
+///     }
+/// }
+/// let directory = ThrottledDirectory::new(Arc::new(MemoryDirectory::new()), Box::new(Slow(0)));
+/// let file = directory.create("a", FileOptions::DIRECT)?;
+/// file.grow(4096)?;
+/// let start = Instant::now();
+/// file.write_at(0, Buffer::zeroed(4096), Purpose::Other)?;
+/// assert!(start.elapsed().as_micros() >= 1_004);
+/// # Ok::<(), alluvium_device::Error>(())
+/// ```
+pub struct ThrottledDirectory {
+    inner: Arc<dyn Directory>,
+    server: Arc<Server>,
+}
+
+/// The clock that all files share.
+struct Server {
+    began: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    clock: Box<dyn CostClock>,
+    /// Files by name: the clock tells them apart by number.
+    files: BTreeMap<String, u64>,
+}
+
+impl Server {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).expect("a process lives less than five centuries")
+    }
+
+    /// When the reads and writes among `requests` are done.
+    fn charge(&self, name: &str, file: u64, requests: &[Request]) -> u64 {
+        let mut state = self.state.lock();
+        // Read under the lock: the clock is charged in the order of time.
+        let now_ns = self.now_ns();
+        let mut done_ns = now_ns;
+        for request in requests {
+            let (kind, offset, len) = match request {
+                Request::Read { offset, buffer, .. } => (AccessKind::Read, *offset, buffer.len()),
+                Request::Write { offset, buffer, .. } => (AccessKind::Write, *offset, buffer.len()),
+                Request::Sync { .. } => continue,
+            };
+            let access = Access {
+                file,
+                offset,
+                len: len as u64,
+                kind,
+            };
+            match state.clock.charge(now_ns, &access) {
+                Ok(at_ns) => done_ns = done_ns.max(at_ns),
+                Err(fault) => panic!("{kind:?} of {len} bytes at {offset} of {name}: {fault}"),
+            }
+        }
+        done_ns
+    }
+
+    fn sleep_until(&self, at_ns: u64) {
+        loop {
+            let now_ns = self.now_ns();
+            if now_ns >= at_ns {
+                return;
+            }
+            std::thread::sleep(Duration::from_nanos(at_ns - now_ns));
+        }
+    }
+}
+
+impl ThrottledDirectory {
+    /// `inner`, at the pace of `clock`, whose time begins now.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Directory>, clock: Box<dyn CostClock>) -> ThrottledDirectory {
+        let state = State {
+            clock,
+            files: BTreeMap::new(),
+        };
+        ThrottledDirectory {
+            inner,
+            server: Arc::new(Server {
+                began: Instant::now(),
+                state: Mutex::new(state),
+            }),
+        }
+    }
+
+    fn throttle(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+        let mut state = self.server.state.lock();
+        let next = state.files.len() as u64;
+        let file = *state.files.entry(inner.name().to_owned()).or_insert(next);
+        Arc::new(ThrottledFile {
+            inner,
+            file,
+            server: Arc::clone(&self.server),
+            queue: Mutex::default(),
+        })
+    }
+}
+
+impl fmt::Debug for ThrottledDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThrottledDirectory")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Directory for ThrottledDirectory {
+    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        Ok(self.throttle(self.inner.create(name, options)?))
+    }
+
+    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        Ok(self.throttle(self.inner.open(name, options)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        self.inner.lock(name)
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.inner.space()
+    }
+
+    fn boot_id(&self) -> BootId {
+        self.inner.boot_id()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.inner.counters()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.inner.notes();
+        notes.push("reads and writes are slowed down to the pace of a cost model".to_owned());
+        notes
+    }
+
+    fn register_memory(&self, region: MemoryRegion) {
+        self.inner.register_memory(region);
+    }
+
+    fn describe(&self) -> String {
+        format!("{} (throttled)", self.inner.describe())
+    }
+}
+
+struct ThrottledFile {
+    inner: Arc<dyn Device>,
+    file: u64,
+    server: Arc<Server>,
+    /// Batches whose outcomes nobody has yet.
+    queue: Mutex<Vec<Queued>>,
+}
+
+struct Queued {
+    inner: Ticket,
+    done_ns: u64,
+    outer: Arc<InFlight>,
+}
+
+impl Queued {
+    fn hand_over(self) {
+        for (index, outcome) in self.inner.take().into_iter().enumerate() {
+            self.outer.complete(index, outcome);
+        }
+    }
+}
+
+impl ThrottledFile {
+    fn withdraw(&self, ticket: &Ticket) -> Option<Queued> {
+        let mut queue = self.queue.lock();
+        let position = queue.iter().position(|queued| ticket.waits_for(&queued.outer))?;
+        Some(queue.swap_remove(position))
+    }
+}
+
+impl Device for ThrottledFile {
+    fn submit(&self, batch: Batch) -> Ticket {
+        let requests = batch.into_requests();
+        let done_ns = self.server.charge(self.name(), self.file, &requests);
+        let outer = InFlight::new(requests.len());
+        let mut batch = Batch::with_capacity(requests.len());
+        for request in requests {
+            batch.push(request);
+        }
+        let inner = self.inner.submit(batch);
+        let ticket = outer.ticket();
+        let mut queue = self.queue.lock();
+        // What was abandoned and is complete needs no keeper any more (D1).
+        queue.retain(|queued| Arc::strong_count(&queued.outer) > 1 || !self.inner.poll(&queued.inner));
+        queue.push(Queued {
+            inner,
+            done_ns,
+            outer,
+        });
+        ticket
+    }
+
+    fn poll(&self, ticket: &Ticket) -> bool {
+        if ticket.is_complete() {
+            return true;
+        }
+        let Some(queued) = self.withdraw(ticket) else {
+            return ticket.is_complete();
+        };
+        if self.inner.poll(&queued.inner) && self.server.now_ns() >= queued.done_ns {
+            queued.hand_over();
+            return true;
+        }
+        self.queue.lock().push(queued);
+        false
+    }
+
+    fn wait(&self, ticket: &Ticket) {
+        while !ticket.is_complete() {
+            let Some(queued) = self.withdraw(ticket) else {
+                // Another thread waits for this very ticket.
+                std::thread::yield_now();
+                continue;
+            };
+            self.inner.wait(&queued.inner);
+            self.server.sleep_until(queued.done_ns);
+            queued.hand_over();
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn grow(&self, len: u64) -> Result<()> {
+        self.inner.grow(len)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.inner.allocate(range)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.inner.truncate(len)
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
+        self.inner.punch_hole(range)
+    }
+
+    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+        self.inner.map(range)
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+}
+
+impl fmt::Debug for ThrottledFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThrottledFile")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buffer;
+    use crate::memory::MemoryDirectory;
+    use alluvium_base::Purpose;
+    use alluvium_base::cost::CostFault;
+
+    /// A disk with one arm.
+    struct Disk {
+        setup_ns: u64,
+        byte_ns: u64,
+        free_ns: u64,
+    }
+
+    impl CostClock for Disk {
+        fn charge(&mut self, now_ns: u64, access: &Access) -> std::result::Result<u64, CostFault> {
+            self.free_ns = self.free_ns.max(now_ns) + self.setup_ns + self.byte_ns * access.len;
+            Ok(self.free_ns)
+        }
+    }
+
+    fn disk(setup_ns: u64, byte_ns: u64) -> Arc<dyn Device> {
+        let clock = Disk {
+            setup_ns,
+            byte_ns,
+            free_ns: 0,
+        };
+        let directory = ThrottledDirectory::new(Arc::new(MemoryDirectory::new()), Box::new(clock));
+        let file = directory
+            .create("a", FileOptions::DIRECT)
+            .expect("an empty directory");
+        file.grow(1 << 16).expect("memory has room");
+        file
+    }
+
+    fn reads(count: u64) -> Batch {
+        let mut batch = Batch::new();
+        for block in 0..count {
+            batch.read(block * 512, Buffer::zeroed(512), Purpose::Other);
+        }
+        batch
+    }
+
+    #[test]
+    fn a_batch_takes_at_least_the_time_that_it_was_charged() {
+        let file = disk(1_000_000, 100);
+        let start = Instant::now();
+        file.run(reads(4)).expect("inside the file");
+        assert!(start.elapsed() >= Duration::from_nanos(4 * (1_000_000 + 51_200)));
+    }
+
+    #[test]
+    fn batches_in_flight_together_queue_at_the_one_server() {
+        let file = disk(2_000_000, 0);
+        let start = Instant::now();
+        let (first, second) = (file.submit(reads(1)), file.submit(reads(2)));
+        file.wait(&second);
+        assert!(start.elapsed() >= Duration::from_millis(6));
+        assert!(file.poll(&first), "the first was due before the second");
+        assert_eq!(first.take_buffers().expect("inside the file").len(), 1);
+        assert_eq!(second.take_buffers().expect("inside the file").len(), 2);
+    }
+
+    #[test]
+    fn a_poll_before_the_time_has_come_is_false_and_loses_nothing() {
+        let file = disk(20_000_000, 0);
+        let start = Instant::now();
+        let ticket = file.submit(reads(1));
+        let early = file.poll(&ticket);
+        assert!(!early || start.elapsed() >= Duration::from_millis(20));
+        file.wait(&ticket);
+        assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn abandoned_batches_are_performed_and_forgotten() {
+        let file = disk(10_000, 0);
+        let mut write = Batch::new();
+        write.write(0, Buffer::padded(&[7; 512]), Purpose::Other);
+        drop(file.submit(write));
+        assert_eq!(
+            file.read_at(0, 512, Purpose::Other).expect("inside the file")[0],
+            7
+        );
+    }
+
+    #[test]
+    fn syncs_and_empty_batches_cost_nothing() {
+        let file = disk(3_600_000_000_000, 0);
+        file.sync(Purpose::Other).expect("memory syncs");
+        assert!(file.poll(&file.submit(Batch::new())));
+    }
+}
