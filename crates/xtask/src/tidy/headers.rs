@@ -1,24 +1,21 @@
-//! Every room opens alike: one sentence, *Knows*, *Does not know*, *Read in this order*, numbered invariants.
+//! Every room opens alike: one sentence, *Knows*, *Does not know*, *Read in this order*, numbered invariants; and one
+//! number means one invariant in all of a crate, so that whoever cites it is understood.
 
 use super::{Finding, Source, Workspace, rooms};
+use std::collections::BTreeMap;
+
+/// What every header has.
+const PARTS: [&str; 3] = ["*Knows*", "*Does not know*", "*Read in this order*"];
 
 /// Checks the first page of every library, and the first lines of every folder's module.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = twice(workspace);
     for source in &workspace.sources {
         let in_house = !rooms::is_workshop(Workspace::room_of(&source.path));
         let missing: Vec<&str> = match source.file_name() {
-            "lib.rs" if source.path.ends_with("src/lib.rs") => missing(
-                source,
-                &["*Knows*", "*Does not know*", "*Read in this order*"],
-                true,
-            ),
-            "mod.rs" if in_house && !source.is_test(1) => missing(
-                source,
-                &["*Knows*", "*Does not know*", "*Read in this order*"],
-                false,
-            ),
+            "lib.rs" if source.path.ends_with("src/lib.rs") => missing(source, Invariants::Wanted),
+            "mod.rs" if in_house && !source.is_test(1) => missing(source, Invariants::AsNeeded),
             _ => Vec::new(),
         };
         if !missing.is_empty() {
@@ -32,35 +29,56 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// What a header lacks; `numbered` asks for invariants too.
-fn missing<'a>(source: &Source, wanted: &[&'a str], numbered: bool) -> Vec<&'a str> {
-    let header: Vec<&str> = source
-        .comments
-        .iter()
-        .filter_map(|comment| comment.text.strip_prefix('!'))
-        .collect();
-    let mut missing: Vec<&str> = wanted
-        .iter()
-        .filter(|wanted| !header.iter().any(|line| line.contains(**wanted)))
-        .copied()
-        .collect();
-    if numbered && !header.iter().any(|line| is_invariant(line)) {
+/// Whether a header must state invariants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Invariants {
+    Wanted,
+    AsNeeded,
+}
+
+/// What a header lacks.
+fn missing(source: &Source, invariants: Invariants) -> Vec<&'static str> {
+    let header = || {
+        source
+            .comments
+            .iter()
+            .filter_map(|comment| comment.text.strip_prefix('!'))
+    };
+    let mut missing = PARTS.to_vec();
+    missing.retain(|part| !header().any(|line| line.contains(part)));
+    if invariants == Invariants::Wanted && !header().any(|line| invariant(line).is_some()) {
         missing.push("numbered invariants (`- **S1** …`)");
     }
     missing
 }
 
-/// Whether a line of a header is a numbered invariant: `- **S1** …`.
-fn is_invariant(line: &str) -> bool {
-    let name = line
-        .trim()
-        .strip_prefix("- **")
-        .and_then(|rest| rest.split_once("**"))
-        .map(|(name, _)| name);
-    name.is_some_and(|name| {
-        let digits = name.trim_start_matches(|c: char| c.is_ascii_uppercase());
-        digits.len() < name.len() && !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit())
-    })
+/// Invariants of one crate that have the same number.
+fn twice(workspace: &Workspace) -> Vec<Finding> {
+    let mut stated: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let mut findings = Vec::new();
+    for source in workspace.sources.iter().filter(|source| !source.is_test(1)) {
+        let room = Workspace::room_of(&source.path);
+        for comment in &source.comments {
+            let Some(name) = comment.text.strip_prefix('!').and_then(invariant) else {
+                continue;
+            };
+            if let Some(first) = stated.insert((room, name), &source.path) {
+                let text =
+                    format!("{first} states an invariant {name} too: give one of the two another letter");
+                findings.push(Finding::new(&source.path, comment.line, text));
+            }
+        }
+    }
+    findings
+}
+
+/// The number of the invariant that a line of a header states: `S1` in `- **S1** …`.
+fn invariant(line: &str) -> Option<&str> {
+    let (name, _) = line.trim().strip_prefix("- **")?.split_once("**")?;
+    let digits = name.trim_start_matches(|c: char| c.is_ascii_uppercase());
+    let numbered =
+        digits.len() < name.len() && !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit());
+    numbered.then_some(name)
 }
 
 #[cfg(test)]
@@ -81,5 +99,22 @@ mod tests {
         let bare = found("crates/base/src/lib.rs", "//! *Knows*: a. **B1**");
         assert!(bare[0].contains("lacks *Does not know*, *Read in this order*, numbered invariants"));
         assert!(found("crates/base/src/lib.rs", HEADER)[0].contains("lacks numbered invariants"));
+    }
+
+    #[test]
+    fn two_invariants_of_one_crate_do_not_share_a_number() {
+        let planted = [
+            ("crates/storage/src/log/a.rs", "//! - **E1** Words."),
+            ("crates/storage/src/log/b.rs", "//!\n//! - **E1** Other words."),
+            ("crates/device/src/b.rs", "//! - **E1** Another crate."),
+        ];
+        let found = lines(&check(&Workspace::planted(&planted)));
+        assert_eq!(
+            found,
+            [
+                "crates/storage/src/log/b.rs:2: crates/storage/src/log/a.rs states an invariant E1 too: give one of the two \
+              another letter"
+            ]
+        );
     }
 }
