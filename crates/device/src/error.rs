@@ -215,3 +215,38 @@ impl Error {
         matches!(self, Error::DiskFull { .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_operating_system_becomes_the_variant_that_says_what_to_do() {
+        let sorted = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            Error::from_io(Operation::Write, "f", 512, 1024, source)
+        };
+        assert!(matches!(sorted(libc::ENOENT), Error::NotFound { .. }));
+        assert!(matches!(sorted(libc::EEXIST), Error::AlreadyExists { .. }));
+        for errno in [libc::EACCES, libc::EPERM] {
+            assert!(matches!(sorted(errno), Error::PermissionDenied { .. }));
+        }
+        for errno in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG] {
+            assert!(matches!(sorted(errno), Error::DiskFull { wanted: 1024, .. }));
+        }
+        assert!(matches!(sorted(libc::EROFS), Error::ReadOnlyFileSystem { .. }));
+        let io = sorted(libc::EIO);
+        assert!(
+            matches!(
+                io,
+                Error::Io {
+                    offset: 512,
+                    len: 1024,
+                    ..
+                }
+            ),
+            "{io}"
+        );
+        assert!(io.to_string().contains("writing f at 512, 1024 bytes"), "{io}");
+    }
+}

@@ -512,4 +512,47 @@ mod tests {
         assert_eq!(boot_id().unwrap(), boot_id().unwrap(), "the boot does not change");
         assert_ne!(unique_boot_id(), unique_boot_id());
     }
+
+    #[test]
+    fn what_rings_carry_needs_no_worker() {
+        let place = tempfile::tempdir_in(std::env::temp_dir()).unwrap();
+        let directory = FileDirectory::open(place.path()).unwrap();
+        let Carrier::Rings(_) = directory.shared.carrier else {
+            println!("skipped: {:?}", directory.notes());
+            return;
+        };
+        let mut arena = crate::Buffer::zeroed(1 << 20);
+        let start = std::ptr::NonNull::new(arena.as_mut_ptr()).unwrap();
+        let keeper: Arc<crate::Buffer> = Arc::new(arena);
+        directory.register_memory(MemoryRegion {
+            start,
+            len: 1 << 20,
+            keeper: keeper.clone(),
+        });
+        let file = directory.create("f", FileOptions::DIRECT).unwrap();
+        file.grow(4 << 20).unwrap();
+        for round in 0..2 {
+            let mut batch = crate::Batch::new();
+            for page in 0..128u64 {
+                // SAFETY: inside the arena, and each page is in one request.
+                let registered = unsafe {
+                    crate::Buffer::from_region(start.add(page as usize * 4096), 4096, keeper.clone())
+                };
+                batch.read(page * 4096, registered, Purpose::Other);
+                batch.read(page * 8192, crate::Buffer::zeroed(8192), Purpose::Other);
+                batch.write(
+                    (page + 512 + round) * 4096,
+                    crate::Buffer::zeroed(4096),
+                    Purpose::Other,
+                );
+            }
+            file.run(batch).unwrap();
+        }
+        assert_eq!(
+            directory.shared.workers.started(),
+            0,
+            "the rest of a transfer went to a worker"
+        );
+        assert!(directory.notes().is_empty(), "{:?}", directory.notes());
+    }
 }

@@ -46,6 +46,11 @@ impl Workers {
         }
     }
 
+    /// How many threads were started.
+    pub(crate) fn started(&self) -> usize {
+        self.shared.queue.lock().threads.len()
+    }
+
     /// Queues jobs. They run in the order given, as many at once as there are threads.
     pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Job>) {
         let mut queue = self.shared.queue.lock();
@@ -120,7 +125,7 @@ impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workers")
             .field("most", &self.most)
-            .field("running", &self.shared.queue.lock().threads.len())
+            .field("started", &self.started())
             .finish()
     }
 }

@@ -1,0 +1,150 @@
+//! The directories that the suite runs on, and file systems made for one test.
+
+use alluvium_device::file::{Engine, FileDirectory, Options};
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::simulated::SimDirectory;
+use alluvium_device::{Caching, Directory, FileOptions};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// A directory to test, how its files are to be opened, and what keeps it in existence.
+pub(crate) struct Place {
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) options: FileOptions,
+    _keeper: Option<TempDir>,
+}
+
+impl Place {
+    pub(crate) fn memory(caching: Caching) -> Place {
+        Place::new(Arc::new(MemoryDirectory::new()), caching, None)
+    }
+
+    pub(crate) fn simulated(caching: Caching) -> Place {
+        Place::new(Arc::new(SimDirectory::new(0xa11u64)), caching, None)
+    }
+
+    pub(crate) fn files(engine: Engine, caching: Caching) -> Place {
+        Place::files_in(Path::new(env!("CARGO_TARGET_TMPDIR")), engine, caching)
+    }
+
+    /// On tmpfs, which has no device: direct requests are either taken by the page cache or refused, by kernel version.
+    pub(crate) fn tmpfs(engine: Engine, caching: Caching) -> Place {
+        Place::files_in(Path::new("/dev/shm"), engine, caching)
+    }
+
+    fn files_in(above: &Path, engine: Engine, caching: Caching) -> Place {
+        let keeper = tempfile::tempdir_in(above).expect("a temporary directory");
+        let directory = open(keeper.path(), engine);
+        Place::new(directory, caching, Some(keeper))
+    }
+
+    fn new(directory: Arc<dyn Directory>, caching: Caching, keeper: Option<TempDir>) -> Place {
+        let options = match caching {
+            Caching::Direct => FileOptions::DIRECT,
+            Caching::Buffered => FileOptions::BUFFERED,
+        };
+        Place {
+            directory,
+            options,
+            _keeper: keeper,
+        }
+    }
+}
+
+/// A directory of real files, with an engine asked for.
+pub(crate) fn open(path: &Path, engine: Engine) -> Arc<FileDirectory> {
+    let options = Options {
+        engine,
+        ..Options::default()
+    };
+    Arc::new(FileDirectory::open_with(path, options).expect("the directory opens"))
+}
+
+/// A file system made for one test; unmounted when dropped.
+pub(crate) struct Mounted {
+    path: PathBuf,
+    loop_device: Option<String>,
+    _keeper: TempDir,
+}
+
+impl Mounted {
+    /// Mounts a file system that needs no device; `None`, with the reason printed, where that is not allowed.
+    pub(crate) fn nodev(kind: &str, options: &str) -> Option<Mounted> {
+        let keeper = tempfile::tempdir().expect("a temporary directory");
+        let path = keeper.path().to_owned();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", kind, "-o", options, kind]).arg(&path);
+        runs(&mut mount)?;
+        Some(Mounted {
+            path,
+            loop_device: None,
+            _keeper: keeper,
+        })
+    }
+
+    /// Makes an ext4 file system of `mebibytes` in a sparse image at `image`, on a loop device with the given sector size.
+    pub(crate) fn ext4(image: &Path, mebibytes: u64, sector: u32) -> Option<Mounted> {
+        std::fs::File::create(image)
+            .and_then(|file| file.set_len(mebibytes << 20))
+            .expect("an image file");
+        runs(
+            Command::new("mkfs.ext4")
+                .args(["-q", "-b", "4096", "-F"])
+                .arg(image),
+        )?;
+        let sector = sector.to_string();
+        let attached = runs(
+            Command::new("losetup")
+                .args(["--find", "--show", "--sector-size", &sector])
+                .arg(image),
+        )?;
+        let device = attached.trim().to_owned();
+        let keeper = tempfile::tempdir().expect("a temporary directory");
+        let path = keeper.path().to_owned();
+        let mounted = runs(Command::new("mount").arg(&device).arg(&path));
+        let place = Mounted {
+            path,
+            loop_device: Some(device),
+            _keeper: keeper,
+        };
+        mounted.map(|_| place)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Mounts it anew for reading only.
+    pub(crate) fn make_read_only(&self) -> Option<()> {
+        runs(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path)).map(|_| ())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        if let Some(device) = &self.loop_device {
+            let _ = Command::new("losetup").args(["-d", device]).status();
+        }
+    }
+}
+
+/// Runs a command and answers what it printed, or prints why the test is skipped.
+fn runs(command: &mut Command) -> Option<String> {
+    match command.output() {
+        Ok(output) if output.status.success() => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(output) => {
+            println!(
+                "skipped: {command:?}: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+            None
+        }
+        Err(error) => {
+            println!("skipped: {command:?}: {error}");
+            None
+        }
+    }
+}
