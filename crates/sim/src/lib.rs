@@ -1,1 +1,28 @@
 //! Simulation: operation generator, reference model, crash driver, shrinker. It knows contracts, not engines.
+//!
+//! *Knows*: what a store of keys and values promises, how a machine may die, and how to try many ways of dying.
+//!
+//! *Does not know*: any engine. A system under test comes as a [`Story`].
+//!
+//! *Read in this order*: [`story`] (what a system must offer), [`reference`] (what a crash may leave), [`generate`] (steps
+//! from a seed), [`driver`] (crashes, and devices that fail), `shrink` (small failures), [`replay`] (one line),
+//! [`saboteur`] (planted bugs, for tests of tests), [`coverage`].
+//!
+//! Invariants:
+//!
+//! - **X1** A run is a function of its story, its settings and its seed: the same again gives the same trace.
+//! - **X2** Whatever is found comes with one line that replays it.
+
+pub mod coverage;
+pub mod driver;
+pub mod generate;
+pub mod reference;
+pub mod replay;
+pub mod saboteur;
+mod shrink;
+pub mod story;
+
+pub use coverage::Coverage;
+pub use driver::{Campaign, FaultCampaign, FaultReport, Finding, Report, Settings, Tally};
+pub use reference::{Contents, Crash, Durability, Reference, Write};
+pub use story::{Cause, Ledger, Step, Story, Trouble, World};

@@ -1,0 +1,42 @@
+//! Named counters that say which interesting situations a run has met.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Counters by name; clones share them.
+///
+/// ```
+/// let coverage = alluvium_sim::Coverage::new();
+/// coverage.hit("log wrap");
+/// coverage.add("log wrap", 2);
+/// assert_eq!(coverage.counts()["log wrap"], 3);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    counts: Arc<Mutex<BTreeMap<&'static str, u64>>>,
+}
+
+impl Coverage {
+    /// No counters.
+    #[must_use]
+    pub fn new() -> Coverage {
+        Coverage::default()
+    }
+
+    /// Counts a situation once.
+    pub fn hit(&self, name: &'static str) {
+        self.add(name, 1);
+    }
+
+    /// Counts a situation `times` times; with zero the name is listed all the same.
+    pub fn add(&self, name: &'static str, times: u64) {
+        *self.counts.lock().entry(name).or_default() += times;
+    }
+
+    /// All counters, by name.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.lock().clone()
+    }
+}

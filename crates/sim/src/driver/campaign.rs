@@ -1,0 +1,248 @@
+//! Many runs, on several threads, and what came of them.
+
+use super::{Bad, Explorer, Finding, Plan, Settings, Tally};
+use crate::replay::{Target, requested};
+use crate::story::{Step, Story};
+use crate::{Coverage, shrink};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Runs a story on one seed after the other until enough images were judged, or until something is found.
+pub struct Campaign<S: Story> {
+    story: S,
+    settings: Settings,
+    first_seed: u64,
+    points: u64,
+    runs: u64,
+    workers: usize,
+    test: String,
+}
+
+/// What a campaign came to.
+#[derive(Debug)]
+pub struct Report {
+    /// What was counted.
+    pub tally: Tally,
+    /// The story's own counters and the driver's.
+    pub coverage: BTreeMap<&'static str, u64>,
+    /// The first thing found, as small as it could be made, with the command that replays it.
+    pub finding: Option<Finding>,
+    test: String,
+}
+
+impl<S: Story> Campaign<S> {
+    /// A campaign of 20,000 points on one thread, from seed 1.
+    #[must_use]
+    pub fn new(story: S) -> Self {
+        Campaign {
+            story,
+            settings: Settings::default(),
+            first_seed: 1,
+            points: 20_000,
+            runs: u64::MAX,
+            workers: 1,
+            test: String::new(),
+        }
+    }
+
+    /// How far each run goes.
+    #[must_use]
+    pub fn settings(self, settings: Settings) -> Self {
+        Campaign { settings, ..self }
+    }
+
+    /// The seed of the first run; the next ones follow.
+    #[must_use]
+    pub fn first_seed(self, first_seed: u64) -> Self {
+        Campaign { first_seed, ..self }
+    }
+
+    /// Ends when so many images were judged.
+    #[must_use]
+    pub fn points(self, points: u64) -> Self {
+        Campaign { points, ..self }
+    }
+
+    /// Ends after so many runs at the latest.
+    #[must_use]
+    pub fn runs(self, runs: u64) -> Self {
+        Campaign { runs, ..self }
+    }
+
+    /// On so many threads. The result does not depend on it, but for how far the last runs go beyond the aim.
+    #[must_use]
+    pub fn workers(self, workers: usize) -> Self {
+        Campaign {
+            workers: workers.max(1),
+            ..self
+        }
+    }
+
+    /// The command that runs this campaign, for the line that replays a finding:
+    /// `cargo test -p alluvium-sim -- toy`.
+    #[must_use]
+    pub fn command(self, command: &str) -> Self {
+        Campaign {
+            test: command.to_owned(),
+            ..self
+        }
+    }
+
+    /// Runs. When the environment names a target of this story, only that is run.
+    pub fn run(&self) -> Report {
+        if let Some(target) = requested(self.story.name()) {
+            return self.replay(&target);
+        }
+        let (mut tally, coverage) = (Tally::default(), Coverage::new());
+        let mut finding = None;
+        let mut seed = self.first_seed;
+        let mut left = self.runs;
+        while finding.is_none() && tally.points < self.points && left > 0 {
+            let wave = left.min(self.workers as u64 * 4);
+            for run in self.wave(seed, wave) {
+                tally.merge(run.tally);
+                for (name, count) in run.coverage.counts() {
+                    coverage.add(name, count);
+                }
+                if let (None, Some((seed, bad))) = (&finding, run.bad) {
+                    finding = Some(shrink::shrink(
+                        &self.story,
+                        &self.settings,
+                        seed,
+                        self.settings.steps,
+                        bad,
+                    ));
+                }
+            }
+            seed += wave;
+            left -= wave;
+        }
+        Report {
+            tally,
+            coverage: coverage.counts(),
+            finding,
+            test: self.test.clone(),
+        }
+    }
+
+    /// Follows one target.
+    pub fn replay(&self, target: &Target) -> Report {
+        let count = target.steps.last().map_or(0, |last| last + 1);
+        let all = self.story.steps(target.seed, count);
+        let steps = kept(&all, &target.steps);
+        let plan = Plan::Follow(target.path.clone());
+        let mut explorer = Explorer::new(&self.story, &self.settings, plan, target.seed);
+        let result = explorer.run(&steps);
+        let finding = result.err().map(|bad| explorer.finding(bad, &target.steps, None));
+        Report {
+            coverage: explorer.coverage.counts(),
+            tally: explorer.tally,
+            finding,
+            test: self.test.clone(),
+        }
+    }
+
+    /// Some runs side by side, in the order of their seeds.
+    fn wave(&self, first: u64, count: u64) -> Vec<Run> {
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::new());
+        let work = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed) as u64;
+                if at >= count {
+                    return;
+                }
+                let run = self.one(first + at);
+                done.lock().push((at, run));
+            }
+        };
+        if self.workers == 1 {
+            work();
+        } else {
+            std::thread::scope(|scope| {
+                for _ in 0..self.workers {
+                    scope.spawn(work);
+                }
+            });
+        }
+        let mut done = done.into_inner();
+        done.sort_by_key(|(at, _)| *at);
+        done.into_iter().map(|(_, run)| run).collect()
+    }
+
+    fn one(&self, seed: u64) -> Run {
+        let steps = self.story.steps(seed, self.settings.steps);
+        let steps: Vec<_> = steps.into_iter().enumerate().collect();
+        let mut explorer = Explorer::new(&self.story, &self.settings, Plan::Sample, seed);
+        let bad = explorer.run(&steps).err().map(|bad| (seed, bad));
+        Run {
+            tally: explorer.tally,
+            coverage: explorer.coverage,
+            bad,
+        }
+    }
+}
+
+struct Run {
+    tally: Tally,
+    coverage: Coverage,
+    bad: Option<(u64, Bad)>,
+}
+
+/// The steps that a target keeps, each with its place.
+pub(crate) fn kept<A: Clone>(all: &[Step<A>], places: &[usize]) -> Vec<(usize, Step<A>)> {
+    let kept = places
+        .iter()
+        .filter_map(|&place| Some((place, all.get(place)?.clone())));
+    kept.collect()
+}
+
+impl Report {
+    /// # Panics
+    /// When something was found, with the command that replays it.
+    pub fn expect_clean(&self) {
+        if let Some(line) = self.replay_line() {
+            let text = self.finding.as_ref().map_or("", |finding| &finding.text);
+            panic!("{text}\nreplay it with:\n{line}");
+        }
+    }
+
+    /// The command that replays what was found.
+    #[must_use]
+    pub fn replay_line(&self) -> Option<String> {
+        let target = &self.finding.as_ref()?.target;
+        Some(format!("{}=\"{target}\" {}", crate::replay::VARIABLE, self.test))
+    }
+
+    /// A table of what was counted, `elapsed` being the time it took on all threads together.
+    #[must_use]
+    pub fn table(&self, elapsed: Duration) -> String {
+        let tally = &self.tally;
+        let mut out = String::new();
+        let mut row = |name: &str, value: String| {
+            let _ = writeln!(out, "{name:<34} {value:>14}");
+        };
+        row("runs", tally.runs.to_string());
+        row("device operations of the runs", tally.operations.to_string());
+        row("crash points judged", tally.points.to_string());
+        row("distinct images", tally.distinct().to_string());
+        row("images equal to one judged before", tally.repeats.to_string());
+        for (index, count) in tally.by_depth.iter().enumerate() {
+            row(&format!("crashes in a row: {}", index + 1), count.to_string());
+        }
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        row("seconds of one core", format!("{seconds:.1}"));
+        row(
+            "points a second and core",
+            format!("{:.0}", tally.points as f64 / seconds),
+        );
+        row("trace", format!("{:016x}", tally.trace));
+        for (name, count) in &self.coverage {
+            row(name, count.to_string());
+        }
+        out
+    }
+}

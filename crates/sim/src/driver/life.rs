@@ -1,0 +1,274 @@
+//! One life of a store: it is created or came back from a crash, does steps, and is watched meanwhile.
+
+use super::panics::watch;
+use super::probe::{Choice, Probe, died};
+use super::revive::Case;
+use super::{Bad, Explorer, Plan};
+use crate::reference::Crash;
+use crate::replay::Turn;
+use crate::shrink;
+use crate::story::{Cause, Ledger, Step, Story, Trouble, World};
+use alluvium_base::checksum::seeded;
+use alluvium_device::simulated::{SimDirectory, Survival};
+use std::sync::Arc;
+
+/// A store that is open (but while it is being reopened), and the machine under it.
+pub(super) struct Life<S: Story> {
+    pub(super) machine: SimDirectory,
+    pub(super) world: World,
+    pub(super) system: Option<S::System>,
+    pub(super) probe: Probe,
+    /// The crashes that led here.
+    pub(super) path: Vec<Turn>,
+}
+
+/// Which step of the run it is about, and which crashes came before.
+pub(super) struct Where<'a> {
+    pub(super) step: usize,
+    pub(super) path: &'a [Turn],
+}
+
+impl Where<'_> {
+    pub(super) fn bad(&self, what: &str, text: impl std::fmt::Display) -> Bad {
+        Bad::new(self.step, self.path, format!("{what}: {text}"))
+    }
+}
+
+impl<S: Story> Explorer<'_, S> {
+    /// Does the steps on a new machine. Each step comes with its place in what the story generates.
+    pub(crate) fn run(&mut self, steps: &[(usize, Step<S::Action>)]) -> Result<(), Bad> {
+        self.tally.runs += 1;
+        let machine = SimDirectory::new(self.seed);
+        let ledger = Ledger::default();
+        let view = Arc::new(ledger.with(|reference| reference.view()));
+        let probe = Probe::new(self.choice(0, self.seed), view);
+        probe.follow(Some(ledger.clone()));
+        probe.watch(&machine);
+        let world = self.world(&machine, ledger);
+        let at = Where { step: 0, path: &[] };
+        let system = watch(|| self.story.create(&world));
+        let mut life = Life {
+            machine,
+            world,
+            system: None,
+            probe,
+            path: Vec::new(),
+        };
+        self.judge_points(&mut life, at.step, Crash::NONE, Creation::UnderWay)?;
+        match system {
+            Ok(Ok(system)) => life.system = Some(system),
+            Ok(Err(trouble)) => return Err(at.bad("creating the store", trouble)),
+            Err(panic) => return Err(at.bad("creating the store panicked", panic)),
+        }
+        for (number, (index, step)) in steps.iter().enumerate() {
+            if let Plan::LastStep(path) = &self.plan
+                && number + 1 == steps.len()
+                && let Some(turn) = path.first()
+            {
+                let calls = life.probe.calls()..u64::MAX;
+                life.probe.choose(Choice::Within {
+                    calls,
+                    survival: turn.survival,
+                    seeds: shrink::seeds_at(path, 0),
+                });
+            }
+            self.step(&mut life, number, *index, step)?;
+        }
+        self.end(life, steps.len().saturating_sub(1))
+    }
+
+    pub(super) fn world(&self, machine: &SimDirectory, ledger: Ledger) -> World {
+        World {
+            directory: self.settings.directory(machine),
+            ledger,
+            coverage: self.coverage.clone(),
+        }
+    }
+
+    /// Does one step. `number` counts the steps of the run, `index` is the step's place in the story.
+    pub(super) fn step(
+        &mut self,
+        life: &mut Life<S>,
+        number: usize,
+        index: usize,
+        step: &Step<S::Action>,
+    ) -> Result<(), Bad> {
+        match step {
+            Step::Do(action) => {
+                let (world, system) = (&life.world, life.system.as_mut().expect("the store is open"));
+                let result = watch(|| self.story.apply(system, action, world));
+                self.judge_points(life, number, Crash::NONE, Creation::Done)?;
+                let at = Where {
+                    step: number,
+                    path: &life.path,
+                };
+                match result {
+                    Ok(Ok(())) => {}
+                    Ok(Err(Trouble {
+                        cause: Cause::Full, ..
+                    })) => self.coverage.hit("full"),
+                    Ok(Err(trouble)) => return Err(at.bad(&format!("{action:?}"), trouble)),
+                    Err(panic) => return Err(at.bad(&format!("{action:?} panicked"), panic)),
+                }
+                if number.is_multiple_of(self.settings.verify_every.max(1)) {
+                    self.verify(life, number)?;
+                }
+                Ok(())
+            }
+            Step::Reopen => self.reopen(life, number),
+            Step::Crash(survival) => self.crash(life, number, index, *survival),
+        }
+    }
+
+    /// Compares everything that the open store shows with the reference.
+    pub(super) fn verify(&mut self, life: &mut Life<S>, number: usize) -> Result<(), Bad> {
+        let at = Where {
+            step: number,
+            path: &life.path,
+        };
+        let system = life.system.as_mut().expect("the store is open");
+        let found = self.inspect(system, &at, "reading the open store")?;
+        let judged = life
+            .world
+            .ledger
+            .with(|reference| reference.judge(Crash::NONE, &found));
+        judged
+            .map(|_| ())
+            .map_err(|violation| at.bad("the open store is wrong", violation))
+    }
+
+    fn reopen(&mut self, life: &mut Life<S>, number: usize) -> Result<(), Bad> {
+        let system = life.system.take().expect("the store is open");
+        let closed = watch(|| self.story.close(system, &life.world));
+        self.judge_points(life, number, Crash::NONE, Creation::Done)?;
+        let at = Where {
+            step: number,
+            path: &life.path,
+        };
+        match closed {
+            Ok(Ok(())) => {}
+            Ok(Err(trouble)) => return Err(at.bad("closing", trouble)),
+            Err(panic) => return Err(at.bad("closing panicked", panic)),
+        }
+        life.world.directory = self.settings.directory(&life.machine);
+        let opened = watch(|| self.story.open(&life.world));
+        self.judge_points(life, number, Crash::NONE, Creation::Done)?;
+        let at = Where {
+            step: number,
+            path: &life.path,
+        };
+        match opened {
+            Ok(Ok(system)) => life.system = Some(system),
+            Ok(Err(trouble)) => return Err(at.bad("opening after closing", trouble)),
+            Err(panic) => return Err(at.bad("opening after closing panicked", panic)),
+        }
+        self.coverage.hit("reopen");
+        self.verify(life, number)
+    }
+
+    /// Machine or process die; the life goes on with what is left.
+    fn crash(
+        &mut self,
+        life: &mut Life<S>,
+        number: usize,
+        index: usize,
+        survival: Survival,
+    ) -> Result<(), Bad> {
+        let seed = seeded(self.seed, &(index as u64).to_le_bytes());
+        let image = life.machine.image(survival, seed);
+        let before = life.world.ledger.clone();
+        let crash = died(survival);
+        life.machine.clear_hook();
+        life.machine.crash();
+        let system = life.system.take();
+        // What the dying store still tries fails like every operation of a dead machine.
+        let dropped = watch(|| drop(system));
+        let at = Where {
+            step: number,
+            path: &life.path,
+        };
+        dropped.map_err(|panic| at.bad("dropping the store after a crash panicked", panic))?;
+        life.probe.follow(Some(before.clone()));
+        life.probe.watch(&image);
+        life.world = self.world(&image, Ledger::default());
+        life.machine = image;
+        let opened = watch(|| self.story.open(&life.world));
+        let fresh = std::mem::replace(&mut life.world.ledger, before.clone());
+        self.judge_points(life, number, crash, Creation::Done)?;
+        let at = Where {
+            step: number,
+            path: &life.path,
+        };
+        let mut system = match opened {
+            Ok(Ok(system)) => system,
+            Ok(Err(trouble)) => return Err(at.bad(&format!("opening after {survival:?}"), trouble)),
+            Err(panic) => return Err(at.bad(&format!("opening after {survival:?} panicked"), panic)),
+        };
+        drop(fresh);
+        let found = self.inspect(&mut system, &at, "reading after a crash")?;
+        let judged = before.with(|reference| match reference.judge(crash, &found) {
+            Ok(survivors) => Ok(reference.after(crash, &survivors, &found)),
+            Err(violation) => Err(violation),
+        });
+        let after = judged.map_err(|violation| at.bad(&format!("after {survival:?}"), violation))?;
+        life.world.ledger = Ledger::on(after);
+        life.probe.follow(Some(life.world.ledger.clone()));
+        life.system = Some(system);
+        self.coverage.hit("crash and go on");
+        Ok(())
+    }
+
+    /// The last look at a life, and a crash after its last operation.
+    pub(super) fn end(&mut self, mut life: Life<S>, number: usize) -> Result<(), Bad> {
+        self.verify(&mut life, number)?;
+        life.probe.finish(&life.machine);
+        self.judge_points(&mut life, number, Crash::NONE, Creation::Done)?;
+        let at = Where {
+            step: number,
+            path: &life.path,
+        };
+        let system = life.system.take().expect("the store is open");
+        let closed = watch(|| self.story.close(system, &life.world));
+        self.tally.operations += life.probe.calls();
+        self.tally.trace ^= life.probe.trace();
+        life.machine.clear_hook();
+        match closed {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(trouble)) => Err(at.bad("closing", trouble)),
+            Err(panic) => Err(at.bad("closing panicked", panic)),
+        }
+    }
+
+    /// Revives every image taken since the last time. `opening` is the crash that the life is just coming back from.
+    pub(super) fn judge_points(
+        &mut self,
+        life: &mut Life<S>,
+        number: usize,
+        opening: Crash,
+        creation: Creation,
+    ) -> Result<(), Bad> {
+        let ledger = life.world.ledger.clone();
+        for point in life.probe.take() {
+            let mut path = life.path.clone();
+            path.push(point.turn);
+            let crash = opening.then(point.crash());
+            let case = Case {
+                view: point.view,
+                crash,
+                creation,
+                path,
+                step: number,
+            };
+            ledger.with(|reference| self.revive(reference, case, point.image))?;
+        }
+        ledger.settle();
+        Ok(())
+    }
+}
+
+/// Whether the caller was told that the store exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Creation {
+    UnderWay,
+    Done,
+}

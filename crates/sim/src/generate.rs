@@ -1,0 +1,248 @@
+//! Draws the steps of a run from a seed: commits over a small and a large key space, and what a store does besides.
+//!
+//! Keys come from three circles: a handful that is written again and again, a few dozen, and a wide range that makes the store
+//! grow. Values are mostly small and sometimes several pages; no two commits write the same value, so that what is found
+//! after a crash names the commit it came from.
+
+use crate::reference::{Durability, Write};
+use crate::story::Step;
+use alluvium_base::checksum::seeded;
+use alluvium_device::simulated::Survival;
+use fastrand::Rng;
+use std::ops::RangeInclusive;
+
+/// What a user or a background worker does to a store of keys and values. Stories with more of their own wrap it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Commits one write, or a batch of them.
+    Commit {
+        /// The writes, in order.
+        writes: Vec<Write>,
+        /// When it is to be acknowledged.
+        durability: Durability,
+    },
+    /// Makes everything so far durable.
+    Sync,
+    /// Makes a version durable.
+    Checkpoint,
+    /// A slice of background work; the number chooses among several.
+    Background(u32),
+    /// Reads one key.
+    Get(Vec<u8>),
+}
+
+/// How often each thing happens, relative to the others, and how large things are.
+#[derive(Clone, Debug)]
+pub struct Mix {
+    /// Single puts.
+    pub put: u32,
+    /// Single deletes.
+    pub delete: u32,
+    /// Batches of puts and deletes.
+    pub batch: u32,
+    /// Syncs.
+    pub sync: u32,
+    /// Checkpoints.
+    pub checkpoint: u32,
+    /// Background slices.
+    pub background: u32,
+    /// Reads.
+    pub get: u32,
+    /// Closing and opening.
+    pub reopen: u32,
+    /// Crashes after which the run goes on.
+    pub crash: u32,
+    /// Weights of the durabilities `Memory`, `Process` and `Disk`.
+    pub durabilities: [u32; 3],
+    /// How many keys the hot, the middle and the wide circle have.
+    pub circles: [u32; 3],
+    /// Weights of the three circles.
+    pub circle_weights: [u32; 3],
+    /// Writes in a batch.
+    pub batch_len: RangeInclusive<usize>,
+    /// Bytes of an ordinary value.
+    pub value_len: RangeInclusive<usize>,
+    /// Bytes of a large value; one in [`Mix::large_every`] is large.
+    pub large_len: RangeInclusive<usize>,
+    /// How rare large values are.
+    pub large_every: u32,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Mix {
+            put: 40,
+            delete: 12,
+            batch: 12,
+            sync: 4,
+            checkpoint: 8,
+            background: 12,
+            get: 6,
+            reopen: 1,
+            crash: 1,
+            durabilities: [2, 5, 3],
+            circles: [6, 60, 4000],
+            circle_weights: [4, 4, 2],
+            batch_len: 2..=8,
+            value_len: 0..=300,
+            large_len: 1000..=6000,
+            large_every: 24,
+        }
+    }
+}
+
+/// Draws an index with the given weights.
+fn weighted(random: &mut Rng, weights: &[u32]) -> usize {
+    let mut at = random.u32(0..weights.iter().sum::<u32>().max(1));
+    for (index, weight) in weights.iter().enumerate() {
+        if at < *weight {
+            return index;
+        }
+        at -= weight;
+    }
+    0
+}
+
+/// A value that names its origin: no two (`origin`, `key`) give the same one of eight bytes or more. Half of it repeats,
+/// so that codecs have something to do.
+#[must_use]
+pub fn value(origin: u64, key: &[u8], len: usize) -> Vec<u8> {
+    let mut random = Rng::with_seed(seeded(origin, key));
+    let mut value = Vec::with_capacity(len + 8);
+    while value.len() < len {
+        let word = random.u64(..);
+        value.extend_from_slice(&word.to_le_bytes());
+        if value.len() > 64 && word & 1 == 0 {
+            let repeated = value[value.len() - 32..].to_vec();
+            value.extend_from_slice(&repeated);
+        }
+    }
+    value.truncate(len);
+    value
+}
+
+impl Mix {
+    /// The steps of a run.
+    ///
+    /// ```
+    /// use alluvium_sim::generate::Mix;
+    /// let steps = Mix::default().steps(7, 100);
+    /// assert_eq!(steps.len(), 100);
+    /// assert_eq!(steps, Mix::default().steps(7, 100), "the seed is all there is");
+    /// ```
+    #[must_use]
+    pub fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+        let mut random = Rng::with_seed(seed);
+        (0..count)
+            .map(|index| self.step(&mut random, seed, index as u64))
+            .collect()
+    }
+
+    fn step(&self, random: &mut Rng, seed: u64, index: u64) -> Step<Action> {
+        let origin = seeded(seed, &index.to_le_bytes());
+        let weights = [
+            self.put,
+            self.delete,
+            self.batch,
+            self.sync,
+            self.checkpoint,
+            self.background,
+            self.get,
+            self.reopen,
+            self.crash,
+        ];
+        match weighted(random, &weights) {
+            0 => self.commit(random, vec![true], origin),
+            1 => self.commit(random, vec![false], origin),
+            2 => {
+                let len = random.usize(self.batch_len.clone());
+                let deletes = (0..len).map(|_| random.u8(0..4) > 0).collect();
+                self.commit(random, deletes, origin)
+            }
+            3 => Step::Do(Action::Sync),
+            4 => Step::Do(Action::Checkpoint),
+            5 => Step::Do(Action::Background(random.u32(..))),
+            6 => Step::Do(Action::Get(self.key(random))),
+            7 => Step::Reopen,
+            _ => Step::Crash(any_survival(random)),
+        }
+    }
+
+    /// A commit of as many writes as `puts` has entries, each a put or a delete.
+    fn commit(&self, random: &mut Rng, puts: Vec<bool>, origin: u64) -> Step<Action> {
+        let durability = match weighted(random, &self.durabilities) {
+            0 => Durability::Memory,
+            1 => Durability::Process,
+            _ => Durability::Disk,
+        };
+        let writes = puts.into_iter().enumerate().map(|(at, put)| {
+            let key = self.key(random);
+            let large = self.large_every > 0 && random.u32(0..self.large_every) == 0;
+            let range = if large { &self.large_len } else { &self.value_len };
+            let len = random.usize(range.clone());
+            let value = put.then(|| value(origin.wrapping_add(at as u64), &key, len));
+            Write { key, value }
+        });
+        Step::Do(Action::Commit {
+            writes: writes.collect(),
+            durability,
+        })
+    }
+
+    /// A key: short and hot, or longer and rarer.
+    fn key(&self, random: &mut Rng) -> Vec<u8> {
+        let circle = weighted(random, &self.circle_weights);
+        let number = random.u32(0..self.circles[circle].max(1));
+        match circle {
+            0 => format!("h{number}").into_bytes(),
+            1 => format!("middle/{number:04}").into_bytes(),
+            _ => format!("wide/{:08x}/{number}", number.wrapping_mul(0x9e37_79b1)).into_bytes(),
+        }
+    }
+}
+
+/// One way to crash, all of them equally likely.
+#[must_use]
+pub fn any_survival(random: &mut Rng) -> Survival {
+    let all = Survival::ALL;
+    all[random.usize(0..all.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_differ_by_origin_and_key_and_have_their_length() {
+        assert_eq!(value(1, b"a", 100).len(), 100);
+        assert_ne!(value(1, b"a", 8), value(2, b"a", 8));
+        assert_ne!(value(1, b"a", 8), value(1, b"b", 8));
+        assert!(value(1, b"a", 0).is_empty());
+    }
+
+    #[test]
+    fn every_kind_of_step_comes_up_about_as_often_as_its_weight_says() {
+        let mix = Mix::default();
+        let steps = mix.steps(3, 9600);
+        let count = |is: fn(&Step<Action>) -> bool| steps.iter().filter(|step| is(step)).count();
+        let sum = 96;
+        let near = |found: usize, weight: u32| {
+            let expected = (weight * 9600 / sum) as usize;
+            (expected / 2..=expected * 2).contains(&found)
+        };
+        assert!(near(
+            count(|step| matches!(step, Step::Do(Action::Commit { .. }))),
+            64
+        ));
+        assert!(near(
+            count(|step| matches!(step, Step::Do(Action::Checkpoint))),
+            8
+        ));
+        assert!(near(
+            count(|step| matches!(step, Step::Do(Action::Background(_)))),
+            12
+        ));
+        assert!(near(count(|step| matches!(step, Step::Reopen)), 1));
+        assert!(near(count(|step| matches!(step, Step::Crash(_))), 1));
+    }
+}

@@ -1,0 +1,342 @@
+//! The reference model: which commits there were, what was promised about each, and therefore what a crash may leave.
+//!
+//! *Knows*: keys, values (by digest), the order of commits, and at which durability each was acknowledged.
+//!
+//! *Does not know*: files, devices, or how the system under test keeps its promises.
+//!
+//! *Read in this order*: this file (history), `judge.rs` (what is allowed), `verdict.rs` (what to say when it is not).
+//!
+//! Invariants:
+//!
+//! - **R1** Commits are numbered from 1 in commit order; `state(n)` is the map after the first `n` of them, and `state(0)` is the
+//!   base, which is never lost.
+//! - **R2** `durable` never falls: commits up to it survive everything but a fault of the hardware.
+
+mod judge;
+mod verdict;
+
+pub use judge::{Crash, Survivors};
+pub use verdict::{Violation, Wrong};
+
+use alluvium_base::checksum;
+use alluvium_base::checksum::seeded;
+use std::collections::BTreeMap;
+
+/// What a caller was promised about a commit, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    /// Applied; any crash may lose it.
+    Memory,
+    /// Survives the death of the process.
+    Process,
+    /// Survives the death of the machine.
+    Disk,
+}
+
+/// One change of a commit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Write {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The new value, or nothing for a delete.
+    pub value: Option<Vec<u8>>,
+}
+
+/// How far a commit came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Status {
+    /// Begun, and the caller has no answer yet.
+    InFlight,
+    /// The caller was told that it holds.
+    Acknowledged(Durability),
+    /// The caller was told of an error that leaves open what became of it.
+    InDoubt,
+}
+
+/// What had been promised at one moment of the history, to judge a crash at that moment after the history went on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    pub(crate) durable: usize,
+    /// One a commit that had begun.
+    pub(crate) statuses: Vec<Status>,
+}
+
+impl View {
+    /// How many commits had begun.
+    #[must_use]
+    pub fn newest(&self) -> usize {
+        self.statuses.len()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Commit {
+    /// One entry a key: the last write of the batch wins.
+    pub(crate) writes: BTreeMap<Vec<u8>, Option<u64>>,
+    pub(crate) status: Status,
+}
+
+/// A map as it was found: digests of values, and a hash of the whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    pub(crate) pairs: BTreeMap<Vec<u8>, u64>,
+    pub(crate) hash: u64,
+}
+
+/// A pair's share in the hash of a map. Shares are added, so that a change costs two of them, not a walk.
+fn share(key: &[u8], value: u64) -> u64 {
+    seeded(value, key)
+}
+
+impl Contents {
+    /// An empty map.
+    #[must_use]
+    pub fn new() -> Contents {
+        Contents::default()
+    }
+
+    /// Adds a pair.
+    ///
+    /// # Errors
+    /// The key, when it was added before: a scan must not show a key twice.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Vec<u8>> {
+        let value = checksum(value);
+        if self.pairs.insert(key.to_vec(), value).is_some() {
+            return Err(key.to_vec());
+        }
+        self.hash = self.hash.wrapping_add(share(key, value));
+        Ok(())
+    }
+
+    /// How many pairs there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// A hash of all pairs, whatever order they were added in.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// The history of one store, as its callers saw it.
+///
+/// ```
+/// use alluvium_sim::reference::{Contents, Crash, Durability, Reference, Write};
+/// let mut reference = Reference::new();
+/// let put = |key: &str| vec![Write { key: key.into(), value: Some(b"v".to_vec()) }];
+/// let first = reference.begin(&put("a"));
+/// reference.acknowledge(first, Durability::Disk);
+/// reference.begin(&put("b")); // no answer yet
+///
+/// let mut found = Contents::new();
+/// assert!(reference.judge(Crash::POWER, &found).is_err(), "an acknowledged commit is lost");
+/// found.add(b"a", b"v").unwrap();
+/// assert!(reference.judge(Crash::POWER, &found).is_ok());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Reference {
+    pub(crate) commits: Vec<Commit>,
+    /// Every version of every key, by the number of its commit; number 0 is the base.
+    pub(crate) versions: BTreeMap<Vec<u8>, Vec<(usize, Option<u64>)>>,
+    /// `prefixes[n]` is the hash of `state(n)`.
+    pub(crate) prefixes: Vec<u64>,
+    pub(crate) durable: usize,
+}
+
+impl Default for Reference {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reference {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Reference {
+        Self::on_base(Contents::new())
+    }
+
+    fn on_base(base: Contents) -> Reference {
+        Reference {
+            commits: Vec::new(),
+            versions: base
+                .pairs
+                .into_iter()
+                .map(|(key, value)| (key, vec![(0, Some(value))]))
+                .collect(),
+            prefixes: vec![base.hash],
+            durable: 0,
+        }
+    }
+
+    /// Begins a commit, which is in flight until it is answered. Returns its number.
+    pub fn begin(&mut self, writes: &[Write]) -> usize {
+        let writes = writes
+            .iter()
+            .map(|write| (write.key.clone(), write.value.as_deref().map(checksum)));
+        self.begin_digests(writes.collect(), Status::InFlight)
+    }
+
+    fn begin_digests(&mut self, writes: BTreeMap<Vec<u8>, Option<u64>>, status: Status) -> usize {
+        let number = self.commits.len() + 1;
+        let mut hash = *self.prefixes.last().expect("there is always the base");
+        for (key, value) in &writes {
+            let versions = self.versions.entry(key.clone()).or_default();
+            if let Some((_, Some(old))) = versions.last() {
+                hash = hash.wrapping_sub(share(key, *old));
+            }
+            if let Some(new) = value {
+                hash = hash.wrapping_add(share(key, *new));
+            }
+            versions.push((number, *value));
+        }
+        self.prefixes.push(hash);
+        self.commits.push(Commit { writes, status });
+        number
+    }
+
+    /// The caller was told that commit `number` holds.
+    ///
+    /// # Panics
+    /// When there is no such commit in flight: a bug of the story.
+    pub fn acknowledge(&mut self, number: usize, durability: Durability) {
+        let commit = &mut self.commits[number - 1];
+        assert_eq!(
+            commit.status,
+            Status::InFlight,
+            "commit {number} is answered twice"
+        );
+        commit.status = Status::Acknowledged(durability);
+        if durability == Durability::Disk {
+            self.durable = self.durable.max(number);
+        }
+    }
+
+    /// The caller was told of an error that leaves open whether commit `number` holds.
+    pub fn doubt(&mut self, number: usize) {
+        self.commits[number - 1].status = Status::InDoubt;
+    }
+
+    /// The caller was told that the newest commit was refused before anything changed: it must never be seen.
+    ///
+    /// # Panics
+    /// When `number` is not the newest commit.
+    pub fn withdraw(&mut self, number: usize) {
+        assert_eq!(
+            number,
+            self.commits.len(),
+            "only the newest commit can be withdrawn"
+        );
+        let commit = self.commits.pop().expect("commits are numbered from 1");
+        self.prefixes.pop();
+        for key in commit.writes.keys() {
+            let versions = self.versions.get_mut(key).expect("a commit's keys have versions");
+            versions.pop();
+            if versions.is_empty() {
+                self.versions.remove(key);
+            }
+        }
+    }
+
+    /// A sync, or a durable checkpoint, has covered every commit up to `number`.
+    pub fn cover(&mut self, number: usize) {
+        assert!(number <= self.commits.len(), "commit {number} was never begun");
+        self.durable = self.durable.max(number);
+    }
+
+    /// What is promised now.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View {
+            durable: self.durable,
+            statuses: self.commits.iter().map(|commit| commit.status).collect(),
+        }
+    }
+
+    /// How many commits there are: the number of the newest.
+    #[must_use]
+    pub fn newest(&self) -> usize {
+        self.commits.len()
+    }
+
+    /// How many commits were acknowledged.
+    #[must_use]
+    pub fn acknowledged(&self) -> usize {
+        let acknowledged = |commit: &&Commit| matches!(commit.status, Status::Acknowledged(_));
+        self.commits.iter().filter(acknowledged).count()
+    }
+
+    /// The newest commit that must survive the death of the machine.
+    #[must_use]
+    pub fn durable(&self) -> usize {
+        self.durable
+    }
+
+    /// The digest of a key's value in `state(n)`.
+    pub(crate) fn value_at(&self, key: &[u8], n: usize) -> Option<u64> {
+        let versions = self.versions.get(key)?;
+        let newer = versions.partition_point(|(number, _)| *number <= n);
+        versions.get(newer.checked_sub(1)?)?.1
+    }
+
+    /// Whether a read of `key` that answers `value` is right, all commits so far having been answered.
+    #[must_use]
+    pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
+        self.value_at(key, self.newest()) == value.map(checksum)
+    }
+
+    /// The keys that a scan shows now, in order.
+    #[must_use]
+    pub fn keys(&self) -> Vec<&[u8]> {
+        let live = self
+            .versions
+            .iter()
+            .filter(|(_, versions)| matches!(versions.last(), Some((_, Some(_)))));
+        live.map(|(key, _)| &key[..]).collect()
+    }
+
+    /// The history after a crash from which the store came back with `found`, `survivors` being the judge's answer.
+    ///
+    /// What was found after a power loss was read from disk, so it becomes the base: losing it later would be a loss. What was found
+    /// after the death of a process may still be in the page cache: those commits keep their numbers' order and must
+    /// survive the next death of a process, and only what was durable must survive a power loss.
+    #[must_use]
+    pub fn after(&self, crash: Crash, survivors: &Survivors, found: &Contents) -> Reference {
+        if crash.is_power_loss() {
+            return Self::on_base(found.clone());
+        }
+        let base = self
+            .versions
+            .iter()
+            .filter_map(|(key, versions)| match versions.first() {
+                Some((0, Some(value))) => Some((key.clone(), *value)),
+                _ => None,
+            });
+        let mut next = Self::on_base(Contents {
+            pairs: base.collect(),
+            hash: self.prefixes[0],
+        });
+        for (index, commit) in self.commits.iter().enumerate() {
+            if survivors.kept[index] {
+                let number =
+                    next.begin_digests(commit.writes.clone(), Status::Acknowledged(Durability::Process));
+                if index < self.durable {
+                    next.durable = number;
+                }
+            }
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+use super::*;
+
+fn put(key: &str, value: &str) -> Write {
+    Write {
+        key: key.into(),
+        value: Some(value.into()),
+    }
+}
+
+fn delete(key: &str) -> Write {
+    Write {
+        key: key.into(),
+        value: None,
+    }
+}
+
+fn found(pairs: &[(&str, &str)]) -> Contents {
+    let mut contents = Contents::new();
+    for (key, value) in pairs {
+        contents.add(key.as_bytes(), value.as_bytes()).unwrap();
+    }
+    contents
+}
+
+fn history(commits: &[(&[Write], Option<Durability>)]) -> Reference {
+    let mut reference = Reference::new();
+    for (writes, durability) in commits {
+        let number = reference.begin(writes);
+        if let Some(durability) = durability {
+            reference.acknowledge(number, *durability);
+        }
+    }
+    reference
+}
+
+use Durability::{Disk, Memory, Process};
+
+#[test]
+fn power_loss_leaves_a_prefix_from_the_last_durable_commit_on() {
+    let (a, b, c) = ([put("a", "1")], [put("b", "2")], [put("c", "3")]);
+    let reference = history(&[(&a, Some(Process)), (&b, Some(Disk)), (&c, Some(Process))]);
+    let judge = |pairs: &[(&str, &str)]| reference.judge(Crash::POWER, &found(pairs));
+    assert_eq!(judge(&[("a", "1"), ("b", "2")]).unwrap().count(), 2);
+    assert_eq!(judge(&[("a", "1"), ("b", "2"), ("c", "3")]).unwrap().count(), 3);
+    assert_eq!(judge(&[("a", "1")]).unwrap_err().wrong, Wrong::Lost);
+    assert_eq!(judge(&[]).unwrap_err().wrong, Wrong::Lost);
+    assert!(judge(&[("b", "2"), ("c", "3")]).is_err());
+    assert_eq!(
+        judge(&[("a", "1"), ("b", "x")]).unwrap_err().wrong,
+        Wrong::Foreign
+    );
+}
+
+#[test]
+fn a_hole_after_a_power_loss_is_found() {
+    let (a, b, c) = ([put("a", "1")], [put("b", "2")], [put("c", "3")]);
+    let reference = history(&[(&a, Some(Disk)), (&b, Some(Memory)), (&c, Some(Process))]);
+    let hole = found(&[("a", "1"), ("c", "3")]);
+    assert_eq!(
+        reference.judge(Crash::POWER, &hole).unwrap_err().wrong,
+        Wrong::Hole
+    );
+    assert!(
+        reference.judge(Crash::PROCESS, &hole).is_ok(),
+        "the second was acknowledged at Memory only"
+    );
+    assert!(reference.judge(Crash::PROCESS.then(Crash::POWER), &hole).is_ok());
+    assert!(reference.judge(Crash::POWER.then(Crash::PROCESS), &hole).is_err());
+    assert!(reference.judge(Crash::NONE, &hole).is_err());
+}
+
+#[test]
+fn the_death_of_the_process_loses_nothing_acknowledged_at_process() {
+    let (a, b, c) = ([put("a", "1")], [put("a", "2"), put("b", "2")], [delete("a")]);
+    let reference = history(&[(&a, Some(Process)), (&b, Some(Process)), (&c, None)]);
+    let judge = |pairs: &[(&str, &str)]| reference.judge(Crash::PROCESS, &found(pairs));
+    assert_eq!(
+        judge(&[("a", "2"), ("b", "2")]).unwrap().kept,
+        [true, true, false]
+    );
+    assert_eq!(judge(&[("b", "2")]).unwrap().kept, [true, true, true]);
+    assert!(judge(&[("a", "1")]).is_err());
+    assert!(judge(&[("a", "1"), ("b", "2")]).is_err());
+}
+
+#[test]
+fn half_a_batch_and_a_delete_that_comes_back_are_named() {
+    let (a, b, c) = (
+        [put("a", "1"), put("z", "1")],
+        [delete("a")],
+        [put("x", "1"), put("y", "1")],
+    );
+    let reference = history(&[(&a, Some(Disk)), (&b, Some(Disk)), (&c, None)]);
+    let half = reference
+        .judge(Crash::POWER, &found(&[("z", "1"), ("x", "1")]))
+        .unwrap_err();
+    assert_eq!(half.wrong, Wrong::HalfBatch);
+    let back = reference.judge(
+        Crash::POWER,
+        &found(&[("a", "1"), ("z", "1"), ("x", "1"), ("y", "1")]),
+    );
+    let back = back.unwrap_err();
+    assert_eq!(back.wrong, Wrong::Reappeared);
+    assert!(
+        back.details
+            .contains("key a: found the value of commit 1 (acknowledged at Disk)"),
+        "{back}"
+    );
+}
+
+#[test]
+fn a_withdrawn_commit_must_never_be_seen_and_one_in_doubt_may() {
+    let mut reference = history(&[(&[put("a", "1")], Some(Disk))]);
+    let refused = reference.begin(&[put("a", "2"), put("b", "2")]);
+    reference.withdraw(refused);
+    assert!(
+        reference
+            .judge(Crash::NONE, &found(&[("a", "2"), ("b", "2")]))
+            .is_err()
+    );
+    let doubtful = reference.begin(&[put("b", "3")]);
+    reference.doubt(doubtful);
+    for pairs in [&[("a", "1")][..], &[("a", "1"), ("b", "3")]] {
+        for crash in [Crash::NONE, Crash::PROCESS, Crash::POWER] {
+            assert!(reference.judge(crash, &found(pairs)).is_ok());
+        }
+    }
+    assert!(reference.reads(b"a", Some(b"1")));
+    assert_eq!(reference.keys(), [&b"a"[..], b"b"]);
+}
+
+#[test]
+fn what_was_read_after_a_power_loss_must_stay_and_what_was_read_after_a_kill_need_not_survive_power() {
+    let (a, b) = ([put("a", "1")], [put("b", "2")]);
+    let reference = history(&[(&a, Some(Disk)), (&b, Some(Process))]);
+    let all = found(&[("a", "1"), ("b", "2")]);
+    let first = found(&[("a", "1")]);
+    let survivors = reference.judge(Crash::POWER, &all).unwrap();
+    let after_power = reference.after(Crash::POWER, &survivors, &all);
+    assert!(after_power.judge(Crash::POWER, &first).is_err());
+    let survivors = reference.judge(Crash::PROCESS, &all).unwrap();
+    let after_kill = reference.after(Crash::PROCESS, &survivors, &all);
+    assert!(after_kill.judge(Crash::POWER, &first).is_ok());
+    assert!(after_kill.judge(Crash::PROCESS, &first).is_err());
+}
+
+/// The naive twin: tries every subset of commits that the rules allow.
+fn allowed_by_enumeration(reference: &Reference, crash: Crash, found: &Contents) -> bool {
+    let n = reference.newest();
+    (0..1u32 << n).any(|mask| {
+        let kept = |number: usize| mask & (1 << (number - 1)) != 0;
+        let allowed = match (crash.then(Crash::NONE) == Crash::PROCESS, crash.is_power_loss()) {
+            (true, _) => (1..=n).all(|number| {
+                let promised = match reference.commits[number - 1].status {
+                    Status::Acknowledged(durability) => durability >= Process,
+                    _ => false,
+                };
+                kept(number) || !(promised || number <= reference.durable)
+            }),
+            _ => (1..=n).all(|number| {
+                (kept(number) || number > reference.durable)
+                    && (number == n || kept(number) || !kept(number + 1))
+            }),
+        };
+        let mut state = BTreeMap::new();
+        for number in (1..=n).filter(|number| kept(*number)) {
+            for (key, value) in &reference.commits[number - 1].writes {
+                match value {
+                    Some(value) => state.insert(key.clone(), *value),
+                    None => state.remove(key),
+                };
+            }
+        }
+        allowed && state == found.pairs
+    })
+}
+
+#[test]
+fn the_judge_agrees_with_trying_every_subset() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut accepted = 0;
+    for round in 0..4000 {
+        let mut reference = Reference::new();
+        for number in 0..random.usize(1..7) {
+            let writes: Vec<Write> = (0..random.usize(1..3))
+                .map(|_| Write {
+                    key: vec![random.u8(0..3)],
+                    value: (random.u8(0..3) > 0).then(|| vec![number as u8]),
+                })
+                .collect();
+            let number = reference.begin(&writes);
+            match random.u8(0..4) {
+                0 => reference.acknowledge(number, Memory),
+                1 => reference.acknowledge(number, Process),
+                2 if random.bool() => reference.acknowledge(number, Disk),
+                _ => {}
+            }
+        }
+        // A subset of the commits, mostly; sometimes with one key spoiled.
+        let mut contents = Contents::new();
+        let mut state = BTreeMap::new();
+        for commit in &reference.commits {
+            if random.u8(0..4) > 0 {
+                state.extend(commit.writes.clone());
+            }
+        }
+        if random.u8(0..4) == 0 {
+            state.remove(&vec![random.u8(0..3)]);
+        }
+        for (key, value) in state {
+            if let Some(value) = value {
+                contents.hash = contents.hash.wrapping_add(share(&key, value));
+                contents.pairs.insert(key, value);
+            }
+        }
+        for crash in [Crash::PROCESS, Crash::POWER] {
+            let expected = allowed_by_enumeration(&reference, crash, &contents);
+            assert_eq!(
+                reference.judge(crash, &contents).is_ok(),
+                expected,
+                "round {round}, {crash:?}"
+            );
+            accepted += u32::from(expected);
+        }
+    }
+    assert!(
+        (1000..7000).contains(&accepted),
+        "{accepted} of 8000: the rounds must test both answers"
+    );
+}

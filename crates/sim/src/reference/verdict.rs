@@ -1,0 +1,195 @@
+//! What to say when no allowed history explains what was found.
+
+use super::{Contents, Crash, Reference, Status, View};
+use std::fmt;
+use std::fmt::Write as _;
+
+/// How many keys a violation names.
+const NAMED_KEYS: usize = 4;
+
+/// Which promise was broken, as far as the contents show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wrong {
+    /// A commit that had to survive is gone.
+    Lost,
+    /// Some writes of one batch are there and others are not.
+    HalfBatch,
+    /// A key that a surviving commit had deleted is back.
+    Reappeared,
+    /// A commit is missing while a later one is there.
+    Hole,
+    /// A value that nobody ever wrote to that key.
+    Foreign,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wrong::Lost => "a commit is lost",
+            Wrong::HalfBatch => "half a batch is there",
+            Wrong::Reappeared => "a deleted key is back",
+            Wrong::Hole => "a commit is missing before one that is there",
+            Wrong::Foreign => "a value that was never written",
+        })
+    }
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which promise.
+    pub wrong: Wrong,
+    /// The keys and commits concerned, in words.
+    pub details: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.wrong, self.details)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+impl Violation {
+    pub(super) fn describe(reference: &Reference, view: &View, crash: Crash, found: &Contents) -> Violation {
+        let nearest = nearest_prefix(reference, view, crash, found);
+        let wrong = classify(reference, view, nearest, found);
+        let mut details = format!(
+            "of {} commits the first {} are durable; nearest is the state after {nearest}",
+            view.newest(),
+            view.durable
+        );
+        let keys = differing(reference, nearest, found);
+        for key in keys.iter().take(NAMED_KEYS) {
+            let _ = write!(
+                details,
+                "; key {}: found {}, expected {}",
+                key.escape_ascii(),
+                origin(reference, view, key, found.pairs.get(*key).copied()),
+                origin(reference, view, key, reference.value_at(key, nearest)),
+            );
+        }
+        if keys.len() > NAMED_KEYS {
+            let _ = write!(details, "; and {} more keys", keys.len() - NAMED_KEYS);
+        }
+        Violation { wrong, details }
+    }
+}
+
+fn differing<'a>(reference: &'a Reference, prefix: usize, found: &'a Contents) -> Vec<&'a [u8]> {
+    let strange = found
+        .pairs
+        .keys()
+        .filter(|key| !reference.versions.contains_key(*key));
+    let all = reference.versions.keys().chain(strange);
+    all.filter(|key| reference.value_at(key, prefix) != found.pairs.get(*key).copied())
+        .map(|key| &key[..])
+        .collect()
+}
+
+/// The allowed prefix from which the fewest keys differ.
+fn nearest_prefix(reference: &Reference, view: &View, crash: Crash, found: &Contents) -> usize {
+    let lowest = if crash.is_power_loss() {
+        view.durable
+    } else {
+        view.newest()
+    };
+    let distance = |&prefix: &usize| differing(reference, prefix, found).len();
+    (lowest..=view.newest()).rev().min_by_key(distance).unwrap_or(0)
+}
+
+fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents) -> Wrong {
+    let written = |key: &[u8], value| {
+        let versions = reference.versions.get(key);
+        versions.is_some_and(|versions| versions.iter().any(|(_, version)| *version == Some(value)))
+    };
+    if found.pairs.iter().any(|(key, value)| !written(key, *value)) {
+        return Wrong::Foreign;
+    }
+    if reference.prefixes[..view.durable.max(nearest)].contains(&found.hash) {
+        return Wrong::Lost;
+    }
+    // A commit of which one key reads as written, and another as it was before, though nothing later touched either.
+    for (index, commit) in reference.commits.iter().enumerate() {
+        let number = index + 1;
+        let untouched = |key: &[u8]| {
+            reference.versions[key]
+                .last()
+                .is_some_and(|(last, _)| *last == number)
+        };
+        let mut there = 0;
+        let mut missing = 0;
+        for (key, value) in commit.writes.iter().filter(|(key, _)| untouched(key)) {
+            let before = reference.value_at(key, number - 1);
+            match found.pairs.get(key).copied() {
+                now if now == before && before == *value => {}
+                now if now == *value => there += 1,
+                _ => missing += 1,
+            }
+        }
+        if there > 0 && missing > 0 {
+            return Wrong::HalfBatch;
+        }
+    }
+    let deleted = |key: &&[u8]| reference.value_at(key, nearest).is_none() && found.pairs.contains_key(*key);
+    let newer = |key: &[u8]| {
+        reference.versions[key]
+            .last()
+            .is_some_and(|(last, _)| *last > nearest)
+    };
+    if differing(reference, nearest, found)
+        .iter()
+        .any(|key| deleted(key) && !newer(key))
+    {
+        return Wrong::Reappeared;
+    }
+    // What is missing although something later is there, and was not durable: a hole.
+    let numbers = found
+        .pairs
+        .iter()
+        .filter_map(|(key, value)| number_of(reference, key, Some(*value)));
+    let last = numbers.max().unwrap_or(0);
+    let missing = differing(reference, last, found);
+    let mut missing = missing
+        .iter()
+        .filter_map(|key| number_of(reference, key, reference.value_at(key, last)));
+    if missing.any(|number| number < last && number > view.durable) {
+        return Wrong::Hole;
+    }
+    Wrong::Lost
+}
+
+/// The newest commit that wrote this value to that key.
+fn number_of(reference: &Reference, key: &[u8], value: Option<u64>) -> Option<usize> {
+    let mut versions = reference.versions.get(key)?.iter().rev();
+    versions
+        .find(|(_, version)| *version == value)
+        .map(|(number, _)| *number)
+}
+
+/// Where a value of a key comes from, in words.
+fn origin(reference: &Reference, view: &View, key: &[u8], value: Option<u64>) -> String {
+    let Some(versions) = reference.versions.get(key) else {
+        return "a key that was never written".to_owned();
+    };
+    match versions.iter().rev().find(|(_, version)| *version == value) {
+        Some((0, _)) => "its value in the base".to_owned(),
+        Some((number, version)) => {
+            let what = if version.is_some() {
+                "the value"
+            } else {
+                "the delete"
+            };
+            let status = match view.statuses.get(number - 1) {
+                None => "later than the crash".to_owned(),
+                Some(Status::InFlight) => "in flight".to_owned(),
+                Some(Status::InDoubt) => "in doubt".to_owned(),
+                Some(Status::Acknowledged(durability)) => format!("acknowledged at {durability:?}"),
+            };
+            format!("{what} of commit {number} ({status})")
+        }
+        None if value.is_none() => "nothing".to_owned(),
+        None => "a value never written to it".to_owned(),
+    }
+}

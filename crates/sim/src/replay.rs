@@ -1,0 +1,329 @@
+//! The one line that replays a failure: which story, which seed, which of its steps, and which crashes.
+//!
+//! ```text
+//! ALLUVIUM_SIM="story=toy seed=17 steps=0-3,7 path=123:none:ab12/4:random:77" cargo test -p alluvium-sim -- toy
+//! ```
+//!
+//! `path` lists the crashes: before which device operation of its life, what survived, and the seed of the image. The
+//! first life is the run; each image begins the next one. `-` is a failure without a crash. `fault` names a device fault.
+
+use alluvium_device::Operation;
+use alluvium_device::simulated::{Failure, Fault, SimDirectory, Survival};
+use std::fmt;
+use std::str::FromStr;
+
+/// The variable that a test reads its target from.
+pub const VARIABLE: &str = "ALLUVIUM_SIM";
+
+/// One crash: a life ended before one of its device operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Turn {
+    /// The operation of that life, counted from 0; one past the last for a crash after the last step.
+    pub call: u64,
+    /// What survived.
+    pub survival: Survival,
+    /// The seed of the image.
+    pub seed: u64,
+}
+
+/// A fault of a device, at one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FaultAt {
+    /// Which operation fails.
+    pub operation: Operation,
+    /// How.
+    pub kind: FaultKind,
+    /// Which call of that operation fails, counted from 1.
+    pub call: u64,
+    /// Whether later calls fail as well.
+    pub lasting: FaultLasting,
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// EIO.
+    Io,
+    /// No space.
+    Full,
+    /// The disk has so many bytes as [`FaultAt::call`] says; the operation does not matter.
+    Capacity,
+}
+
+/// How long a fault lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultLasting {
+    /// One call.
+    Once,
+    /// Every later call too.
+    Sticky,
+}
+
+impl FaultAt {
+    /// Makes a machine fail so.
+    pub fn plant(&self, machine: &SimDirectory) {
+        let failure = match self.kind {
+            FaultKind::Io => Failure::Io,
+            FaultKind::Full => Failure::Full,
+            FaultKind::Capacity => return machine.set_capacity(self.call),
+        };
+        let fault = Fault::new(self.operation, failure).at(self.call);
+        machine.inject(match self.lasting {
+            FaultLasting::Once => fault,
+            FaultLasting::Sticky => fault.sticky(),
+        });
+    }
+}
+
+/// Everything that a replay needs besides the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The story's name.
+    pub story: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The steps that are done, by their place in what the story generates.
+    pub steps: Vec<usize>,
+    /// The crashes, the first one first.
+    pub path: Vec<Turn>,
+    /// The fault of the device, if any.
+    pub fault: Option<FaultAt>,
+}
+
+/// The operations that can be made to fail, and their names in a line.
+pub const FALLIBLE: [(Operation, &str); 11] = [
+    (Operation::Read, "read"),
+    (Operation::Write, "write"),
+    (Operation::Sync, "sync"),
+    (Operation::Grow, "grow"),
+    (Operation::Truncate, "truncate"),
+    (Operation::PunchHole, "punch"),
+    (Operation::Create, "create"),
+    (Operation::Open, "open"),
+    (Operation::Rename, "rename"),
+    (Operation::Remove, "remove"),
+    (Operation::SyncDirectory, "sync-directory"),
+];
+
+const KINDS: [(FaultKind, &str); 3] = [
+    (FaultKind::Io, "io"),
+    (FaultKind::Full, "full"),
+    (FaultKind::Capacity, "capacity"),
+];
+
+fn survival_name(survival: Survival) -> &'static str {
+    match survival {
+        Survival::Process => "process",
+        Survival::All => "all",
+        Survival::None => "none",
+        Survival::Random => "random",
+        Survival::Reordered => "reordered",
+    }
+}
+
+/// Numbers as ranges: `0-3,7`.
+fn write_ranges(f: &mut fmt::Formatter<'_>, numbers: &[usize]) -> fmt::Result {
+    if numbers.is_empty() {
+        return f.write_str("-");
+    }
+    let mut at = 0;
+    while at < numbers.len() {
+        let run = (at..numbers.len())
+            .take_while(|&i| numbers[i] == numbers[at] + (i - at))
+            .count();
+        let comma = if at == 0 { "" } else { "," };
+        match run {
+            1 => write!(f, "{comma}{}", numbers[at])?,
+            _ => write!(f, "{comma}{}-{}", numbers[at], numbers[at + run - 1])?,
+        }
+        at += run;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "story={} seed={} steps=", self.story, self.seed)?;
+        write_ranges(f, &self.steps)?;
+        f.write_str(" path=")?;
+        if self.path.is_empty() {
+            f.write_str("-")?;
+        }
+        for (index, turn) in self.path.iter().enumerate() {
+            let slash = if index == 0 { "" } else { "/" };
+            write!(
+                f,
+                "{slash}{}:{}:{:x}",
+                turn.call,
+                survival_name(turn.survival),
+                turn.seed
+            )?;
+        }
+        if let Some(fault) = &self.fault {
+            let operation = FALLIBLE
+                .iter()
+                .find(|(operation, _)| *operation == fault.operation);
+            let operation = operation.map_or("read", |(_, name)| name);
+            let kind = KINDS
+                .iter()
+                .find(|(kind, _)| *kind == fault.kind)
+                .map_or("io", |(_, name)| name);
+            let lasting = if fault.lasting == FaultLasting::Once {
+                "once"
+            } else {
+                "sticky"
+            };
+            write!(f, " fault={operation}:{kind}:{}:{lasting}", fault.call)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a line is no target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadTarget(String);
+
+impl fmt::Display for BadTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{VARIABLE} is not a line that a failure printed: {}", self.0)
+    }
+}
+
+impl std::error::Error for BadTarget {}
+
+fn number<T: FromStr>(text: &str) -> Result<T, BadTarget> {
+    text.parse()
+        .map_err(|_| BadTarget(format!("{text} is not a number")))
+}
+
+fn parse_steps(text: &str) -> Result<Vec<usize>, BadTarget> {
+    let mut steps = Vec::new();
+    for part in text.split(',').filter(|_| text != "-") {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        steps.extend(number::<usize>(first)?..=number::<usize>(last)?);
+    }
+    Ok(steps)
+}
+
+fn parse_turn(text: &str) -> Result<Turn, BadTarget> {
+    let bad = || BadTarget(format!("{text} is not call:survival:seed"));
+    let mut parts = text.split(':');
+    let (Some(call), Some(name), Some(seed), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(bad());
+    };
+    let survival = Survival::ALL
+        .into_iter()
+        .find(|survival| survival_name(*survival) == name);
+    Ok(Turn {
+        call: number(call)?,
+        survival: survival.ok_or_else(bad)?,
+        seed: u64::from_str_radix(seed, 16).map_err(|_| bad())?,
+    })
+}
+
+fn parse_fault(text: &str) -> Result<FaultAt, BadTarget> {
+    let bad = || BadTarget(format!("{text} is not operation:kind:call:lasting"));
+    let mut parts = text.split(':');
+    let operation = parts
+        .next()
+        .and_then(|name| FALLIBLE.iter().find(|(_, known)| *known == name));
+    let kind = parts
+        .next()
+        .and_then(|name| KINDS.iter().find(|(_, known)| *known == name));
+    let kind = kind.ok_or_else(bad)?.0;
+    let call = number(parts.next().ok_or_else(bad)?)?;
+    let lasting = match parts.next() {
+        Some("once") => FaultLasting::Once,
+        Some("sticky") => FaultLasting::Sticky,
+        _ => return Err(bad()),
+    };
+    Ok(FaultAt {
+        operation: operation.ok_or_else(bad)?.0,
+        kind,
+        call,
+        lasting,
+    })
+}
+
+impl FromStr for Target {
+    type Err = BadTarget;
+
+    fn from_str(line: &str) -> Result<Target, BadTarget> {
+        let mut target = Target {
+            story: String::new(),
+            seed: 0,
+            steps: Vec::new(),
+            path: Vec::new(),
+            fault: None,
+        };
+        for field in line.split_whitespace() {
+            let (name, value) = field
+                .split_once('=')
+                .ok_or_else(|| BadTarget(format!("{field} is not name=value")))?;
+            match name {
+                "story" => value.clone_into(&mut target.story),
+                "seed" => target.seed = number(value)?,
+                "steps" => target.steps = parse_steps(value)?,
+                "path" if value == "-" => {}
+                "path" => target.path = value.split('/').map(parse_turn).collect::<Result<_, _>>()?,
+                "fault" => target.fault = Some(parse_fault(value)?),
+                _ => return Err(BadTarget(format!("there is no field {name}"))),
+            }
+        }
+        Ok(target)
+    }
+}
+
+/// The target that the environment asks for, when it is of this story.
+///
+/// # Panics
+/// When the variable is set to something that is no target: better than testing something else.
+#[must_use]
+pub fn requested(story: &str) -> Option<Target> {
+    let line = std::env::var(VARIABLE).ok()?;
+    let target: Target = line.parse().unwrap_or_else(|error| panic!("{error}"));
+    (target.story == story).then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_back() {
+        let turn = |call, survival| Turn {
+            call,
+            survival,
+            seed: 0xab,
+        };
+        let target = Target {
+            story: "toy".to_owned(),
+            seed: 17,
+            steps: vec![0, 1, 2, 3, 7, 9, 10],
+            path: vec![turn(3, Survival::None), turn(4, Survival::Reordered)],
+            fault: None,
+        };
+        let line = "story=toy seed=17 steps=0-3,7,9-10 path=3:none:ab/4:reordered:ab";
+        assert_eq!(target.to_string(), line);
+        assert_eq!(line.parse(), Ok(target));
+        let bare = "story=toy seed=1 steps=- path=- fault=sync:io:12:sticky";
+        assert_eq!(bare.parse::<Target>().unwrap().to_string(), bare);
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_a_reason() {
+        for line in [
+            "story",
+            "seed=x",
+            "steps=1-x",
+            "path=1:none",
+            "path=1:some:0",
+            "fault=sync:io:1",
+            "x=1",
+        ] {
+            let error = line.parse::<Target>().unwrap_err().to_string();
+            assert!(error.starts_with("ALLUVIUM_SIM is not a line"), "{error}");
+        }
+    }
+}

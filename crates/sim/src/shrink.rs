@@ -1,0 +1,125 @@
+//! Makes a finding small: fewer steps, fewer crashes, a simpler survival.
+//!
+//! What fails lies in the last step that is kept, so a candidate with fewer steps is tried with every device operation
+//! of its last step as the crash point, and a few seeds each (delta debugging after Zeller and Hildebrandt 2002 over the
+//! steps before it). Any finding counts: a smaller history that fails in another way is as good.
+
+use crate::driver::{Bad, Explorer, Finding, Plan, Settings, kept};
+use crate::replay::Turn;
+use crate::story::{Step, Story};
+use alluvium_device::simulated::Survival;
+
+/// How many candidates are tried at most.
+const CANDIDATES: u32 = 300;
+
+/// How many images of one candidate are judged at most, and of all.
+const POINTS: (u64, u64) = (3000, 100_000);
+
+/// The seeds with which the crash at this depth of a path is tried: its own, and at the end of the path some more.
+pub(crate) fn seeds_at(path: &[Turn], depth: usize) -> Vec<u64> {
+    let more = if depth + 1 == path.len() { 10 } else { 0 };
+    path.get(depth)
+        .into_iter()
+        .map(|turn| turn.seed)
+        .chain(0..more)
+        .collect()
+}
+
+/// The smallest failing run that was found, starting from run `seed` of `count` steps, which fails with `bad`.
+pub(crate) fn shrink<S: Story>(story: &S, settings: &Settings, seed: u64, count: usize, bad: Bad) -> Finding {
+    let all = story.steps(seed, count);
+    let places: Vec<usize> = (0..count.min(bad.step + 1)).collect();
+    let mut shrinker = Shrinker {
+        story,
+        settings,
+        seed,
+        all,
+        best: (places, bad),
+        left: CANDIDATES,
+        points: POINTS.1,
+    };
+    shrinker.fewer_crashes();
+    shrinker.fewer_steps();
+    shrinker.fewer_crashes();
+    shrinker.simpler_survival();
+    let (places, bad) = shrinker.best;
+    let explorer = Explorer::new(story, settings, Plan::Sample, seed);
+    explorer.finding(bad, &places, None)
+}
+
+struct Shrinker<'a, S: Story> {
+    story: &'a S,
+    settings: &'a Settings,
+    seed: u64,
+    all: Vec<Step<S::Action>>,
+    /// The steps that are kept, and what they come to.
+    best: (Vec<usize>, Bad),
+    left: u32,
+    points: u64,
+}
+
+impl<S: Story> Shrinker<'_, S> {
+    /// Tries some steps, crashing as in `path`; keeps them when something is found.
+    fn try_steps(&mut self, places: Vec<usize>, path: &[Turn]) -> bool {
+        if self.left == 0 || self.points == 0 {
+            return false;
+        }
+        self.left -= 1;
+        let steps = kept(&self.all, &places);
+        let plan = Plan::LastStep(path.to_vec());
+        let mut explorer = Explorer::new(self.story, self.settings, plan, self.seed);
+        explorer.limit = POINTS.0.min(self.points);
+        let result = explorer.run(&steps);
+        self.points = self.points.saturating_sub(explorer.tally.points);
+        match result {
+            Ok(()) => false,
+            Err(bad) => {
+                let places = places.into_iter().take(bad.step + 1).collect();
+                self.best = (places, bad);
+                true
+            }
+        }
+    }
+
+    fn fewer_steps(&mut self) {
+        let mut chunk = self.best.0.len() / 2;
+        while chunk > 0 {
+            let mut at = 0;
+            // The last step stays: it is the one that fails.
+            while at + 1 < self.best.0.len() {
+                let mut places = self.best.0.clone();
+                let end = (at + chunk).min(places.len() - 1);
+                places.drain(at..end);
+                let path = self.best.1.path.clone();
+                if !self.try_steps(places, &path) {
+                    at += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    fn fewer_crashes(&mut self) {
+        while self.best.1.path.len() > 1 {
+            let path = self.best.1.path.clone();
+            let shorter = [&path[..1], &path[1..2]];
+            let places = self.best.0.clone();
+            if !shorter
+                .iter()
+                .any(|shorter| self.try_steps(places.clone(), shorter))
+            {
+                return;
+            }
+        }
+    }
+
+    fn simpler_survival(&mut self) {
+        let [turn] = self.best.1.path[..] else { return };
+        for survival in [Survival::All, Survival::Process, Survival::None, Survival::Random] {
+            if survival == turn.survival || self.try_steps(self.best.0.clone(), &[Turn { survival, ..turn }])
+            {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! The toy store: a map in memory, a journal of what was committed since the last snapshot, and two slots in which
+//! snapshots alternate. With [`Flaw`]s, the mistakes that such a store invites.
+//!
+//! A snapshot goes to the slot of the older generation and is synced before the journal starts over; records name the
+//! generation that they continue. Recovery makes what it read durable, names too, before it writes anything (a slot
+//! read from the page cache may be the only good one), and starts a new generation, since behind the journal's end there may be stale records.
+
+mod format;
+
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use alluvium_sim::generate::{Action, Mix};
+use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
+use format::{Block, Kind, decode, encode};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const SLOT: u64 = 96 << 10;
+const JOURNAL: u64 = 6 << 10;
+
+/// A mistake in the store itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    None,
+    /// Recovery does not sync what it read before it overwrites the other slot.
+    TrustsThePageCache,
+    /// Recovery goes on behind the journal's end, in the same generation.
+    GoesOnBehindTheEnd,
+    /// The journal starts over before the slot is synced.
+    JournalFirst,
+    /// Records do not name their generation, so old ones are replayed.
+    ForgetsGenerations,
+    /// A batch is written as one record a write.
+    SplitsBatches,
+    /// Deletes are not written to the journal.
+    ForgetsDeletes,
+    /// Acknowledges at `Disk` without a sync.
+    AcknowledgesEarly,
+    /// Goes on after a failed write or sync.
+    IgnoresErrors,
+    /// Panics when the journal is full.
+    Panics,
+}
+
+pub(crate) struct ToyStory {
+    pub(crate) flaw: Flaw,
+}
+
+pub(crate) struct Toy {
+    flaw: Flaw,
+    slots: Arc<dyn Device>,
+    journal: Arc<dyn Device>,
+    map: BTreeMap<Vec<u8>, Vec<u8>>,
+    generation: u64,
+    sequence: u64,
+    tail: u64,
+    /// Commits at `Memory` that are not written yet.
+    waiting: Vec<Vec<u8>>,
+    poisoned: bool,
+}
+
+fn not_a_store() -> Trouble {
+    Trouble::new(Cause::NotAStore, "no slot holds a snapshot")
+}
+
+impl Toy {
+    fn files(flaw: Flaw, directory: &dyn Directory) -> Result<Toy, Trouble> {
+        let open = |name| {
+            directory
+                .open(name, FileOptions::DIRECT)
+                .map_err(|error| match error {
+                    alluvium_device::Error::NotFound { .. } => not_a_store(),
+                    error => error.into(),
+                })
+        };
+        let (journal, slots) = (open("journal")?, open("slots")?);
+        Ok(Toy {
+            flaw,
+            slots,
+            journal,
+            map: BTreeMap::new(),
+            generation: 0,
+            sequence: 0,
+            tail: 0,
+            waiting: Vec::new(),
+            poisoned: false,
+        })
+    }
+
+    fn create(flaw: Flaw, directory: &dyn Directory) -> Result<Toy, Trouble> {
+        for name in directory.list()? {
+            directory.remove(&name)?;
+        }
+        directory.create("journal", FileOptions::DIRECT)?.grow(JOURNAL)?;
+        let slots = directory.create("slots.new", FileOptions::DIRECT)?;
+        slots.grow(2 * SLOT)?;
+        let empty = encode(
+            Kind::Slot,
+            &Block {
+                generation: 1,
+                sequence: 0,
+                pairs: Vec::new(),
+            },
+        );
+        slots.write_at(SLOT, Buffer::padded(&empty), Purpose::Other)?;
+        slots.sync(Purpose::Other)?;
+        directory.rename("slots.new", "slots")?;
+        let mut toy = Toy::files(flaw, directory)?;
+        toy.journal.sync(Purpose::Other)?;
+        directory.sync()?;
+        toy.generation = 1;
+        Ok(toy)
+    }
+
+    fn open(flaw: Flaw, directory: &dyn Directory) -> Result<Toy, Trouble> {
+        let mut toy = Toy::files(flaw, directory)?;
+        let mut newest: Option<Block> = None;
+        if toy.slots.len() < 2 * SLOT || toy.journal.len() < JOURNAL {
+            return Err(not_a_store());
+        }
+        for slot in [0, SLOT] {
+            let bytes = toy.slots.read_at(slot, SLOT as usize, Purpose::Recovery)?;
+            let Some((block, _)) = decode(Kind::Slot, &bytes) else {
+                continue;
+            };
+            if newest
+                .as_ref()
+                .is_none_or(|newest| newest.generation < block.generation)
+            {
+                newest = Some(block);
+            }
+        }
+        let newest = newest.ok_or_else(not_a_store)?;
+        (toy.generation, toy.sequence) = (newest.generation, newest.sequence);
+        toy.apply(newest.pairs);
+        toy.replay()?;
+        if flaw != Flaw::TrustsThePageCache {
+            toy.slots.sync(Purpose::Other)?;
+            toy.journal.sync(Purpose::Other)?;
+            directory.sync()?;
+        }
+        if flaw != Flaw::GoesOnBehindTheEnd {
+            toy.checkpoint()?;
+        }
+        Ok(toy)
+    }
+
+    fn apply(&mut self, pairs: Vec<(Vec<u8>, Option<Vec<u8>>)>) {
+        for (key, value) in pairs {
+            match value {
+                Some(value) => self.map.insert(key, value),
+                None => self.map.remove(&key),
+            };
+        }
+    }
+
+    fn replay(&mut self) -> Result<(), Trouble> {
+        let bytes = self.journal.read_at(0, JOURNAL as usize, Purpose::Recovery)?;
+        while let Some((record, len)) = decode(Kind::Record, &bytes[self.tail as usize..]) {
+            let generation = record.generation == self.generation || self.flaw == Flaw::ForgetsGenerations;
+            let sequence = record.sequence == self.sequence + 1 || self.flaw == Flaw::ForgetsGenerations;
+            let split = self.flaw == Flaw::SplitsBatches && record.sequence == self.sequence;
+            if !(generation && (sequence || split)) {
+                break;
+            }
+            self.sequence = record.sequence;
+            self.tail += len.next_multiple_of(512) as u64;
+            self.apply(record.pairs);
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<(), Trouble> {
+        let pairs = self
+            .map
+            .iter()
+            .map(|(key, value)| (key.clone(), Some(value.clone())))
+            .collect();
+        let next = self.generation + 1;
+        let bytes = encode(
+            Kind::Slot,
+            &Block {
+                generation: next,
+                sequence: self.sequence,
+                pairs,
+            },
+        );
+        assert!(bytes.len() as u64 <= SLOT, "the toy is full");
+        let slot = next % 2 * SLOT;
+        self.slots
+            .write_at(slot, Buffer::padded(&bytes), Purpose::Other)?;
+        if self.flaw == Flaw::JournalFirst {
+            self.journal.write_at(0, Buffer::zeroed(512), Purpose::Other)?;
+        }
+        self.slots.sync(Purpose::Other)?;
+        self.generation = next;
+        self.tail = 0;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    fn records(&self, writes: &[Write]) -> Vec<Vec<u8>> {
+        let kept = writes
+            .iter()
+            .filter(|write| self.flaw != Flaw::ForgetsDeletes || write.value.is_some());
+        let pairs: Vec<_> = kept
+            .map(|write| (write.key.clone(), write.value.clone()))
+            .collect();
+        let batches: Vec<Vec<_>> = match self.flaw {
+            Flaw::SplitsBatches => pairs.into_iter().map(|pair| vec![pair]).collect(),
+            _ => vec![pairs],
+        };
+        let block = |pairs| Block {
+            generation: self.generation,
+            sequence: self.sequence,
+            pairs,
+        };
+        batches
+            .into_iter()
+            .map(|pairs| encode(Kind::Record, &block(pairs)))
+            .collect()
+    }
+
+    fn commit(&mut self, writes: &[Write], durability: Durability) -> Result<(), Trouble> {
+        self.sequence += 1;
+        let records = self.records(writes);
+        self.apply(
+            writes
+                .iter()
+                .map(|write| (write.key.clone(), write.value.clone()))
+                .collect(),
+        );
+        self.waiting.extend(records);
+        if durability == Durability::Memory {
+            return Ok(());
+        }
+        self.write_waiting()?;
+        if durability == Durability::Disk && self.flaw != Flaw::AcknowledgesEarly {
+            self.journal.sync(Purpose::Log)?;
+        }
+        Ok(())
+    }
+
+    fn write_waiting(&mut self) -> Result<(), Trouble> {
+        let wanted: usize = self
+            .waiting
+            .iter()
+            .map(|record| record.len().next_multiple_of(512))
+            .sum();
+        if self.tail + wanted as u64 > JOURNAL {
+            assert_ne!(self.flaw, Flaw::Panics, "the journal is full");
+            return self.checkpoint();
+        }
+        for record in std::mem::take(&mut self.waiting) {
+            let buffer = Buffer::padded(&record);
+            let len = buffer.len() as u64;
+            self.journal.write_at(self.tail, buffer, Purpose::Log)?;
+            self.tail += len;
+        }
+        Ok(())
+    }
+
+    /// After a failure nothing is accepted any more.
+    fn guarded<T>(&mut self, work: impl FnOnce(&mut Toy) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        if self.poisoned && self.flaw != Flaw::IgnoresErrors {
+            return Err(Trouble::new(Cause::Poisoned, "an earlier write failed"));
+        }
+        let result = work(self);
+        self.poisoned |= result.is_err();
+        result
+    }
+}
+
+impl Story for ToyStory {
+    type Action = Action;
+    type System = Toy;
+
+    fn name(&self) -> &'static str {
+        "toy"
+    }
+
+    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+        let mix = Mix {
+            circles: [4, 20, 100],
+            large_every: 40,
+            large_len: 800..=2000,
+            ..Mix::default()
+        };
+        mix.steps(seed, count)
+    }
+
+    fn create(&self, world: &World) -> Result<Toy, Trouble> {
+        Toy::create(self.flaw, &*world.directory)
+    }
+
+    fn open(&self, world: &World) -> Result<Toy, Trouble> {
+        Toy::open(self.flaw, &*world.directory)
+    }
+
+    fn apply(&self, toy: &mut Toy, action: &Action, world: &World) -> Result<(), Trouble> {
+        let ledger = &world.ledger;
+        match action {
+            Action::Commit { writes, durability } => {
+                let number = ledger.begin(writes);
+                let before = toy.generation;
+                let refused = toy.poisoned;
+                match toy.guarded(|toy| toy.commit(writes, *durability)) {
+                    Ok(()) => ledger.acknowledge(number, *durability),
+                    Err(trouble) if refused => {
+                        ledger.withdraw(number);
+                        return Err(trouble);
+                    }
+                    Err(trouble) if toy.flaw == Flaw::IgnoresErrors => {
+                        let _ = trouble;
+                        ledger.acknowledge(number, *durability);
+                    }
+                    Err(trouble) => {
+                        ledger.doubt(number);
+                        return Err(trouble);
+                    }
+                }
+                if toy.generation > before {
+                    world.coverage.hit("the journal was full");
+                    ledger.cover(number);
+                }
+                Ok(())
+            }
+            Action::Sync => {
+                toy.guarded(|toy| {
+                    toy.write_waiting()?;
+                    Ok(toy.journal.sync(Purpose::Log)?)
+                })?;
+                ledger.cover(ledger.newest());
+                Ok(())
+            }
+            Action::Checkpoint => {
+                toy.guarded(Toy::checkpoint)?;
+                world.coverage.hit("checkpoint");
+                ledger.cover(ledger.newest());
+                Ok(())
+            }
+            Action::Background(_) => Ok(()),
+            Action::Get(key) => match ledger.reads(key, toy.map.get(key).map(|value| &value[..])) {
+                true => Ok(()),
+                false => Err(Trouble::wrong(format!("a read of {}", key.escape_ascii()))),
+            },
+        }
+    }
+
+    fn contents(&self, toy: &mut Toy) -> Result<Contents, Trouble> {
+        let mut contents = Contents::new();
+        for (key, value) in &toy.map {
+            contents
+                .add(key, value)
+                .map_err(|_| Trouble::wrong("a key appears twice"))?;
+        }
+        Ok(contents)
+    }
+
+    fn check(&self, toy: &mut Toy) -> Result<Vec<String>, Trouble> {
+        let wrong = toy.tail > JOURNAL;
+        Ok(wrong
+            .then(|| "the tail is behind the journal's end".to_owned())
+            .into_iter()
+            .collect())
+    }
+
+    fn close(&self, mut toy: Toy, world: &World) -> Result<(), Trouble> {
+        toy.guarded(Toy::checkpoint)?;
+        world.ledger.cover(world.ledger.newest());
+        Ok(())
+    }
+}
