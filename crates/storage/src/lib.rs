@@ -19,6 +19,7 @@
 //! - **S5** A full disk is an error before anything is written or installed.
 //! - **S6** After a failed write or sync the store refuses further changes until it is opened anew; reads go on.
 
+pub mod cache;
 pub mod epoch;
 pub mod error;
 pub mod extents;
@@ -27,6 +28,7 @@ pub mod superblock;
 mod sync;
 pub mod tiers;
 
+pub use cache::{Cache, CacheStats, FrameRef, NodeRef, Pending, Residence};
 pub use epoch::{Epochs, Guard, Hold};
 pub use error::{Error, Place, Result, Structure};
 pub use node::{Codec, NodePointer, PageSize};

@@ -13,7 +13,7 @@
 
 #[cfg(alluvium_model_check)]
 mod chosen {
-    pub(crate) use loom::sync::MutexGuard;
+    use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     #[derive(Debug, Default)]
@@ -52,7 +52,8 @@ mod chosen {
 
 #[cfg(not(alluvium_model_check))]
 mod chosen {
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use parking_lot::Mutex;
+    use parking_lot::MutexGuard;
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     #[derive(Debug, Default)]
@@ -83,4 +84,4 @@ mod chosen {
     }
 }
 
-pub(crate) use chosen::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence, spin};
+pub(crate) use chosen::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, fence, spin};

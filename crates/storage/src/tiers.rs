@@ -59,6 +59,12 @@ impl Tiers {
         })
     }
 
+    /// These files, for tests with devices of their own.
+    #[cfg(test)]
+    pub(crate) fn of(files: Vec<Arc<dyn Device>>) -> Tiers {
+        Tiers { files }
+    }
+
     /// The file of a tier. The number may come from a damaged pointer, so an unknown one is an error.
     ///
     /// # Errors

@@ -39,7 +39,7 @@
 mod ledger;
 #[cfg(all(test, alluvium_model_check))]
 mod model;
-#[cfg(test)]
+#[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod threads;
 

@@ -1,0 +1,118 @@
+//! The byte budget: what everything costs, and how many chunks that leaves.
+
+use super::geometry::Geometry;
+use super::table::Table;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The part of the budget that is kept for private nodes, scratch and the records of reads in flight.
+const RESERVE_FRACTION: u64 = 32;
+
+/// Who spends how much. All counts are bytes.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit: AtomicU64,
+    /// What the cache's own structures cost whatever it holds.
+    fixed: u64,
+    /// Nodes in heap memory, because no frame was to be had.
+    private: AtomicU64,
+    /// Scratch and the records of reads in flight.
+    working: AtomicU64,
+}
+
+impl Budget {
+    pub(super) fn new(limit: u64, fixed: u64) -> Arc<Budget> {
+        Arc::new(Budget {
+            limit: AtomicU64::new(limit),
+            fixed,
+            private: AtomicU64::new(0),
+            working: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    pub(super) fn fixed(&self) -> u64 {
+        self.fixed
+    }
+
+    pub(super) fn private(&self) -> u64 {
+        self.private.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn working(&self) -> u64 {
+        self.working.load(Ordering::Relaxed)
+    }
+
+    fn reserve(limit: u64, geometry: &Geometry) -> u64 {
+        let largest = geometry.cut(super::geometry::CLASSES - 1).frame_bytes as u64;
+        (limit / RESERVE_FRACTION).max(2 * largest)
+    }
+
+    /// How many chunks a cache of `limit` bytes may have, and the frames that its page table is made for.
+    pub(super) fn shape(limit: u64, fixed: u64, geometry: &Geometry) -> (u64, usize) {
+        let frames = (limit / geometry.chunk_cost()) as usize * geometry.max_frames();
+        let rest = limit
+            .saturating_sub(fixed)
+            .saturating_sub(Self::reserve(limit, geometry))
+            .saturating_sub(Table::bytes_for(frames));
+        ((rest / geometry.chunk_cost()).min(geometry.max_chunks()), frames)
+    }
+
+    /// How many chunks there may be now. Heap memory beyond the reserve takes from the chunks.
+    pub(super) fn chunks(&self, table_bytes: u64, geometry: &Geometry) -> u64 {
+        let limit = self.limit();
+        let heap = (self.private() + self.working()).max(Self::reserve(limit, geometry));
+        let rest = limit
+            .saturating_sub(self.fixed)
+            .saturating_sub(heap)
+            .saturating_sub(table_bytes);
+        (rest / geometry.chunk_cost()).min(geometry.max_chunks())
+    }
+}
+
+/// What a [`Charge`] is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Private,
+    Working,
+}
+
+/// Bytes charged to a budget until it is dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    budget: Arc<Budget>,
+    owner: Owner,
+    bytes: u64,
+}
+
+impl Charge {
+    pub(super) fn new(budget: &Arc<Budget>, owner: Owner, bytes: u64) -> Charge {
+        let charge = Charge {
+            budget: Arc::clone(budget),
+            owner,
+            bytes,
+        };
+        charge.counter().fetch_add(bytes, Ordering::Relaxed);
+        charge
+    }
+
+    fn counter(&self) -> &AtomicU64 {
+        match self.owner {
+            Owner::Private => &self.budget.private,
+            Owner::Working => &self.budget.working,
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.counter().fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,334 @@
+//! Which chunk belongs to which size class; cutting chunks, draining them, and moving them between classes.
+//!
+//! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget shrinks or another class
+//! needs it more: it leaves its class, its frames leave every list, its nodes are evicted, and once every frame is
+//! free (two epochs later, when nothing pins any) it is cut anew for that class or its memory is given back.
+//!
+//! Locks are taken in this order: the chunks, a class's list, a lane, a pool. None is held while a device is asked.
+
+use super::Shared;
+use super::frame::{FrameId, State};
+use super::geometry::CLASSES;
+use crate::Guard;
+use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// One size class.
+#[derive(Debug, Default)]
+pub(super) struct Class {
+    /// Its chunks: what the hand sweeps. Read-locked while a hand is swept, so no chunk leaves under it.
+    pub(super) chunks: RwLock<Vec<u32>>,
+    /// The next frame of the CLOCK hand, counted over all turns.
+    pub(super) hand: AtomicU64,
+    /// Free frames that no lane has.
+    pub(super) pool: Mutex<Vec<FrameId>>,
+    /// How hard the class looks for frames: thousandths of turns of its hand, halved now and then.
+    pressure: AtomicU64,
+}
+
+/// A chunk on its way out of a class.
+#[derive(Debug)]
+struct Drain {
+    chunk: u32,
+    class: usize,
+    /// The class that gets it, unless the budget says that nobody does.
+    heir: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Owned {
+    /// Chunks that were given back.
+    free: Vec<u32>,
+    /// The first chunk that was never cut.
+    next: u32,
+    draining: Vec<Drain>,
+    /// Where the search for a chunk to move goes on.
+    hand: usize,
+    /// How many chunk boundaries hands have crossed since pressures were halved.
+    crossings: usize,
+}
+
+/// All chunks.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    pub(super) classes: [Class; CLASSES],
+    owned: Mutex<Owned>,
+    /// Chunks that are cut, draining ones included.
+    assigned: AtomicU64,
+    draining: AtomicUsize,
+}
+
+impl Chunks {
+    pub(super) fn new() -> Chunks {
+        Chunks {
+            classes: std::array::from_fn(|_| Class::default()),
+            owned: Mutex::default(),
+            assigned: AtomicU64::new(0),
+            draining: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn assigned(&self) -> u64 {
+        self.assigned.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn draining(&self) -> usize {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The chunks that are being drained, for `check`.
+    pub(super) fn drained_chunks(&self) -> Vec<(u32, usize)> {
+        let owned = self.owned.lock();
+        owned
+            .draining
+            .iter()
+            .map(|drain| (drain.chunk, drain.class))
+            .collect()
+    }
+}
+
+impl Shared {
+    /// How many chunks the budget allows now.
+    pub(super) fn allowed_chunks(&self) -> u64 {
+        let bytes = self.budget.chunks(self.tables.bytes(), &self.geometry);
+        bytes.min((self.arena.len() / self.geometry.chunk_bytes) as u64)
+    }
+
+    /// Gives a class one more chunk if the budget allows.
+    pub(super) fn grow(&self, class: usize) -> bool {
+        if self.chunks.assigned() >= self.allowed_chunks() {
+            return false;
+        }
+        let mut owned = self.chunks.owned.lock();
+        if self.chunks.assigned() >= self.allowed_chunks() {
+            return false;
+        }
+        let chunk = owned.free.pop().unwrap_or_else(|| {
+            owned.next += 1;
+            owned.next - 1
+        });
+        self.chunks.assigned.fetch_add(1, Ordering::Relaxed);
+        let at = self.geometry.chunk_at(chunk);
+        self.arena.prefer_huge_pages(at, self.geometry.chunk_bytes);
+        self.cut(chunk, class);
+        true
+    }
+
+    /// Cuts a chunk, which nobody uses, into free frames of a class.
+    fn cut(&self, chunk: u32, class: usize) {
+        let frames = self.geometry.cut(class).frames;
+        let ids = (0..frames).map(|slot| self.geometry.frame(chunk, slot));
+        for (slot, frame) in ids.clone().enumerate() {
+            let data = self.geometry.data_at(chunk, class, slot);
+            self.header(frame).cut(class, data as u64);
+        }
+        let owner = &self.chunks.classes[class];
+        owner.chunks.write().push(chunk);
+        // The lowest frames are used first.
+        owner.pool.lock().extend(ids.rev());
+    }
+
+    /// Takes a chunk out of its class, and its frames out of every list.
+    fn begin_drain(&self, owned: &mut Owned, class: usize, at: usize, heir: Option<usize>) {
+        let chunk = {
+            let mut chunks = self.chunks.classes[class].chunks.write();
+            if at >= chunks.len() {
+                return;
+            }
+            chunks.swap_remove(at)
+        };
+        for frame in self.frames_of(chunk, class) {
+            self.header(frame).set_draining();
+        }
+        let is_of = |frame: &FrameId| self.geometry.chunk_of(*frame) == chunk;
+        for lane in &self.lanes {
+            lane.lock().forget(class, is_of);
+        }
+        self.chunks.classes[class]
+            .pool
+            .lock()
+            .retain(|frame| !is_of(frame));
+        self.cold.lock().retain(|frame| !is_of(frame));
+        owned.draining.push(Drain { chunk, class, heir });
+        self.chunks
+            .draining
+            .store(owned.draining.len(), Ordering::Relaxed);
+    }
+
+    pub(super) fn frames_of(&self, chunk: u32, class: usize) -> impl Iterator<Item = FrameId> + Clone {
+        let geometry = self.geometry;
+        (0..geometry.cut(class).frames).map(move |slot| geometry.frame(chunk, slot))
+    }
+
+    /// Brings the drains as far as they get: evicts what is resident, recycles what is safe, and hands on or gives back
+    /// the chunks that have come free. Returns at once if another thread is at it.
+    pub(super) fn go_on_draining(&self, guard: &Guard) {
+        let Some(mut owned) = self.chunks.owned.try_lock() else {
+            return;
+        };
+        let safe = self.epochs.safe();
+        let mut at = 0;
+        while at < owned.draining.len() {
+            let Drain { chunk, class, heir } = owned.draining[at];
+            if !self.drain_frames(chunk, class, safe, guard) {
+                at += 1;
+                continue;
+            }
+            owned.draining.swap_remove(at);
+            match heir {
+                Some(heir) if self.chunks.assigned() <= self.allowed_chunks() => self.cut(chunk, heir),
+                _ => self.give_chunk_back(&mut owned, chunk),
+            }
+        }
+        self.chunks
+            .draining
+            .store(owned.draining.len(), Ordering::Relaxed);
+    }
+
+    fn give_chunk_back(&self, owned: &mut Owned, chunk: u32) {
+        if !self.is_offered(chunk) {
+            let at = self.geometry.chunk_at(chunk);
+            // SAFETY: every frame of the chunk is free and in no list, so nobody has a reference to its bytes; headers are
+            // atomics, and whoever still looks at one sees a free frame of class 0.
+            unsafe { self.arena.give_back(at, self.geometry.chunk_bytes) };
+        }
+        self.chunks.assigned.fetch_sub(1, Ordering::Relaxed);
+        owned.free.push(chunk);
+    }
+
+    /// Whether every frame of a chunk that is being drained is free by now.
+    fn drain_frames(&self, chunk: u32, class: usize, safe: u64, guard: &Guard) -> bool {
+        let mut evicted = Vec::new();
+        let mut all_free = true;
+        for frame in self.frames_of(chunk, class) {
+            let header = self.header(frame);
+            let free = match header.state() {
+                State::Free => true,
+                State::Filling => false,
+                State::Resident => {
+                    if self.unmap(frame, guard) {
+                        evicted.push(frame);
+                    }
+                    false
+                }
+                State::Retired => header.retired_at() < safe && header.recycle(),
+            };
+            all_free &= free;
+        }
+        self.retire(&evicted, guard);
+        all_free
+    }
+
+    /// Starts draining as many chunks as the budget no longer allows, the coldest of a few first.
+    pub(super) fn shrink(&self) {
+        if self.chunks.assigned() <= self.allowed_chunks() {
+            return;
+        }
+        let mut owned = self.chunks.owned.lock();
+        loop {
+            let leaving = owned.draining.iter().filter(|drain| drain.heir.is_none()).count() as u64;
+            if self.chunks.assigned().saturating_sub(leaving) <= self.allowed_chunks() {
+                return;
+            }
+            // A chunk that was to move between classes goes altogether instead.
+            if let Some(drain) = owned.draining.iter_mut().find(|drain| drain.heir.is_some()) {
+                drain.heir = None;
+                continue;
+            }
+            let Some((class, at)) = self
+                .coldest(&mut owned, None, SEARCHED_TO_SHRINK)
+                .map(|cold| cold.0)
+            else {
+                return;
+            };
+            self.begin_drain(&mut owned, class, at, None);
+        }
+    }
+
+    /// Of the next `count` chunks the one with the fewest frames in use since it was looked at last, as (class, place in its
+    /// list), and how many thousandths of it that were. Looking forgets, as the CLOCK hand does.
+    fn coldest(
+        &self,
+        owned: &mut Owned,
+        except: Option<usize>,
+        count: usize,
+    ) -> Option<((usize, usize), u64)> {
+        let lists = self.chunks.classes.iter().enumerate();
+        let lists: Vec<_> = lists
+            .filter(|(class, _)| Some(*class) != except)
+            .map(|(class, owner)| (class, owner.chunks.read().clone()))
+            .collect();
+        let total: usize = lists.iter().map(|(_, chunks)| chunks.len()).sum();
+        let mut best: Option<((usize, usize), u64)> = None;
+        for _ in 0..count.min(total) {
+            owned.hand = (owned.hand + 1) % total;
+            let mut at = owned.hand;
+            let (class, chunks) = lists
+                .iter()
+                .find(|(_, chunks)| {
+                    let here = at < chunks.len();
+                    at -= if here { 0 } else { chunks.len() };
+                    here
+                })
+                .expect("the hand is below the number of chunks");
+            let frames = self.frames_of(chunks[at], *class);
+            let warm = frames.filter(|&frame| {
+                let header = self.header(frame);
+                header.pins() > 0 || (header.state() == State::Resident && header.cool())
+            });
+            let warm = (warm.count() * 1000 / self.geometry.cut(*class).frames) as u64;
+            if best.is_none_or(|(_, least)| warm < least) {
+                best = Some(((*class, at), warm));
+            }
+        }
+        best
+    }
+
+    /// Called when the hand of a class crosses into another chunk, or finds none: considers moving a chunk to it from a
+    /// class that needs it less.
+    ///
+    /// All classes should age alike. So while the hand of this class makes a turn, as many of the others' chunks are looked
+    /// at as they have; one of them moves if few of its frames were used, and if its class's own hand is slower.
+    pub(super) fn balance(&self, class: usize) {
+        let Some(mut owned) = self.chunks.owned.try_lock() else {
+            return;
+        };
+        let own = self.chunks.classes[class].chunks.read().len();
+        let all = self.chunks.assigned() as usize;
+        let pressure = &self.chunks.classes[class].pressure;
+        pressure.fetch_add(1000 / own.max(1) as u64, Ordering::Relaxed);
+        owned.crossings += 1;
+        if owned.crossings > all {
+            owned.crossings = 0;
+            for other in &self.chunks.classes {
+                other
+                    .pressure
+                    .store(other.pressure.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+            }
+        }
+        if owned.draining.len() > all / 16 {
+            return;
+        }
+        let look_at = (all.saturating_sub(own)).div_ceil(own.max(1));
+        let Some(((donor, at), warm)) = self.coldest(&mut owned, Some(class), look_at.min(MAX_SEARCHED))
+        else {
+            return;
+        };
+        let theirs = self.chunks.classes[donor].pressure.load(Ordering::Relaxed).max(1);
+        let ratio = pressure.load(Ordering::Relaxed) / theirs;
+        let allowed = match ratio {
+            _ if own == 0 => 1000,
+            0..2 => return,
+            2..8 => 125,
+            _ => 500,
+        };
+        if warm <= allowed {
+            self.begin_drain(&mut owned, donor, at, Some(class));
+        }
+    }
+}
+
+/// How many chunks are looked at for each that the budget takes away.
+const SEARCHED_TO_SHRINK: usize = 4;
+/// How many chunks are looked at in one go for one to move.
+const MAX_SEARCHED: usize = 16;

@@ -1,0 +1,285 @@
+//! The header of a frame: which node it holds, who pins it, how warm it is. One cache line, all a hit touches
+//! besides the page table and the node.
+//!
+//! A frame's life, and who moves it on:
+//!
+//! ```text
+//!        take (lane lock)        publish                evict: whoever took its word
+//! FREE ------------------> FILLING ------> RESIDENT --------------------------------> RETIRED
+//!   ^                         |                                                          |
+//!   +--- give back: failed ---+                                                          |
+//!   +------------- recycle: two epochs later, when nothing pins it ----------------------+
+//! ```
+
+use super::arena::ZeroedAtomics;
+use crate::NodePointer;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// A frame's number: its chunk, and its place in the chunk's table of headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct FrameId(pub(super) u32);
+
+/// Where a frame is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// In a list of free frames, or in a chunk that is being drained.
+    Free,
+    /// Owned by one read or insertion.
+    Filling,
+    /// Holds a node and is, or was until a moment ago, in the page table.
+    Resident,
+    /// Out of the page table; guards may still read it.
+    Retired,
+}
+
+/// The CLOCK bit: used since the hand last passed.
+const REFERENCED: u32 = 1;
+/// Brought in by a pass-through read and not used by anyone else since.
+const COLD: u32 = 2;
+/// The frame's chunk is being drained: the frame goes into no list.
+const DRAINING: u32 = 1 << 8;
+
+/// What identifies a node: its whole pointer. The checksum is part of it, so that a node which was written over one that
+/// was given up within the same generation has another key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key([u64; 4]);
+
+impl Key {
+    #[inline]
+    pub(super) fn of(pointer: &NodePointer) -> Key {
+        let rest = u64::from(pointer.encoded_len)
+            | u64::from(pointer.tier) << 32
+            | u64::from(pointer.pages) << 40
+            | u64::from(pointer.codec.number()) << 48;
+        Key([pointer.offset, pointer.birth, pointer.checksum, rest])
+    }
+
+    /// A hash whose high bits choose the bucket and whose low bits are the tag.
+    #[inline]
+    pub(super) fn hash(&self) -> u64 {
+        let [offset, birth, checksum, rest] = self.0;
+        let mixed = checksum ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ birth.rotate_left(32) ^ rest;
+        let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        mixed ^ (mixed >> 32)
+    }
+}
+
+/// The header of one frame.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Header {
+    /// Written while the frame is [`State::Filling`] only, so it stands still for whoever found the frame under a guard.
+    key: [AtomicU64; 4],
+    /// Where the frame's bytes begin in the arena; written when the chunk is cut.
+    data: AtomicU64,
+    /// The epoch at which the frame was retired.
+    retired: AtomicU64,
+    state: AtomicU32,
+    /// How many `FrameRef`s there are.
+    pins: AtomicU32,
+    /// [`REFERENCED`] and [`COLD`].
+    heat: AtomicU32,
+    /// The size class, and [`DRAINING`].
+    class: AtomicU32,
+}
+
+// SAFETY: every field is an atomic integer; zero is a free frame of class 0 at offset 0.
+unsafe impl ZeroedAtomics for Header {}
+
+#[cfg(not(alluvium_model_check))]
+const _: () = assert!(size_of::<Header>() == 64);
+
+impl Header {
+    /// Makes the header that of a free frame. The chunk belongs to the caller alone.
+    pub(super) fn cut(&self, class: usize, data: u64) {
+        self.data.store(data, Ordering::Relaxed);
+        self.retired.store(0, Ordering::Relaxed);
+        self.heat.store(0, Ordering::Relaxed);
+        self.class.store(class as u32, Ordering::Relaxed);
+        self.state.store(State::Free as u32, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn data(&self) -> usize {
+        self.data.load(Ordering::Relaxed) as usize
+    }
+
+    pub(super) fn class(&self) -> usize {
+        (self.class.load(Ordering::Relaxed) & !DRAINING) as usize
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.class.load(Ordering::Relaxed) & DRAINING != 0
+    }
+
+    pub(super) fn set_draining(&self) {
+        self.class.fetch_or(DRAINING, Ordering::Relaxed);
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Free,
+            1 => State::Filling,
+            2 => State::Resident,
+            _ => State::Retired,
+        }
+    }
+
+    fn step(&self, from: State, to: State) {
+        let was = self.state();
+        assert_eq!(was, from, "a frame goes from {from:?} to {to:?}");
+        self.state.store(to as u32, Ordering::Release);
+    }
+
+    /// Takes a free frame for a read or an insertion; the caller has removed it from its list.
+    pub(super) fn take(&self) {
+        self.step(State::Free, State::Filling);
+    }
+
+    /// Gives a frame back that was never published.
+    pub(super) fn give_back(&self) {
+        self.step(State::Filling, State::Free);
+    }
+
+    /// Says which node the frame holds. Its bytes are written; the page table comes next.
+    pub(super) fn publish(&self, key: &Key, residence: super::Residence) {
+        for (word, value) in self.key.iter().zip(key.0) {
+            word.store(value, Ordering::Relaxed);
+        }
+        let heat = match residence {
+            super::Residence::Keep => 0,
+            super::Residence::PassThrough => COLD,
+        };
+        self.heat.store(heat, Ordering::Relaxed);
+        self.step(State::Filling, State::Resident);
+    }
+
+    /// Retires a frame whose word the caller has just taken out of the page table.
+    pub(super) fn retire(&self, epoch: u64) {
+        self.retired.store(epoch, Ordering::Relaxed);
+        self.step(State::Resident, State::Retired);
+    }
+
+    /// When the frame was retired.
+    pub(super) fn retired_at(&self) -> u64 {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Makes a retired frame free if nothing pins it. Its epoch is safe, so nobody can begin to.
+    pub(super) fn recycle(&self) -> bool {
+        // Acquire: what the last reference read, it read before the frame is written again.
+        if self.pins.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        self.step(State::Retired, State::Free);
+        true
+    }
+
+    /// The node that the frame holds. The caller has seen it resident under a guard that lives.
+    pub(super) fn key(&self) -> Key {
+        Key(std::array::from_fn(|i| self.key[i].load(Ordering::Relaxed)))
+    }
+
+    /// Whether the frame, found under a guard that lives, holds this node.
+    #[inline]
+    pub(super) fn holds(&self, key: &Key) -> bool {
+        // All four words are compared at once: they lie on one line, and a branch each would cost more.
+        let differ = self.key.iter().zip(key.0).fold(0, |differ, (word, value)| {
+            differ | (word.load(Ordering::Relaxed) ^ value)
+        });
+        differ == 0
+    }
+
+    /// Marks the frame as used. Hot frames are read only: the bit is tested before it is set.
+    #[inline]
+    pub(super) fn touch(&self) {
+        if self.heat.load(Ordering::Relaxed) != REFERENCED {
+            self.heat.store(REFERENCED, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the frame was used since the hand last passed; forgets it.
+    pub(super) fn cool(&self) -> bool {
+        let heat = self.heat.load(Ordering::Relaxed);
+        if heat & REFERENCED != 0 {
+            self.heat.store(heat & !REFERENCED, Ordering::Relaxed);
+        }
+        heat & REFERENCED != 0
+    }
+
+    /// Whether the frame was brought in by a pass-through read and not used since.
+    pub(super) fn is_cold(&self) -> bool {
+        self.heat.load(Ordering::Relaxed) == COLD
+    }
+
+    /// Adds a reference that outlives guards; whether it is the first. The caller has one already, or a guard under
+    /// which it found the frame.
+    pub(super) fn pin(&self) -> bool {
+        let before = self.pins.fetch_add(1, Ordering::Relaxed);
+        assert!(
+            before < u32::MAX / 2,
+            "references to one frame are counted with 31 bits"
+        );
+        before == 0
+    }
+
+    /// Drops a reference; whether it was the last.
+    pub(super) fn unpin(&self) -> bool {
+        let before = self.pins.fetch_sub(1, Ordering::Release);
+        assert!(before > 0, "a reference is dropped once");
+        before == 1
+    }
+
+    pub(super) fn pins(&self) -> u32 {
+        self.pins.load(Ordering::Acquire)
+    }
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        Header {
+            key: std::array::from_fn(|_| AtomicU64::new(0)),
+            data: AtomicU64::new(0),
+            retired: AtomicU64::new(0),
+            state: AtomicU32::new(State::Free as u32),
+            pins: AtomicU32::new(0),
+            heat: AtomicU32::new(0),
+            class: AtomicU32::new(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Residence;
+
+    #[test]
+    fn a_pinned_frame_is_not_recycled_until_its_last_reference_is_dropped() {
+        let header = Header::default();
+        let key = Key([1, 2, 3, 4]);
+        header.take();
+        header.publish(&key, Residence::Keep);
+        assert!(header.holds(&key) && !header.holds(&Key([1, 2, 3, 5])));
+        assert!(header.pin());
+        assert!(!header.pin());
+        header.retire(7);
+        assert!(!header.recycle());
+        assert!(!header.unpin());
+        assert!(header.unpin());
+        assert!(header.recycle());
+        assert_eq!((header.state(), header.retired_at()), (State::Free, 7));
+    }
+
+    #[test]
+    fn a_use_warms_a_cold_frame_and_the_hand_forgets_it() {
+        let header = Header::default();
+        header.take();
+        header.publish(&Key([0; 4]), Residence::PassThrough);
+        assert!(header.is_cold() && !header.cool());
+        header.touch();
+        assert!(!header.is_cold());
+        assert!(header.cool());
+        assert!(!header.cool() && !header.is_cold());
+    }
+}

@@ -1,0 +1,161 @@
+//! How the arena is cut: into chunks of one size, each into frames of one size class, behind a table of their headers.
+//! Pure arithmetic.
+//!
+//! ```text
+//! chunk  = headers, 64 bytes each, padded to 4 KiB | frame 0 | frame 1 | ... | rest, unused
+//! frame  = as many pages as its class says: class c holds nodes of c + 1 pages
+//! ```
+//!
+//! Headers lie in the chunk that they describe, so a chunk is given back with them, a huge page covers both, and a
+//! frame's number is all that is needed to find its header.
+
+use super::arena::HUGE_PAGE;
+use super::frame::{FrameId, Header};
+use crate::PageSize;
+use crate::node::MAX_PAGES;
+use alluvium_device::BUFFER_ALIGNMENT;
+
+/// How many size classes there are: one per number of pages in a node.
+pub(super) const CLASSES: usize = MAX_PAGES as usize;
+/// The most pages in a chunk: with pages of 4 KiB a chunk is one huge page.
+const MAX_CHUNK_PAGES: usize = 512;
+/// The fewest: a node of the largest class fits beside the headers.
+const MIN_CHUNK_PAGES: usize = 32;
+/// A cache is meant to have at least this many chunks, so that every size class may get some.
+const WANTED_CHUNKS: u64 = 32;
+/// What a frame costs outside its chunk: entries in lists of free, retired and cold frames.
+const LIST_BYTES_PER_FRAME: usize = 24;
+
+const _: () = assert!(MIN_CHUNK_PAGES > MAX_PAGES as usize && MAX_CHUNK_PAGES * 4096 == HUGE_PAGE);
+
+/// The frames of one class in one chunk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cut {
+    /// How many frames.
+    pub(super) frames: usize,
+    /// Bytes in a frame.
+    pub(super) frame_bytes: usize,
+    /// Bytes before the first frame.
+    pub(super) header_bytes: usize,
+}
+
+/// The sizes of one cache's arena.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Geometry {
+    pub(super) chunk_bytes: usize,
+    slot_bits: u32,
+    cuts: [Cut; CLASSES],
+}
+
+impl Geometry {
+    /// The sizes for a cache with this budget when it is made.
+    pub(super) fn new(page_size: PageSize, budget: u64) -> Geometry {
+        let pages = (budget / WANTED_CHUNKS / page_size.bytes() as u64).max(1);
+        let pages = (1usize << pages.ilog2()).clamp(MIN_CHUNK_PAGES, MAX_CHUNK_PAGES);
+        let chunk_bytes = pages * page_size.bytes();
+        let cuts = std::array::from_fn(|class| Self::cut_of(chunk_bytes, (class + 1) * page_size.bytes()));
+        let slot_bits = cuts[0].frames.next_power_of_two().trailing_zeros();
+        Geometry {
+            chunk_bytes,
+            slot_bits,
+            cuts,
+        }
+    }
+
+    fn cut_of(chunk_bytes: usize, frame_bytes: usize) -> Cut {
+        let header_bytes = |frames: usize| (frames * size_of::<Header>()).next_multiple_of(BUFFER_ALIGNMENT);
+        let mut frames = chunk_bytes / frame_bytes;
+        while header_bytes(frames) + frames * frame_bytes > chunk_bytes {
+            frames -= 1;
+        }
+        Cut {
+            frames,
+            frame_bytes,
+            header_bytes: header_bytes(frames),
+        }
+    }
+
+    pub(super) fn cut(&self, class: usize) -> Cut {
+        self.cuts[class]
+    }
+
+    /// The most frames in a chunk.
+    pub(super) fn max_frames(&self) -> usize {
+        self.cuts[0].frames
+    }
+
+    /// What a chunk costs, with its frames' places in lists.
+    pub(super) fn chunk_cost(&self) -> u64 {
+        (self.chunk_bytes + self.max_frames() * LIST_BYTES_PER_FRAME) as u64
+    }
+
+    #[inline]
+    pub(super) fn frame(&self, chunk: u32, slot: usize) -> FrameId {
+        FrameId(chunk << self.slot_bits | slot as u32)
+    }
+
+    #[inline]
+    pub(super) fn chunk_of(&self, frame: FrameId) -> u32 {
+        frame.0 >> self.slot_bits
+    }
+
+    #[inline]
+    fn slot_of(&self, frame: FrameId) -> usize {
+        (frame.0 & ((1 << self.slot_bits) - 1)) as usize
+    }
+
+    /// Where a chunk begins in the arena.
+    #[inline]
+    pub(super) fn chunk_at(&self, chunk: u32) -> usize {
+        chunk as usize * self.chunk_bytes
+    }
+
+    /// Where a frame's header is in the arena.
+    #[inline]
+    pub(super) fn header_at(&self, frame: FrameId) -> usize {
+        self.chunk_at(self.chunk_of(frame)) + self.slot_of(frame) * size_of::<Header>()
+    }
+
+    /// Where the bytes of frame `slot` of a class are in the arena.
+    pub(super) fn data_at(&self, chunk: u32, class: usize, slot: usize) -> usize {
+        let cut = self.cuts[class];
+        self.chunk_at(chunk) + cut.header_bytes + slot * cut.frame_bytes
+    }
+
+    /// How many chunks frame numbers can name.
+    pub(super) fn max_chunks(&self) -> u64 {
+        1 << (u32::BITS - self.slot_bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_and_frames_of_every_class_fit_their_chunk_and_do_not_overlap() {
+        for page in [4096, 16384, 65536] {
+            for budget in [1 << 20, 16 << 20, 64 << 20, 4 << 30] {
+                let geometry = Geometry::new(PageSize::new(page).unwrap(), budget);
+                for class in 0..CLASSES {
+                    let cut = geometry.cut(class);
+                    assert!(cut.frames >= 1 && cut.frames <= 1 << geometry.slot_bits);
+                    let last = geometry.data_at(3, class, cut.frames - 1) + cut.frame_bytes;
+                    assert!(last <= geometry.chunk_at(4));
+                    let header = geometry.header_at(geometry.frame(3, cut.frames - 1));
+                    assert!(header + 64 <= geometry.data_at(3, class, 0));
+                    assert_eq!(geometry.data_at(3, class, 0) % BUFFER_ALIGNMENT, 0);
+                    assert_eq!(geometry.chunk_of(geometry.frame(3, cut.frames - 1)), 3);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn headers_cost_less_than_two_hundredths_of_large_caches() {
+        let geometry = Geometry::new(PageSize::MIN, 1 << 30);
+        assert_eq!(geometry.chunk_bytes, HUGE_PAGE);
+        let cut = geometry.cut(0);
+        assert!(cut.frames * cut.frame_bytes * 100 >= geometry.chunk_bytes * 98);
+    }
+}

@@ -1,0 +1,147 @@
+//! What one thread keeps at hand: free frames, and retired ones that wait for their epoch.
+
+use super::arena::Arena;
+use super::frame::{FrameId, Header};
+use super::geometry::{CLASSES, Geometry};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How many retired frames that were found pinned are looked at again at a time.
+const PINNED_LOOKED_AT: usize = 4;
+
+/// The frames of one lane. A lane belongs to the threads whose slot names it; others take from it only in need.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// Free frames by class.
+    free: [Vec<FrameId>; CLASSES],
+    /// Retired frames with their epochs, oldest first.
+    limbo: VecDeque<(u64, FrameId)>,
+    /// How many of `limbo` are of each class.
+    waiting: [usize; CLASSES],
+    /// Retired frames whose epoch is safe, but which somebody pins.
+    pinned: VecDeque<FrameId>,
+    /// How many frames of a class are to be free or retired, so that none is wanting while epochs pass. It doubles when
+    /// that was too few and shrinks slowly.
+    ahead: [usize; CLASSES],
+}
+
+/// The headers, as lanes see them.
+#[derive(Clone, Copy)]
+pub(super) struct Headers<'a> {
+    pub(super) arena: &'a Arc<Arena>,
+    pub(super) geometry: &'a Geometry,
+}
+
+impl<'a> Headers<'a> {
+    #[inline]
+    pub(super) fn of(&self, frame: FrameId) -> &'a Header {
+        self.arena.at(self.geometry.header_at(frame))
+    }
+}
+
+impl Lane {
+    pub(super) fn new() -> Lane {
+        Lane {
+            free: std::array::from_fn(|_| Vec::new()),
+            limbo: VecDeque::new(),
+            waiting: [0; CLASSES],
+            pinned: VecDeque::new(),
+            ahead: [0; CLASSES],
+        }
+    }
+
+    /// Takes a free frame of a class.
+    pub(super) fn take(&mut self, class: usize, headers: Headers<'_>) -> Option<FrameId> {
+        let frame = self.free[class].pop()?;
+        headers.of(frame).take();
+        Some(frame)
+    }
+
+    /// Adds a free frame, unless its chunk is being drained.
+    pub(super) fn put(&mut self, frame: FrameId, headers: Headers<'_>) {
+        let header = headers.of(frame);
+        if !header.is_draining() {
+            self.free[header.class()].push(frame);
+        }
+    }
+
+    /// Adds a retired frame, unless its chunk is being drained.
+    pub(super) fn retire(&mut self, frame: FrameId, epoch: u64, headers: Headers<'_>) {
+        let header = headers.of(frame);
+        if !header.is_draining() {
+            self.waiting[header.class()] += 1;
+            self.limbo.push_back((epoch, frame));
+        }
+    }
+
+    /// Frees the retired frames whose epoch is below `safe` and which nobody pins.
+    pub(super) fn recycle(&mut self, safe: u64, headers: Headers<'_>) {
+        for _ in 0..self.pinned.len().min(PINNED_LOOKED_AT) {
+            let Some(frame) = self.pinned.pop_front() else {
+                break;
+            };
+            self.recycle_one(frame, headers);
+        }
+        while let Some(&(epoch, frame)) = self.limbo.front() {
+            if epoch >= safe {
+                break;
+            }
+            self.limbo.pop_front();
+            self.waiting[headers.of(frame).class()] -= 1;
+            self.recycle_one(frame, headers);
+        }
+    }
+
+    fn recycle_one(&mut self, frame: FrameId, headers: Headers<'_>) {
+        if headers.of(frame).recycle() {
+            self.put(frame, headers);
+        } else {
+            self.pinned.push_back(frame);
+        }
+    }
+
+    /// How many frames of a class are free or will be once epochs have passed.
+    pub(super) fn stock(&self, class: usize) -> usize {
+        self.free[class].len() + self.waiting[class]
+    }
+
+    /// How many frames of a class wait for their epoch.
+    pub(super) fn waiting(&self, class: usize) -> usize {
+        self.waiting[class]
+    }
+
+    /// How many frames of a class are to be kept in stock, between `least` and `most`.
+    pub(super) fn ahead(&self, class: usize, least: usize, most: usize) -> usize {
+        self.ahead[class].clamp(least, most.max(least))
+    }
+
+    /// The stock did not last.
+    pub(super) fn want_more(&mut self, class: usize, least: usize, most: usize) {
+        self.ahead[class] = (self.ahead(class, least, most) * 2).min(most.max(least));
+    }
+
+    /// The stock lasted.
+    pub(super) fn want_less(&mut self, class: usize) {
+        self.ahead[class] -= self.ahead[class].div_ceil(64);
+    }
+
+    /// Drops every frame of a class that `is_of` names from all lists: its chunk is being drained.
+    pub(super) fn forget(&mut self, class: usize, is_of: impl Fn(&FrameId) -> bool) {
+        self.free[class].retain(|frame| !is_of(frame));
+        self.pinned.retain(|frame| !is_of(frame));
+        let before = self.limbo.len();
+        self.limbo.retain(|(_, frame)| !is_of(frame));
+        self.waiting[class] -= before - self.limbo.len();
+    }
+
+    /// Every frame in the lists: (free, retired).
+    pub(super) fn frames(&self) -> (Vec<FrameId>, Vec<FrameId>) {
+        let free = self.free.iter().flatten().copied().collect();
+        let retired = self
+            .limbo
+            .iter()
+            .map(|&(_, frame)| frame)
+            .chain(self.pinned.iter().copied());
+        (free, retired.collect())
+    }
+}

@@ -1,0 +1,489 @@
+//! The cache of nodes: immutable ones only, so nothing in it is ever written back.
+//!
+//! *Knows*: which frame holds which node, who may still read it, which nodes are in use, what everything costs.
+//!
+//! *Does not know*: what is in a node, when it dies, which thread of the store calls.
+//!
+//! *Read in this order*: this file, `frame.rs` (a frame's life), `table.rs` and `tables.rs` (from node to frame), `read.rs`
+//! (misses; `turn.rs` is one of them), `supply.rs` and `lane.rs` (free frames, CLOCK), `chunks.rs`, `geometry.rs` and
+//! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `check.rs`, `model.rs`.
+//!
+//! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no lock, no shared write
+//! (the CLOCK bit is tested before it is set; hits are counted by thread). Its [`NodeRef`] is valid while the guard
+//! lives, because a frame is reused only two epochs after it left the page table. This is SplinterDB's user-level clock
+//! cache (Conway 2023, §3.4) with three changes: epochs instead of per-frame reader counters, nodes of several sizes, and
+//! reads that many wait for.
+//!
+//! Invariants:
+//!
+//! - **C1** A frame holds one node from its publication until it is recycled; nobody writes it in between.
+//! - **C2** A frame is recycled only when it left the page table at an epoch below [`Epochs::safe`], and no [`FrameRef`] pins it.
+//! - **C3** Every frame of a cut chunk is in exactly one place: a list of free frames, a read or insertion, the page
+//!   table, a list of retired frames; or its chunk is being drained, and then it is in no list.
+//! - **C4** One node is read by at most one read at a time.
+//! - **C5** What is charged is within the budget, except while a smaller budget takes effect, or while guards and references
+//!   hold more private memory than the reserve.
+//! - **C6** Nothing that failed verification or decoding is ever in the page table.
+//! - **C7** No lock is held while a device is asked, and no read waits for another before its own is submitted.
+
+mod arena;
+mod budget;
+mod check;
+mod chunks;
+mod failure;
+mod frame;
+mod geometry;
+mod lane;
+#[cfg(all(test, alluvium_model_check))]
+mod model;
+mod node_ref;
+mod pending;
+mod read;
+mod stats;
+mod supply;
+mod table;
+mod tables;
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests;
+mod turn;
+
+pub use check::Violation;
+pub use node_ref::{FrameRef, NodeRef};
+pub use pending::Pending;
+pub use stats::CacheStats;
+
+use crate::{Epochs, Error, Guard, NodePointer, PageSize, Result, Tiers};
+use alluvium_base::Purpose;
+use alluvium_device::MemoryRegion;
+use arena::Arena;
+use budget::Budget;
+use chunks::Chunks;
+use crossbeam_utils::CachePadded;
+use frame::{FrameId, Header, Key};
+use geometry::Geometry;
+use lane::{Headers, Lane};
+use parking_lot::Mutex;
+use read::{Flights, Otherwise, Reading};
+use stats::Counters;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tables::Tables;
+
+/// How many lanes there are: threads beyond share them.
+const LANES: usize = 32;
+/// The smallest budget, in pages.
+const MIN_BUDGET_PAGES: u64 = 256;
+/// Address space that is reserved for budgets to come: this much, or this many times the first budget.
+const RESERVED_BYTES: u64 = 64 << 30;
+const RESERVED_TIMES: u64 = 16;
+/// How often `set_budget` lets an epoch pass to see chunks drained.
+const ROUNDS_TO_SHRINK: usize = 8;
+
+/// Whether what a read brings in is meant to stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Residence {
+    /// It is kept like any other node.
+    Keep,
+    /// It passes through: it is the first to go, and makes room for itself. For scans and compactions.
+    PassThrough,
+}
+
+/// The cache; clones share it.
+///
+/// ```
+/// use alluvium_base::{Purpose, checksum};
+/// use alluvium_device::{Buffer, Directory, memory::MemoryDirectory};
+/// use alluvium_storage::{Cache, Codec, Epochs, NodePointer, PageSize, Tiers};
+/// use std::sync::Arc;
+///
+/// let directory = MemoryDirectory::new();
+/// let tiers = Arc::new(Tiers::create(&directory, 1)?);
+/// let node = Buffer::padded(&[7; 4096]);
+/// let pointer = NodePointer {
+///     offset: 8192, birth: 1, checksum: checksum(&node), encoded_len: 4096, tier: 0, pages: 1, codec: Codec::None,
+/// };
+/// tiers.get(0)?.grow(1 << 20)?;
+/// tiers.get(0)?.write_at(pointer.offset, node, Purpose::Other)?;
+///
+/// let cache = Cache::new(tiers, Epochs::new(), PageSize::default(), 1 << 20)?;
+/// let guard = cache.epochs().pin();
+/// assert!(cache.peek(&pointer, &guard).is_none());
+/// assert_eq!(cache.get(&pointer, &guard, Purpose::Lookup)?[..], [7; 4096]);
+/// let kept = cache.peek(&pointer, &guard).expect("it was just read").retain();
+/// drop(guard);
+/// assert_eq!(kept[0], 7);
+/// # Ok::<(), alluvium_storage::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Cache {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    tables: Tables,
+    arena: Arc<Arena>,
+    geometry: Geometry,
+    page_size: PageSize,
+    epochs: Epochs,
+    tiers: Arc<Tiers>,
+    budget: Arc<Budget>,
+    counters: Counters,
+    lanes: Box<[CachePadded<Mutex<Lane>>]>,
+    flights: Flights,
+    chunks: CachePadded<Chunks>,
+    /// Frames that pass-through reads have filled, oldest first.
+    cold: CachePadded<Mutex<VecDeque<FrameId>>>,
+    /// Batches that nobody waits for any more.
+    orphans: CachePadded<Mutex<Vec<Arc<Reading>>>>,
+    resident_bytes: CachePadded<AtomicU64>,
+    pinned_bytes: CachePadded<AtomicU64>,
+    /// Nodes that are being read, decoded.
+    reading_bytes: CachePadded<AtomicU64>,
+    /// How many chunks were offered for registration: their memory is never given back.
+    offered: CachePadded<AtomicU64>,
+    resizing: Mutex<()>,
+}
+
+impl Shared {
+    #[inline]
+    fn header(&self, frame: FrameId) -> &Header {
+        self.arena.at(self.geometry.header_at(frame))
+    }
+
+    fn headers(&self) -> Headers<'_> {
+        Headers {
+            arena: &self.arena,
+            geometry: &self.geometry,
+        }
+    }
+
+    fn is_offered(&self, chunk: u32) -> bool {
+        u64::from(chunk) < self.offered.load(Ordering::Relaxed)
+    }
+
+    fn frame_bytes(&self, frame: FrameId) -> u64 {
+        self.geometry.cut(self.header(frame).class()).frame_bytes as u64
+    }
+
+    fn pin(&self, frame: FrameId) {
+        if self.header(frame).pin() {
+            self.pinned_bytes
+                .fetch_add(self.frame_bytes(frame), Ordering::Relaxed);
+        }
+    }
+
+    fn unpin(&self, frame: FrameId) {
+        // Before the last reference goes: afterwards the frame may be another class's.
+        let bytes = self.frame_bytes(frame);
+        if self.header(frame).unpin() {
+            self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn finish_orphans(&self, guard: &Guard) {
+        if let Some(mut orphans) = self.orphans.try_lock() {
+            orphans.retain(|reading| !self.try_finish(reading, guard));
+        }
+    }
+}
+
+impl Cache {
+    /// The smallest budget of a cache with such pages.
+    #[must_use]
+    pub fn least_budget(page_size: PageSize) -> u64 {
+        MIN_BUDGET_PAGES * page_size.bytes() as u64
+    }
+
+    /// An empty cache. Address space for larger budgets is reserved, memory is taken as it is needed.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when the budget is below [`Cache::least_budget`], or the system refuses the address space.
+    pub fn new(tiers: Arc<Tiers>, epochs: Epochs, page_size: PageSize, budget_bytes: u64) -> Result<Cache> {
+        let least = Self::least_budget(page_size);
+        if budget_bytes < least {
+            return Err(Self::bad_budget(format!(
+                "{budget_bytes} bytes are less than {least}"
+            )));
+        }
+        let geometry = Geometry::new(page_size, budget_bytes);
+        let wanted = RESERVED_BYTES.max(budget_bytes.saturating_mul(RESERVED_TIMES));
+        let wanted = wanted.min(geometry.max_chunks() * geometry.chunk_bytes as u64);
+        let arena = Arena::reserve(wanted as usize, budget_bytes as usize)?;
+        let fixed = Self::fixed_bytes();
+        let (_, frames) = Budget::shape(budget_bytes, fixed, &geometry);
+        let shared = Shared {
+            tables: Tables::new(frames)?,
+            arena,
+            geometry,
+            page_size,
+            epochs,
+            tiers,
+            budget: Budget::new(budget_bytes, fixed),
+            counters: Counters::new(),
+            lanes: (0..LANES)
+                .map(|_| CachePadded::new(Mutex::new(Lane::new())))
+                .collect(),
+            flights: Flights::new(),
+            chunks: CachePadded::new(Chunks::new()),
+            cold: CachePadded::default(),
+            orphans: CachePadded::default(),
+            resident_bytes: CachePadded::default(),
+            pinned_bytes: CachePadded::default(),
+            reading_bytes: CachePadded::default(),
+            offered: CachePadded::default(),
+            resizing: Mutex::default(),
+        };
+        Ok(Cache {
+            shared: Arc::new(shared),
+        })
+    }
+
+    fn fixed_bytes() -> u64 {
+        let lanes = LANES * size_of::<CachePadded<Mutex<Lane>>>();
+        Counters::bytes() + Flights::bytes() + (lanes + size_of::<Shared>()) as u64
+    }
+
+    fn bad_budget(why: String) -> Error {
+        Error::BadOption {
+            option: "cache budget",
+            why,
+        }
+    }
+
+    /// The epochs whose guards protect this cache's nodes.
+    #[must_use]
+    pub fn epochs(&self) -> &Epochs {
+        &self.shared.epochs
+    }
+
+    /// The size of this cache's pages.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        self.shared.page_size
+    }
+
+    /// A node that is in the cache.
+    ///
+    /// # Panics
+    /// When the guard is of other epochs.
+    #[inline]
+    pub fn peek<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
+        let shared = &self.shared;
+        assert!(
+            guard.is_of(&shared.epochs),
+            "the guard is of other epochs than the cache"
+        );
+        let key = Key::of(pointer);
+        let frame = shared.look(&key, key.hash(), guard)?;
+        shared.header(frame).touch();
+        shared.counters.hit(guard);
+        Some(shared.node_ref(frame, pointer, guard))
+    }
+
+    /// A node, from the cache or from its tier. Of many threads that miss one node, one reads it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the node is not what the pointer means; [`Error::Device`] when it cannot be read. Nothing is
+    /// cached then, and everyone who waited for the read has the error.
+    ///
+    /// # Panics
+    /// When the guard is of other epochs.
+    #[inline]
+    pub fn get<'g>(
+        &'g self,
+        pointer: &NodePointer,
+        guard: &'g Guard,
+        purpose: Purpose,
+    ) -> Result<NodeRef<'g>> {
+        match self.peek(pointer, guard) {
+            Some(node) => Ok(node),
+            None => self.miss(pointer, guard, purpose),
+        }
+    }
+
+    #[cold]
+    fn miss<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard, purpose: Purpose) -> Result<NodeRef<'g>> {
+        let pointers = std::slice::from_ref(pointer);
+        Ok(self
+            .shared
+            .fetch(pointers, guard, purpose, Residence::Keep)?
+            .remove(0))
+    }
+
+    /// Many nodes, in the order of their pointers. All misses of a tier go to the device together.
+    ///
+    /// # Errors
+    /// The first error, in the order of the pointers.
+    ///
+    /// # Panics
+    /// When the guard is of other epochs.
+    pub fn get_many<'g>(
+        &'g self,
+        pointers: &[NodePointer],
+        guard: &'g Guard,
+        purpose: Purpose,
+        residence: Residence,
+    ) -> Result<Vec<NodeRef<'g>>> {
+        assert!(
+            guard.is_of(&self.shared.epochs),
+            "the guard is of other epochs than the cache"
+        );
+        self.shared.fetch(pointers, guard, purpose, residence)
+    }
+
+    /// Begins to read what is not in the cache, without waiting. The caller holds a guard, or otherwise knows that the
+    /// pointers are live. Nodes for which there is no frame are left out, for this is a hint.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a pointer that cannot be one; nothing was begun then.
+    pub fn request(
+        &self,
+        pointers: &[NodePointer],
+        purpose: Purpose,
+        residence: Residence,
+    ) -> Result<Pending> {
+        let guard = self.shared.epochs.pin();
+        self.shared.finish_orphans(&guard);
+        let joined = self
+            .shared
+            .begin(pointers, &guard, purpose, residence, Otherwise::Skip)?;
+        Ok(Pending::new(self, joined))
+    }
+
+    /// Puts a node that was just written into the cache, if there is a frame for it.
+    ///
+    /// # Panics
+    /// When `node` does not have the pointer's number of pages.
+    pub fn insert(&self, pointer: &NodePointer, node: &[u8]) {
+        assert!(
+            pointer.check(&pointer.place(), self.shared.page_size).is_ok()
+                && node.len() == self.shared.page_size.node_bytes(pointer.pages),
+            "a node of {} bytes is inserted for {pointer:?}",
+            node.len()
+        );
+        let guard = self.shared.epochs.pin();
+        self.shared.insert(pointer, node, &guard);
+    }
+
+    /// Drops a node that will not be wanted again, so that its frame is free sooner. A hint: a forgotten node is merely
+    /// read again.
+    pub fn forget(&self, pointer: &NodePointer) {
+        let guard = self.shared.epochs.pin();
+        let key = Key::of(pointer);
+        if let Some(frame) = self.shared.look(&key, key.hash(), &guard)
+            && self.shared.unmap(frame, &guard)
+        {
+            self.shared.retire(&[frame], &guard);
+        }
+    }
+
+    /// Changes the budget. A larger one takes effect at once. A smaller one evicts what is too much; chunks whose nodes guards or
+    /// references hold are given back when those are gone, by later misses or [`Cache::tend`].
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when the budget is below [`Cache::least_budget`] or beyond the address space that was reserved; nothing
+    /// has changed then.
+    pub fn set_budget(&self, bytes: u64) -> Result<()> {
+        let shared = &self.shared;
+        let _resizing = shared.resizing.lock();
+        let (least, most) = (Self::least_budget(shared.page_size), shared.arena.len() as u64);
+        if bytes < least || bytes > most {
+            return Err(Self::bad_budget(format!(
+                "{bytes} bytes are not between {least} and {most}"
+            )));
+        }
+        let before = shared.budget.limit();
+        let (_, frames) = Budget::shape(bytes, shared.budget.fixed(), &shared.geometry);
+        shared.budget.set_limit(bytes);
+        if bytes < before {
+            self.drain();
+        }
+        let mut without_room = Vec::new();
+        let hash_of = |frame| shared.header(frame).key().hash();
+        let guard = shared.epochs.pin();
+        let replaced = shared
+            .tables
+            .replace(frames, &shared.epochs, hash_of, |frame| without_room.push(frame));
+        shared.retire(&without_room, &guard);
+        drop(guard);
+        replaced?;
+        self.drain();
+        Ok(())
+    }
+
+    /// Gives back chunks beyond the budget, as far as guards and references let it.
+    fn drain(&self) {
+        for _ in 0..ROUNDS_TO_SHRINK {
+            self.tend();
+            if self.shared.chunks.draining() == 0
+                && self.shared.chunks.assigned() <= self.shared.allowed_chunks()
+            {
+                return;
+            }
+        }
+    }
+
+    /// A slice of background work, without which nothing goes wrong: finishes reads that nobody waits for, goes on with
+    /// draining chunks, lets an epoch pass.
+    pub fn tend(&self) {
+        let guard = self.shared.epochs.pin();
+        self.shared.finish_orphans(&guard);
+        self.shared.shrink();
+        self.shared.go_on_draining(&guard);
+        drop(guard);
+        self.shared.epochs.try_advance();
+        self.shared.tables.drop_replaced(&self.shared.epochs);
+    }
+
+    /// The memory that the budget of now may use, for [`Directory::register_memory`](alluvium_device::Directory::register_memory).
+    ///
+    /// Registered memory belongs to the kernel as well: what this returns is never given back to the system, even when the
+    /// budget shrinks (it is not *used* then). Offer it only where the budget is meant to stay or grow.
+    #[must_use]
+    pub fn memory_region(&self) -> MemoryRegion {
+        let chunks = self.shared.allowed_chunks();
+        self.shared.offered.fetch_max(chunks, Ordering::Relaxed);
+        let len = chunks as usize * self.shared.geometry.chunk_bytes;
+        self.shared.arena.prefer_huge_pages(0, len);
+        self.shared.arena.region(len)
+    }
+
+    /// What the cache has done and what it holds.
+    #[must_use]
+    pub fn stats(&self) -> CacheStats {
+        Self::stats_of(&self.shared)
+    }
+
+    fn stats_of(shared: &Shared) -> CacheStats {
+        let mut stats = CacheStats {
+            budget_bytes: shared.budget.limit(),
+            arena_bytes: shared.chunks.assigned() * shared.geometry.chunk_cost(),
+            table_bytes: shared.tables.bytes(),
+            fixed_bytes: shared.budget.fixed(),
+            private_bytes: shared.budget.private(),
+            working_bytes: shared.budget.working(),
+            resident_bytes: shared.resident_bytes.load(Ordering::Relaxed),
+            pinned_bytes: shared.pinned_bytes.load(Ordering::Relaxed),
+            draining_chunks: shared.chunks.draining() as u64,
+            ..CacheStats::default()
+        };
+        stats.charged_bytes = stats.arena_bytes
+            + stats.table_bytes
+            + stats.fixed_bytes
+            + stats.private_bytes
+            + stats.working_bytes;
+        shared.counters.fill(&mut stats);
+        stats
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("page_size", &self.shared.page_size)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,182 @@
+//! What a lookup gives: a node's bytes, for as long as a guard lives or for as long as they are referred to.
+
+use super::Shared;
+use super::budget::Charge;
+use super::frame::FrameId;
+use crate::{Guard, NodePointer};
+use alluvium_device::Buffer;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A node in heap memory, because no frame was to be had.
+#[derive(Debug)]
+pub(super) struct Private {
+    pub(super) bytes: Buffer,
+    pub(super) _charge: Charge,
+}
+
+/// Where a node is.
+#[derive(Clone, Debug)]
+pub(super) enum Home {
+    Frame(FrameId),
+    Private(Arc<Private>),
+}
+
+enum Place<'g> {
+    Frame { cache: &'g Arc<Shared>, frame: FrameId },
+    Private(Arc<Private>),
+}
+
+/// A node's bytes while a guard lives.
+///
+/// It takes no count and writes nothing. For longer, take a [`FrameRef`] with [`NodeRef::retain`], or copy.
+pub struct NodeRef<'g> {
+    /// The frame's bytes; empty for a private node, whose bytes are its own.
+    bytes: &'g [u8],
+    place: Place<'g>,
+}
+
+impl<'g> NodeRef<'g> {
+    #[inline]
+    pub(super) fn new(cache: &'g Arc<Shared>, frame: FrameId, bytes: &'g [u8]) -> Self {
+        NodeRef {
+            bytes,
+            place: Place::Frame { cache, frame },
+        }
+    }
+
+    pub(super) fn private(node: Arc<Private>) -> Self {
+        NodeRef {
+            bytes: &[],
+            place: Place::Private(node),
+        }
+    }
+
+    /// A reference that may outlive the guard. Its frame is neither evicted nor reused meanwhile, and counts as pinned.
+    #[must_use]
+    pub fn retain(&self) -> FrameRef {
+        match &self.place {
+            Place::Frame { cache, frame } => {
+                cache.pin(*frame);
+                FrameRef {
+                    bytes: std::ptr::from_ref(self.bytes),
+                    place: Kept::Frame {
+                        cache: Arc::clone(cache),
+                        frame: *frame,
+                    },
+                }
+            }
+            Place::Private(node) => FrameRef {
+                bytes: std::ptr::from_ref(&node.bytes[..]),
+                place: Kept::Private(Arc::clone(node)),
+            },
+        }
+    }
+
+    /// Whether the node is in the cache, not in private memory.
+    #[must_use]
+    pub fn is_cached(&self) -> bool {
+        matches!(self.place, Place::Frame { .. })
+    }
+}
+
+impl Deref for NodeRef<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.place {
+            Place::Frame { .. } => self.bytes,
+            Place::Private(node) => &node.bytes,
+        }
+    }
+}
+
+impl fmt::Debug for NodeRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeRef")
+            .field("len", &self.len())
+            .field("cached", &self.is_cached())
+            .finish_non_exhaustive()
+    }
+}
+
+enum Kept {
+    Frame { cache: Arc<Shared>, frame: FrameId },
+    Private(Arc<Private>),
+}
+
+/// A node's bytes for as long as this lives, counted: for values and iterators that outlive a call.
+///
+/// It keeps its frame (the whole node) out of the cache's hands, so it should not live long without need.
+pub struct FrameRef {
+    bytes: *const [u8],
+    place: Kept,
+}
+
+// SAFETY: the bytes are immutable and stay where they are while `place` is held, which is `Send` and `Sync` itself.
+unsafe impl Send for FrameRef {}
+// SAFETY: as above.
+unsafe impl Sync for FrameRef {}
+
+impl Deref for FrameRef {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: a pinned frame is not recycled, the cache keeps its arena alive, and a private node owns its bytes;
+        // nobody writes either.
+        unsafe { &*self.bytes }
+    }
+}
+
+impl Clone for FrameRef {
+    fn clone(&self) -> Self {
+        let place = match &self.place {
+            Kept::Frame { cache, frame } => {
+                cache.pin(*frame);
+                Kept::Frame {
+                    cache: Arc::clone(cache),
+                    frame: *frame,
+                }
+            }
+            Kept::Private(node) => Kept::Private(Arc::clone(node)),
+        };
+        FrameRef {
+            bytes: self.bytes,
+            place,
+        }
+    }
+}
+
+impl Drop for FrameRef {
+    fn drop(&mut self) {
+        if let Kept::Frame { cache, frame } = &self.place {
+            cache.unpin(*frame);
+        }
+    }
+}
+
+impl fmt::Debug for FrameRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameRef")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// The bytes of a node that was found under the guard, or published since.
+    #[inline]
+    pub(super) fn node_ref<'g>(
+        self: &'g Arc<Self>,
+        frame: FrameId,
+        pointer: &NodePointer,
+        _guard: &'g Guard,
+    ) -> NodeRef<'g> {
+        let len = self.page_size.node_bytes(pointer.pages);
+        // SAFETY: the frame holds the pointer's node, which has this length, and is not recycled while the guard lives (C2),
+        // so nobody writes it (C1).
+        let bytes = unsafe { self.arena.bytes(self.header(frame).data(), len) };
+        NodeRef::new(self, frame, bytes)
+    }
+}

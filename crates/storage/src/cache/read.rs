@@ -1,0 +1,497 @@
+//! Misses: one read for many who want the same node, one batch for many nodes, and what a finished read becomes.
+//!
+//! ```text
+//! begin   look again | somebody reads it: join | else take memory, note the flight    (the flight's shard is locked)
+//! submit  one batch per tier and 256 nodes, under a hold of the epochs
+//! finish  whoever waits first: wait for the device, verify, decode,
+//!         then publish, remove the flight                                            (the flight's shard is locked)
+//! ```
+//!
+//! Looking again and noting the flight are one step, and so are publishing and removing it: nobody reads a node twice, and
+//! whoever joins a flight is pinned since before its node was published, so that the frame stays valid for their guard.
+
+use super::budget::{Charge, Owner};
+use super::frame::{FrameId, Key};
+use super::node_ref::{Home, Private};
+use super::turn::{Progress, Turn};
+use super::{NodeRef, Residence, Shared, failure};
+use crate::{Codec, Error, Guard, Hold, NodePointer, Result};
+use alluvium_base::Purpose;
+use alluvium_device::{Batch, Buffer, Device, Outcome, Ticket};
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The most nodes in one batch.
+const MAX_BATCH: usize = 256;
+/// The table of flights is split this many ways.
+const SHARDS: usize = 64;
+/// What the record of one node in flight costs, its request and its outcome included.
+const RECORD_BYTES: u64 = 320;
+/// While more than this fraction of the budget is being read, nothing more is read ahead.
+const REQUESTED_FRACTION: u64 = 8;
+
+/// One batch in flight, and the nodes that came of it.
+pub(super) type Reading = Turn<Job, Arc<[Settled]>>;
+/// What became of one node.
+pub(super) type Settled = std::result::Result<Home, Arc<Error>>;
+
+/// A node that is being read.
+#[derive(Debug)]
+struct Flight {
+    key: Key,
+    reading: Arc<Reading>,
+    index: usize,
+}
+
+/// All nodes that are being read.
+#[derive(Debug)]
+pub(super) struct Flights {
+    shards: Box<[CachePadded<Mutex<Vec<Flight>>>]>,
+}
+
+impl Flights {
+    pub(super) fn new() -> Flights {
+        Flights {
+            shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    pub(super) fn bytes() -> u64 {
+        (SHARDS * size_of::<CachePadded<Mutex<Vec<Flight>>>>()) as u64
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Vec<Flight>> {
+        self.shards[(hash >> 32) as usize % SHARDS].lock()
+    }
+
+    /// How many nodes are in flight, for `check` and tests.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+}
+
+/// The memory that a node is read into.
+#[derive(Debug)]
+enum Memory {
+    Frame(FrameId),
+    Private(Charge),
+}
+
+/// One node of a batch.
+#[derive(Debug)]
+struct Entry {
+    pointer: NodePointer,
+    key: Key,
+    hash: u64,
+    memory: Memory,
+    residence: Residence,
+}
+
+/// A batch that was submitted.
+#[derive(Debug)]
+pub(super) struct Job {
+    device: Arc<dyn Device>,
+    ticket: Ticket,
+    entries: Vec<Entry>,
+    /// Keeps what is being read from being freed and overwritten.
+    _hold: Hold,
+    reading_bytes: u64,
+    _charge: Charge,
+}
+
+/// What [`Shared::begin`] found or began for one node.
+#[derive(Debug)]
+pub(super) enum Joined {
+    /// It is in the cache.
+    Frame(FrameId),
+    /// It is the n-th node of a batch.
+    Reading {
+        reading: Arc<Reading>,
+        index: usize,
+        /// Whether another call began it.
+        others: bool,
+    },
+    /// There is no frame for it.
+    Skipped,
+}
+
+/// What to do when no frame is to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Otherwise {
+    /// Read into private memory.
+    Private,
+    /// Do not read.
+    Skip,
+}
+
+/// A batch that is being put together. Dropped unsubmitted (by a panic), it tells those who wait.
+struct Issue {
+    tier: u8,
+    reading: Arc<Reading>,
+    entries: Vec<Entry>,
+}
+
+impl Drop for Issue {
+    fn drop(&mut self) {
+        if !self.entries.is_empty() {
+            self.reading.abandon();
+        }
+    }
+}
+
+impl Shared {
+    /// The frame of a node that is in the cache.
+    #[inline]
+    pub(super) fn look(&self, key: &Key, hash: u64, guard: &Guard) -> Option<FrameId> {
+        self.tables
+            .find(hash, guard, |frame| self.header(frame).holds(key))
+    }
+
+    /// Finds or begins to read every node of `pointers`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a pointer that cannot be one; nothing was begun then.
+    pub(super) fn begin(
+        &self,
+        pointers: &[NodePointer],
+        guard: &Guard,
+        purpose: Purpose,
+        residence: Residence,
+        otherwise: Otherwise,
+    ) -> Result<Vec<Joined>> {
+        for pointer in pointers {
+            self.tiers.get(pointer.tier)?;
+            pointer.check(&pointer.place(), self.page_size)?;
+        }
+        let mut issues: Vec<Issue> = Vec::new();
+        let mut joined = Vec::with_capacity(pointers.len());
+        for pointer in pointers {
+            joined.push(self.join(pointer, guard, residence, otherwise, &mut issues));
+            if let Some(full) = issues.iter().position(|issue| issue.entries.len() == MAX_BATCH) {
+                self.submit(issues.swap_remove(full), purpose);
+            }
+        }
+        for issue in issues {
+            self.submit(issue, purpose);
+        }
+        Ok(joined)
+    }
+
+    fn join(
+        &self,
+        pointer: &NodePointer,
+        guard: &Guard,
+        residence: Residence,
+        otherwise: Otherwise,
+        issues: &mut Vec<Issue>,
+    ) -> Joined {
+        let key = Key::of(pointer);
+        let hash = key.hash();
+        if let Some(joined) = self.joined(&key, hash, &self.flights.shard(hash), guard) {
+            return joined;
+        }
+        // Outside the lock: taking a frame may evict 64 others.
+        let class = usize::from(pointer.pages) - 1;
+        let patient = otherwise == Otherwise::Skip;
+        if patient && self.reading_bytes.load(Ordering::Relaxed) > self.budget.limit() / REQUESTED_FRACTION {
+            return Joined::Skipped;
+        }
+        let memory = match self.take_frame(class, guard, residence) {
+            Some(frame) => Memory::Frame(frame),
+            None if patient => return Joined::Skipped,
+            None => {
+                self.counters.private(guard);
+                let bytes = self.page_size.node_bytes(pointer.pages) as u64;
+                Memory::Private(Charge::new(&self.budget, Owner::Private, bytes))
+            }
+        };
+        let mut shard = self.flights.shard(hash);
+        if let Some(joined) = self.joined(&key, hash, &shard, guard) {
+            drop(shard);
+            if let Memory::Frame(frame) = memory {
+                self.return_frame(frame, guard);
+            }
+            return joined;
+        }
+        let at = issues.iter().position(|issue| issue.tier == pointer.tier);
+        let at = at.unwrap_or_else(|| {
+            issues.push(Issue {
+                tier: pointer.tier,
+                reading: Arc::new(Turn::new()),
+                entries: Vec::new(),
+            });
+            issues.len() - 1
+        });
+        let issue = &mut issues[at];
+        let (reading, index) = (Arc::clone(&issue.reading), issue.entries.len());
+        issue.entries.push(Entry {
+            pointer: *pointer,
+            key,
+            hash,
+            memory,
+            residence,
+        });
+        shard.push(Flight {
+            key,
+            reading: Arc::clone(&reading),
+            index,
+        });
+        drop(shard);
+        self.counters.missed(guard);
+        Joined::Reading {
+            reading,
+            index,
+            others: false,
+        }
+    }
+
+    /// The node, or the flight that it is on. The hash's shard is locked.
+    fn joined(&self, key: &Key, hash: u64, shard: &[Flight], guard: &Guard) -> Option<Joined> {
+        if let Some(frame) = self.look(key, hash, guard) {
+            return Some(Joined::Frame(frame));
+        }
+        let flight = shard.iter().find(|flight| flight.key == *key)?;
+        self.counters.joined(guard);
+        Some(Joined::Reading {
+            reading: Arc::clone(&flight.reading),
+            index: flight.index,
+            others: true,
+        })
+    }
+
+    fn submit(&self, mut issue: Issue, purpose: Purpose) {
+        let device = self
+            .tiers
+            .get(issue.tier)
+            .expect("the tier was looked up when the batch was begun");
+        let mut batch = Batch::with_capacity(issue.entries.len());
+        let (mut bytes, mut reading_bytes) = (0, 0);
+        for entry in &issue.entries {
+            bytes += RECORD_BYTES;
+            reading_bytes += self.page_size.node_bytes(entry.pointer.pages) as u64;
+            let len = entry.pointer.read_len();
+            let buffer = match entry.memory {
+                // SAFETY: the frame was taken for this entry alone, and has room for the encoded node, which is never
+                // longer than the decoded one.
+                Memory::Frame(frame) => unsafe { self.arena.buffer(self.header(frame).data(), len) },
+                Memory::Private(_) => {
+                    bytes += len as u64;
+                    Buffer::zeroed(len)
+                }
+            };
+            batch.read(entry.pointer.offset, buffer, purpose);
+        }
+        self.reading_bytes.fetch_add(reading_bytes, Ordering::Relaxed);
+        let ticket = device.submit(batch);
+        issue.reading.ready(Job {
+            device: Arc::clone(device),
+            ticket,
+            entries: std::mem::take(&mut issue.entries),
+            _hold: self.epochs.hold(),
+            reading_bytes,
+            _charge: Charge::new(&self.budget, Owner::Working, bytes),
+        });
+    }
+
+    /// Waits for a batch, or for whoever does. `None` when that thread panicked.
+    pub(super) fn finish(&self, reading: &Reading, guard: &Guard) -> Option<Arc<[Settled]>> {
+        reading.finish(|job| {
+            job.device.wait(&job.ticket);
+            self.settle(job, guard)
+        })
+    }
+
+    /// Settles a batch if that does not block; whether it is settled.
+    pub(super) fn try_finish(&self, reading: &Reading, guard: &Guard) -> bool {
+        let is_ready = |job: &Job| job.device.poll(&job.ticket);
+        reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
+    }
+
+    /// Verifies, decodes and publishes the nodes of a batch that the device has finished.
+    fn settle(&self, job: Job, guard: &Guard) -> Arc<[Settled]> {
+        self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
+        let outcomes = job.ticket.take();
+        assert_eq!(
+            outcomes.len(),
+            job.entries.len(),
+            "a batch has an outcome per request"
+        );
+        let settled = job.entries.into_iter().zip(outcomes);
+        settled
+            .map(|(entry, outcome)| self.settle_one(entry, outcome, guard))
+            .collect()
+    }
+
+    fn settle_one(&self, entry: Entry, outcome: Outcome, guard: &Guard) -> Settled {
+        let Entry {
+            pointer,
+            key,
+            hash,
+            memory,
+            residence,
+        } = entry;
+        let home = match memory {
+            Memory::Frame(frame) => match self.fill_frame(&pointer, frame, outcome) {
+                Ok(()) => Ok(Home::Frame(frame)),
+                Err(error) => {
+                    self.return_frame(frame, guard);
+                    Err(error)
+                }
+            },
+            Memory::Private(charge) => self.fill_private(&pointer, charge, outcome),
+        };
+        let mut shard = self.flights.shard(hash);
+        let listed = match &home {
+            Ok(Home::Frame(frame)) => self.publish(*frame, &key, hash, residence, guard),
+            _ => true,
+        };
+        shard.retain(|flight| flight.key != key);
+        drop(shard);
+        match &home {
+            // Whoever waits for the node may still read it: it is retired like any other.
+            Ok(Home::Frame(frame)) if !listed => self.retire(&[*frame], guard),
+            Ok(Home::Frame(frame)) if residence == Residence::PassThrough => self.note_cold(*frame),
+            Ok(_) => {}
+            Err(_) => self.counters.failed(guard),
+        }
+        home.map_err(Arc::new)
+    }
+
+    /// Makes a frame, whose bytes are written, visible; whether the page table had room.
+    pub(super) fn publish(
+        &self,
+        frame: FrameId,
+        key: &Key,
+        hash: u64,
+        residence: Residence,
+        guard: &Guard,
+    ) -> bool {
+        let header = self.header(frame);
+        let bytes = self.geometry.cut(header.class()).frame_bytes as u64;
+        self.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
+        header.publish(key, residence);
+        self.tables.insert(hash, frame, guard)
+    }
+
+    fn fill_frame(&self, pointer: &NodePointer, frame: FrameId, outcome: Outcome) -> Result<()> {
+        let read = outcome.into_buffer()?;
+        pointer.verify(&read)?;
+        if pointer.codec == Codec::None {
+            return Ok(());
+        }
+        // The encoded node is moved out of the way of the decoded one.
+        let _charge = Charge::new(&self.budget, Owner::Working, u64::from(pointer.encoded_len));
+        let encoded = read[..pointer.encoded_len as usize].to_vec();
+        drop(read);
+        let len = self.page_size.node_bytes(pointer.pages);
+        // SAFETY: the frame was taken for this node alone, and the buffer that it was read through is gone.
+        let mut node = unsafe { self.arena.buffer(self.header(frame).data(), len) };
+        Codec::decode(pointer, self.page_size, &encoded, &mut node)
+    }
+
+    fn fill_private(&self, pointer: &NodePointer, charge: Charge, outcome: Outcome) -> Result<Home> {
+        let read = outcome.into_buffer()?;
+        pointer.verify(&read)?;
+        let bytes = if pointer.codec == Codec::None {
+            read
+        } else {
+            let mut node = Buffer::zeroed(self.page_size.node_bytes(pointer.pages));
+            Codec::decode(pointer, self.page_size, &read, &mut node)?;
+            node
+        };
+        Ok(Home::Private(Arc::new(Private {
+            bytes,
+            _charge: charge,
+        })))
+    }
+
+    /// Finds or reads every node of `pointers`, and waits for them.
+    pub(super) fn fetch<'g>(
+        self: &'g Arc<Self>,
+        pointers: &[NodePointer],
+        guard: &'g Guard,
+        purpose: Purpose,
+        residence: Residence,
+    ) -> Result<Vec<NodeRef<'g>>> {
+        let joined = self.begin(pointers, guard, purpose, residence, Otherwise::Private)?;
+        // All are finished before any error is reported, so that no batch of this call stays unfinished.
+        let homes: Vec<_> = joined
+            .into_iter()
+            .map(|joined| self.home(joined, guard, residence))
+            .collect();
+        let mut nodes = Vec::with_capacity(pointers.len());
+        for (pointer, home) in pointers.iter().zip(homes) {
+            nodes.push(match home {
+                Some(Ok(Home::Frame(frame))) => self.node_ref(frame, pointer, guard),
+                Some(Ok(Home::Private(node))) => NodeRef::private(node),
+                Some(Err(error)) => return Err(failure::copy(&error)),
+                None => {
+                    self.forget_abandoned(pointer);
+                    self.fetch(std::slice::from_ref(pointer), guard, purpose, residence)?
+                        .remove(0)
+                }
+            });
+        }
+        Ok(nodes)
+    }
+
+    fn home(&self, joined: Joined, guard: &Guard, residence: Residence) -> Option<Settled> {
+        let (home, used_before) = match joined {
+            Joined::Frame(frame) => {
+                self.counters.hit(guard);
+                (Ok(Home::Frame(frame)), true)
+            }
+            Joined::Reading {
+                reading,
+                index,
+                others,
+            } => (self.finish(&reading, guard)?[index].clone(), others),
+            Joined::Skipped => unreachable!("a read that is waited for falls back to private memory"),
+        };
+        if let Ok(Home::Frame(frame)) = &home
+            && used_before
+            && residence == Residence::Keep
+        {
+            self.header(*frame).touch();
+        }
+        Some(home)
+    }
+
+    /// Removes the flight of a node whose batch was abandoned, so that it can be read anew.
+    fn forget_abandoned(&self, pointer: &NodePointer) {
+        let key = Key::of(pointer);
+        let mut shard = self.flights.shard(key.hash());
+        let never = |_: &Job| false;
+        shard.retain(|flight| {
+            flight.key != key
+                || flight
+                    .reading
+                    .try_finish(never, |_| unreachable!("it is never ready"))
+                    != Progress::Abandoned
+        });
+    }
+
+    /// Puts a node that was just written into the cache, if there is a frame for it.
+    pub(super) fn insert(&self, pointer: &NodePointer, node: &[u8], guard: &Guard) {
+        let key = Key::of(pointer);
+        let hash = key.hash();
+        if self.look(&key, hash, guard).is_some() {
+            return;
+        }
+        let Some(frame) = self.take_frame(usize::from(pointer.pages) - 1, guard, Residence::Keep) else {
+            return;
+        };
+        // SAFETY: the frame was taken for this node alone.
+        unsafe { self.arena.buffer(self.header(frame).data(), node.len()) }.copy_from_slice(node);
+        let shard = self.flights.shard(hash);
+        if self.look(&key, hash, guard).is_some() || shard.iter().any(|flight| flight.key == key) {
+            drop(shard);
+            self.return_frame(frame, guard);
+        } else if !self.publish(frame, &key, hash, Residence::Keep, guard) {
+            drop(shard);
+            self.retire(&[frame], guard);
+        }
+    }
+}

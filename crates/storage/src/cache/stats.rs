@@ -1,0 +1,133 @@
+//! What the cache counts, without a shared line on the way of a hit.
+
+use crate::Guard;
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Threads whose slot is below this have counters of their own; the others share the last stripe.
+const STRIPES: usize = 64;
+
+#[derive(Debug, Default)]
+struct Stripe {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    joined: AtomicU64,
+    evictions: AtomicU64,
+    private: AtomicU64,
+    failures: AtomicU64,
+}
+
+/// Counters by thread.
+#[derive(Debug)]
+pub(super) struct Counters {
+    stripes: Box<[CachePadded<Stripe>]>,
+}
+
+impl Counters {
+    pub(super) fn new() -> Counters {
+        Counters {
+            stripes: (0..=STRIPES).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    /// What the counters themselves cost.
+    pub(super) fn bytes() -> u64 {
+        ((STRIPES + 1) * size_of::<CachePadded<Stripe>>()) as u64
+    }
+
+    #[inline]
+    fn add(&self, guard: &Guard, counter: impl Fn(&Stripe) -> &AtomicU64, count: u64) {
+        match guard.slot() {
+            Some(slot) if slot < STRIPES => {
+                // Nobody else writes this stripe: a slot belongs to one thread.
+                let counter = counter(&self.stripes[slot]);
+                counter.store(
+                    counter.load(Ordering::Relaxed).wrapping_add(count),
+                    Ordering::Relaxed,
+                );
+            }
+            _ => {
+                counter(&self.stripes[STRIPES]).fetch_add(count, Ordering::Relaxed);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn hit(&self, guard: &Guard) {
+        self.add(guard, |stripe| &stripe.hits, 1);
+    }
+
+    pub(super) fn missed(&self, guard: &Guard) {
+        self.add(guard, |stripe| &stripe.misses, 1);
+    }
+
+    pub(super) fn joined(&self, guard: &Guard) {
+        self.add(guard, |stripe| &stripe.joined, 1);
+    }
+
+    pub(super) fn evicted(&self, guard: &Guard, count: u64) {
+        self.add(guard, |stripe| &stripe.evictions, count);
+    }
+
+    pub(super) fn private(&self, guard: &Guard) {
+        self.add(guard, |stripe| &stripe.private, 1);
+    }
+
+    pub(super) fn failed(&self, guard: &Guard) {
+        self.add(guard, |stripe| &stripe.failures, 1);
+    }
+
+    fn sum(&self, counter: impl Fn(&Stripe) -> &AtomicU64) -> u64 {
+        self.stripes
+            .iter()
+            .map(|stripe| counter(stripe).load(Ordering::Relaxed))
+            .sum()
+    }
+
+    pub(super) fn fill(&self, stats: &mut CacheStats) {
+        stats.hits = self.sum(|stripe| &stripe.hits);
+        stats.misses = self.sum(|stripe| &stripe.misses);
+        stats.joined = self.sum(|stripe| &stripe.joined);
+        stats.evictions = self.sum(|stripe| &stripe.evictions);
+        stats.private_reads = self.sum(|stripe| &stripe.private);
+        stats.failures = self.sum(|stripe| &stripe.failures);
+    }
+}
+
+/// What a cache has done and what it holds. Counts are since it was made, bytes are now; they are read one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Lookups that found their node.
+    pub hits: u64,
+    /// Nodes that were asked of the device.
+    pub misses: u64,
+    /// Lookups that waited for a read which another call had begun.
+    pub joined: u64,
+    /// Nodes that went to make room.
+    pub evictions: u64,
+    /// Misses that were served from private memory, because every frame was in use or waited for an epoch.
+    pub private_reads: u64,
+    /// Reads that failed, verification and decoding included.
+    pub failures: u64,
+    /// The budget.
+    pub budget_bytes: u64,
+    /// What is charged to it: the sum of the five below. More than the budget only while a smaller one takes effect, or
+    /// while guards and references hold more private memory than the reserve.
+    pub charged_bytes: u64,
+    /// Chunks of the arena, headers and free frames included.
+    pub arena_bytes: u64,
+    /// The page table.
+    pub table_bytes: u64,
+    /// Lists, counters and what else the cache has whatever it holds.
+    pub fixed_bytes: u64,
+    /// Nodes in private memory.
+    pub private_bytes: u64,
+    /// Scratch, and the records of reads in flight.
+    pub working_bytes: u64,
+    /// Frames that hold a node: a part of `arena_bytes`.
+    pub resident_bytes: u64,
+    /// Frames with a [`FrameRef`](super::FrameRef): a part of `arena_bytes`.
+    pub pinned_bytes: u64,
+    /// Chunks that are on their way from one node size to another, or out.
+    pub draining_chunks: u64,
+}

@@ -1,0 +1,341 @@
+//! The page table: from a node's hash to its frame. Lookups take no lock and write nothing.
+//!
+//! A bucket is one cache line: a control word and seven words of (tag, frame). A node whose bucket is full goes to the
+//! next one that has room, and every bucket it passed over counts it (as in F14: Bronson, Shi 2019), so that a lookup stops at
+//! the first bucket that nobody passed over. Insertions and removals hold a bucket's lock bit, one bucket at a time.
+//!
+//! Invariants:
+//!
+//! - **T1** A word's frame holds a node with the word's hash, from before the word is stored until two epochs after it is
+//!   removed.
+//! - **T2** No two words have one frame, and no two frames of words hold one node.
+//! - **T3** A node whose hash names bucket b lies in one of the [`PROBES`] buckets from b on, and every bucket between b and
+//!   it counts it.
+//! - **T4** A bucket that was moved to a newer table says so for good, and takes no more words.
+
+use super::frame::FrameId;
+use crate::sync::{AtomicU64, Ordering, spin};
+
+/// Words in a bucket.
+pub(super) const WORDS: usize = 7;
+/// How many buckets are looked at for one node. At four words a bucket the chance that a node fits none is below 10⁻⁹.
+const PROBES: usize = 8;
+/// Words that a bucket is meant to have on average.
+const MEAN: usize = 4;
+
+const LOCKED: u64 = 1;
+/// The bucket's words are in a newer table.
+const MOVED: u64 = 2;
+/// One node that passed over the bucket.
+const PASS: u64 = 4;
+
+/// Set in every word that is not empty.
+const OCCUPIED: u64 = 1 << 63;
+
+/// One cache line of the table.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Bucket {
+    control: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+#[cfg(not(alluvium_model_check))]
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+// SAFETY: every field is an atomic integer; zero is an empty bucket.
+unsafe impl super::arena::ZeroedAtomics for Bucket {}
+
+/// The part of a word that is the hash's.
+#[inline]
+fn tag(hash: u64) -> u64 {
+    (hash << 32) | OCCUPIED
+}
+
+const TAG_MASK: u64 = !0 << 32;
+
+/// What became of an insertion or a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It was made.
+    Made,
+    /// There was no room, or no such word.
+    Not,
+    /// The bucket was moved to a newer table: try there.
+    Moved,
+}
+
+/// What a lookup found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The frame.
+    Frame(FrameId),
+    /// No such node.
+    Nothing,
+    /// No such node here, but a bucket was moved to a newer table: look there.
+    Moved,
+}
+
+/// Where a table's buckets live.
+#[cfg(not(alluvium_model_check))]
+mod memory {
+    use super::Bucket;
+    use crate::cache::arena::Arena;
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    pub(super) struct Buckets {
+        arena: Arc<Arena>,
+        count: usize,
+    }
+
+    impl Buckets {
+        pub(super) fn new(count: usize) -> crate::Result<Buckets> {
+            let bytes = count * size_of::<Bucket>();
+            let arena = Arena::reserve(bytes, bytes)?;
+            arena.prefer_huge_pages(0, bytes);
+            Ok(Buckets { arena, count })
+        }
+    }
+
+    impl std::ops::Deref for Buckets {
+        type Target = [Bucket];
+        #[inline]
+        fn deref(&self) -> &[Bucket] {
+            self.arena.slice(self.count)
+        }
+    }
+}
+
+#[cfg(alluvium_model_check)]
+mod memory {
+    use super::{AtomicU64, Bucket};
+
+    #[derive(Debug)]
+    pub(super) struct Buckets(Vec<Bucket>);
+
+    impl Buckets {
+        #[allow(clippy::unnecessary_wraps)]
+        pub(super) fn new(count: usize) -> crate::Result<Buckets> {
+            let bucket = || Bucket {
+                control: AtomicU64::new(0),
+                words: std::array::from_fn(|_| AtomicU64::new(0)),
+            };
+            Ok(Buckets((0..count).map(|_| bucket()).collect()))
+        }
+    }
+
+    impl std::ops::Deref for Buckets {
+        type Target = [Bucket];
+        fn deref(&self) -> &[Bucket] {
+            &self.0
+        }
+    }
+}
+
+/// A page table of one size.
+#[derive(Debug)]
+pub(super) struct Table {
+    buckets: memory::Buckets,
+}
+
+impl Table {
+    /// A table for about `frames` frames.
+    ///
+    /// # Errors
+    /// When the system does not give the memory.
+    pub(super) fn new(frames: usize) -> crate::Result<Table> {
+        let buckets = memory::Buckets::new(Self::buckets_for(frames))?;
+        Ok(Table { buckets })
+    }
+
+    fn buckets_for(frames: usize) -> usize {
+        frames.div_ceil(MEAN).max(2)
+    }
+
+    /// The memory of a table for that many frames.
+    pub(super) fn bytes_for(frames: usize) -> u64 {
+        (Self::buckets_for(frames) * size_of::<Bucket>()) as u64
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        (self.buckets.len() * size_of::<Bucket>()) as u64
+    }
+
+    pub(super) fn bucket_count(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// The buckets that a hash may lie in, nearest first.
+    #[inline]
+    fn probe(&self, hash: u64) -> impl Iterator<Item = &Bucket> {
+        let buckets = &*self.buckets;
+        let home = ((u128::from(hash) * buckets.len() as u128) >> 64) as usize;
+        (0..PROBES.min(buckets.len())).map(move |step| {
+            let at = home + step;
+            &buckets[if at < buckets.len() {
+                at
+            } else {
+                at - buckets.len()
+            }]
+        })
+    }
+
+    /// The frame with this hash that `is_it` accepts. The caller is pinned.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(FrameId) -> bool) -> Found {
+        let tag = tag(hash);
+        let mut moved = 0;
+        for bucket in self.probe(hash) {
+            for word in &bucket.words {
+                // Acquire: the header behind the word was written before it.
+                let word = word.load(Ordering::Acquire);
+                if word & TAG_MASK == tag && is_it(FrameId(word as u32)) {
+                    return Found::Frame(FrameId(word as u32));
+                }
+            }
+            let control = bucket.control.load(Ordering::Acquire);
+            moved |= control & MOVED;
+            if control < PASS {
+                break;
+            }
+        }
+        if moved == 0 { Found::Nothing } else { Found::Moved }
+    }
+
+    /// Adds a word for a frame that holds a node with this hash.
+    pub(super) fn insert(&self, hash: u64, frame: FrameId) -> Change {
+        let mut passed = 0;
+        let mut change = Change::Not;
+        for bucket in self.probe(hash) {
+            let lock = bucket.lock();
+            if lock.is_moved() {
+                change = Change::Moved;
+                break;
+            }
+            if let Some(word) = bucket.words.iter().find(|word| word.load(Ordering::Relaxed) == 0) {
+                word.store(tag(hash) | u64::from(frame.0), Ordering::Release);
+                return Change::Made;
+            }
+            bucket.control.fetch_add(PASS, Ordering::Relaxed);
+            passed += 1;
+        }
+        self.unpass(hash, passed);
+        change
+    }
+
+    /// Removes the word of a frame. Of several who try, one is told [`Change::Made`]: the frame is its to retire.
+    pub(super) fn remove(&self, hash: u64, frame: FrameId) -> Change {
+        let target = tag(hash) | u64::from(frame.0);
+        let mut moved = false;
+        for (passed, bucket) in self.probe(hash).enumerate() {
+            let lock = bucket.lock();
+            moved |= lock.is_moved();
+            if let Some(word) = bucket
+                .words
+                .iter()
+                .find(|word| word.load(Ordering::Relaxed) == target)
+            {
+                word.store(0, Ordering::Release);
+                drop(lock);
+                self.unpass(hash, passed);
+                return Change::Made;
+            }
+            if bucket.control.load(Ordering::Relaxed) < PASS {
+                break;
+            }
+        }
+        if moved { Change::Moved } else { Change::Not }
+    }
+
+    /// Takes back what a node counted in the first `passed` buckets of its hash.
+    fn unpass(&self, hash: u64, passed: usize) {
+        for bucket in self.probe(hash).take(passed) {
+            let before = bucket.control.fetch_sub(PASS, Ordering::Relaxed);
+            assert!(
+                before >= PASS,
+                "a bucket counts every node that passed over it (T3)"
+            );
+        }
+    }
+
+    /// Moves a bucket's frames: `put` makes each visible in a newer table before its word goes from here (so whoever looks
+    /// here first, and there next, misses none), and from then on the bucket is marked as moved.
+    pub(super) fn move_bucket(&self, index: usize, mut put: impl FnMut(FrameId)) {
+        let bucket = &self.buckets[index];
+        let _lock = bucket.lock();
+        for word in &bucket.words {
+            let value = word.load(Ordering::Relaxed);
+            if value != 0 {
+                put(FrameId(value as u32));
+            }
+        }
+        // Before the words go: a lookup that misses one of them sees the mark.
+        bucket.control.fetch_or(MOVED, Ordering::Release);
+        for word in &bucket.words {
+            word.store(0, Ordering::Release);
+        }
+    }
+
+    /// Every word of the table as (bucket, frame), and every bucket's count of nodes that passed it, for `check`.
+    pub(super) fn dump(&self) -> (Vec<(usize, FrameId)>, Vec<u64>) {
+        let mut words = Vec::new();
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            let values = bucket.words.iter().map(|word| word.load(Ordering::Acquire));
+            words.extend(
+                values
+                    .filter(|&word| word != 0)
+                    .map(|word| (index, FrameId(word as u32))),
+            );
+        }
+        let passes = self
+            .buckets
+            .iter()
+            .map(|bucket| bucket.control.load(Ordering::Acquire) / PASS);
+        (words, passes.collect())
+    }
+
+    /// How far behind its home bucket a hash lies that is in `bucket`.
+    pub(super) fn distance(&self, hash: u64, bucket: usize) -> usize {
+        let home = ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize;
+        (bucket + self.buckets.len() - home) % self.buckets.len()
+    }
+}
+
+/// A bucket's lock bit, held.
+struct BucketLock<'a> {
+    bucket: &'a Bucket,
+    moved: bool,
+}
+
+impl Bucket {
+    fn lock(&self) -> BucketLock<'_> {
+        let mut turns = 0;
+        loop {
+            let control = self.control.load(Ordering::Relaxed);
+            if control & LOCKED == 0
+                && self
+                    .control
+                    .compare_exchange(control, control | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                let moved = control & MOVED != 0;
+                return BucketLock { bucket: self, moved };
+            }
+            spin(turns);
+            turns += 1;
+        }
+    }
+}
+
+impl BucketLock<'_> {
+    fn is_moved(&self) -> bool {
+        self.moved
+    }
+}
+
+impl Drop for BucketLock<'_> {
+    fn drop(&mut self) {
+        self.bucket.control.fetch_and(!LOCKED, Ordering::Release);
+    }
+}

@@ -1,0 +1,177 @@
+//! The page table in use, and its replacement by one of another size while lookups go on.
+//!
+//! While a table is replaced there are two: the older one is moved bucket by bucket into the newer. A frame is put into the
+//! newer before its word leaves the older, and lookups go to the older first, so they miss nothing. Insertions go
+//! to the newer only. A replaced table is dropped two epochs later.
+
+use super::frame::FrameId;
+use super::table::{Change, Found, Table};
+use crate::{Epochs, Guard, Result};
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+/// The tables: one, or two during a replacement.
+#[derive(Debug)]
+pub(super) struct Tables {
+    in_use: CachePadded<InUse>,
+    /// Held by whoever replaces; the tables that wait for their epoch.
+    replaced: Mutex<Vec<(u64, Box<Table>)>>,
+    /// The memory of all tables that exist, in bytes.
+    bytes: AtomicU64,
+}
+
+/// Read by every lookup, written by replacements only.
+#[derive(Debug)]
+struct InUse {
+    current: AtomicPtr<Table>,
+    /// Null but during a replacement.
+    older: AtomicPtr<Table>,
+}
+
+impl Tables {
+    pub(super) fn new(frames: usize) -> Result<Tables> {
+        let table = Box::new(Table::new(frames)?);
+        let bytes = AtomicU64::new(table.bytes());
+        let in_use = InUse {
+            current: AtomicPtr::new(Box::into_raw(table)),
+            older: AtomicPtr::default(),
+        };
+        Ok(Tables {
+            in_use: CachePadded::new(in_use),
+            replaced: Mutex::default(),
+            bytes,
+        })
+    }
+
+    /// The memory of all tables, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn current<'g>(&self, _guard: &'g Guard) -> &'g Table {
+        // SAFETY: a table is dropped two epochs after it left `current` and `older`, and the guard lives for 'g.
+        unsafe { &*self.in_use.current.load(Ordering::Acquire) }
+    }
+
+    #[inline]
+    fn older<'g>(&self, _guard: &'g Guard) -> Option<&'g Table> {
+        // SAFETY: as in `current`; null is `None`.
+        unsafe { self.in_use.older.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The frame with this hash that `is_it` accepts.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        hash: u64,
+        guard: &Guard,
+        mut is_it: impl FnMut(FrameId) -> bool,
+    ) -> Option<FrameId> {
+        loop {
+            // `current` before `older`: who sees the newer table as current sees the older one as older.
+            let current = self.current(guard);
+            if let Some(older) = self.older(guard)
+                && let Found::Frame(frame) = older.find(hash, &mut is_it)
+            {
+                return Some(frame);
+            }
+            match current.find(hash, &mut is_it) {
+                Found::Frame(frame) => return Some(frame),
+                Found::Nothing => return None,
+                Found::Moved => {}
+            }
+        }
+    }
+
+    /// Adds a word; whether there was room.
+    pub(super) fn insert(&self, hash: u64, frame: FrameId, guard: &Guard) -> bool {
+        loop {
+            match self.current(guard).insert(hash, frame) {
+                Change::Made => return true,
+                Change::Not => return false,
+                Change::Moved => {}
+            }
+        }
+    }
+
+    /// Removes a frame's word; whether it was this call that did.
+    pub(super) fn remove(&self, hash: u64, frame: FrameId, guard: &Guard) -> bool {
+        loop {
+            let current = self.current(guard);
+            if let Some(older) = self.older(guard)
+                && older.remove(hash, frame) == Change::Made
+            {
+                return true;
+            }
+            match current.remove(hash, frame) {
+                Change::Made => return true,
+                Change::Not => return false,
+                Change::Moved => {}
+            }
+        }
+    }
+
+    /// Replaces the table by one for `frames` frames. `hash_of` is the hash of a frame's node; `no_room` is told the frames
+    /// that found no room in the new table and are in none now.
+    ///
+    /// # Errors
+    /// When the system does not give the memory; nothing has changed then.
+    pub(super) fn replace(
+        &self,
+        frames: usize,
+        epochs: &Epochs,
+        hash_of: impl Fn(FrameId) -> u64,
+        mut no_room: impl FnMut(FrameId),
+    ) -> Result<()> {
+        let mut replaced = self.replaced.lock();
+        let newer = Box::new(Table::new(frames)?);
+        self.bytes.fetch_add(newer.bytes(), Ordering::Relaxed);
+        let guard = epochs.pin();
+        let older = self.in_use.current.load(Ordering::Acquire);
+        self.in_use.older.store(older, Ordering::Release);
+        self.in_use.current.store(Box::into_raw(newer), Ordering::Release);
+        let (older, newer) = (self.older(&guard), self.current(&guard));
+        let older = older.expect("it was just stored, and one thread replaces at a time");
+        for bucket in 0..older.bucket_count() {
+            older.move_bucket(bucket, |frame| {
+                if newer.insert(hash_of(frame), frame) != Change::Made {
+                    no_room(frame);
+                }
+            });
+        }
+        let older = self.in_use.older.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: it came from `Box::into_raw`, and it has just left the last place that named it.
+        replaced.push((epochs.current(), unsafe { Box::from_raw(older) }));
+        drop(replaced);
+        drop(guard);
+        self.drop_replaced(epochs);
+        Ok(())
+    }
+
+    /// Drops the replaced tables that nobody looks at any more.
+    pub(super) fn drop_replaced(&self, epochs: &Epochs) {
+        if let Some(mut replaced) = self.replaced.try_lock() {
+            replaced.retain(|(epoch, table)| {
+                let keep = *epoch >= epochs.safe();
+                if !keep {
+                    self.bytes.fetch_sub(table.bytes(), Ordering::Relaxed);
+                }
+                keep
+            });
+        }
+    }
+
+    /// Calls `visit` with the table in use, for `check`.
+    pub(super) fn visit<R>(&self, guard: &Guard, visit: impl FnOnce(&Table) -> R) -> R {
+        visit(self.current(guard))
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        // SAFETY: it came from `Box::into_raw`, and nobody can look at it any more: `self` is exclusive.
+        drop(unsafe { Box::from_raw(*self.in_use.current.get_mut()) });
+    }
+}

@@ -1,0 +1,169 @@
+//! A device whose reads wait until they are let through, and fail or lie when told.
+
+use alluvium_base::Purpose;
+use alluvium_device::batch::InFlight;
+use alluvium_device::{Batch, Device, Error, Mapping, Operation, Outcome, Request, Result, Ticket};
+use parking_lot::{Condvar, Mutex};
+use std::ops::Range;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lie {
+    None,
+    /// Reads fail.
+    Fail,
+    /// A bit of what is read is flipped.
+    Flip,
+    /// What is read is zero.
+    Zero,
+    /// `submit` panics.
+    Panic,
+}
+
+#[derive(Debug)]
+struct State {
+    open: bool,
+    lie: Lie,
+    waiting: Vec<(Arc<InFlight>, Vec<Request>)>,
+    batches: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Gated {
+    inner: Arc<dyn Device>,
+    state: Mutex<State>,
+    opened: Condvar,
+}
+
+impl Gated {
+    pub(super) fn new(inner: Arc<dyn Device>) -> Arc<Gated> {
+        let state = State {
+            open: true,
+            lie: Lie::None,
+            waiting: Vec::new(),
+            batches: Vec::new(),
+        };
+        Arc::new(Gated {
+            inner,
+            state: Mutex::new(state),
+            opened: Condvar::new(),
+        })
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().open = false;
+    }
+
+    pub(super) fn open(&self) {
+        let mut state = self.state.lock();
+        state.open = true;
+        self.perform(&mut state);
+        self.opened.notify_all();
+    }
+
+    pub(super) fn lie(&self, lie: Lie) {
+        self.state.lock().lie = lie;
+    }
+
+    /// The sizes of the batches of reads so far.
+    pub(super) fn batches(&self) -> Vec<usize> {
+        self.state.lock().batches.clone()
+    }
+
+    fn perform(&self, state: &mut State) {
+        let lie = state.lie;
+        for (in_flight, requests) in state.waiting.drain(..) {
+            for (index, request) in requests.into_iter().enumerate() {
+                in_flight.complete(index, self.perform_one(request, lie));
+            }
+        }
+    }
+
+    fn perform_one(&self, request: Request, lie: Lie) -> Outcome {
+        let is_read = matches!(request, Request::Read { .. });
+        let mut batch = Batch::new();
+        batch.push(request);
+        let mut outcome = self.inner.submit(batch).take().remove(0);
+        if let (true, Some(buffer)) = (is_read, &mut outcome.buffer) {
+            match lie {
+                Lie::None | Lie::Panic => {}
+                Lie::Flip => buffer[100] ^= 4,
+                Lie::Zero => buffer.fill(0),
+                Lie::Fail => {
+                    outcome.result = Err(Error::Io {
+                        operation: Operation::Read,
+                        file: self.inner.name().to_owned(),
+                        offset: 0,
+                        len: buffer.len() as u64,
+                        source: std::io::Error::from_raw_os_error(5),
+                    });
+                }
+            }
+        }
+        outcome
+    }
+}
+
+impl Device for Gated {
+    fn submit(&self, batch: Batch) -> Ticket {
+        let requests = batch.into_requests();
+        let in_flight = InFlight::new(requests.len());
+        let ticket = in_flight.ticket();
+        let mut state = self.state.lock();
+        if requests
+            .iter()
+            .any(|request| matches!(request, Request::Read { .. }))
+        {
+            state.batches.push(requests.len());
+            assert!(state.lie != Lie::Panic, "the device panics, as this test wants");
+        }
+        state.waiting.push((in_flight, requests));
+        if state.open {
+            self.perform(&mut state);
+        }
+        ticket
+    }
+
+    fn poll(&self, ticket: &Ticket) -> bool {
+        ticket.is_complete()
+    }
+
+    fn wait(&self, ticket: &Ticket) {
+        let mut state = self.state.lock();
+        while !ticket.is_complete() {
+            self.opened.wait(&mut state);
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn grow(&self, len: u64) -> Result<()> {
+        self.inner.grow(len)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.inner.allocate(range)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.inner.truncate(len)
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
+        self.inner.punch_hole(range)
+    }
+
+    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+        self.inner.map(range)
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn sync(&self, purpose: Purpose) -> Result<()> {
+        self.inner.sync(purpose)
+    }
+}

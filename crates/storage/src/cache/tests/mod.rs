@@ -1,0 +1,127 @@
+//! Tests of the cache over devices in memory. A node's content follows from its pointer, so any mix-up is found.
+
+mod behaviour;
+mod budget;
+mod device;
+mod reads;
+mod scans;
+mod stress;
+
+use super::*;
+use crate::Codec;
+use alluvium_base::checksum;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::{Buffer, Device, Directory};
+use device::Gated;
+
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+
+/// A store of nodes that were written by hand.
+struct Store {
+    directory: MemoryDirectory,
+    files: Vec<Arc<Gated>>,
+    tiers: Arc<Tiers>,
+    ends: Vec<u64>,
+}
+
+impl Store {
+    fn new(tiers: usize) -> Store {
+        let directory = MemoryDirectory::new();
+        let plain = Tiers::create(&directory, tiers).unwrap();
+        let files: Vec<_> = (0..tiers)
+            .map(|tier| Gated::new(Arc::clone(plain.get(tier as u8).unwrap())))
+            .collect();
+        let devices = files
+            .iter()
+            .map(|file| Arc::clone(file) as Arc<dyn Device>)
+            .collect();
+        Store {
+            directory,
+            files,
+            tiers: Arc::new(Tiers::of(devices)),
+            ends: vec![0; tiers],
+        }
+    }
+
+    /// Writes a node behind the last one of its tier.
+    fn write(&mut self, tier: u8, birth: u64, pages: u8, codec: Codec) -> NodePointer {
+        let end = &mut self.ends[usize::from(tier)];
+        let offset = *end;
+        let node = content(offset, birth, pages);
+        let mut encoded = Vec::new();
+        let codec = codec.encode(&node, &mut encoded);
+        let encoded = if codec == Codec::None { node } else { encoded };
+        let pointer = NodePointer {
+            offset,
+            birth,
+            checksum: checksum(&encoded),
+            encoded_len: encoded.len() as u32,
+            tier,
+            pages,
+            codec,
+        };
+        *end = (offset + pointer.read_len() as u64).next_multiple_of(PAGE);
+        let file = self.tiers.get(tier).unwrap();
+        file.grow(*end).unwrap();
+        file.write_at(offset, Buffer::padded(&encoded), Purpose::Other)
+            .unwrap();
+        pointer
+    }
+
+    fn write_many(&mut self, count: usize, pages: u8) -> Vec<NodePointer> {
+        (0..count).map(|_| self.write(0, 1, pages, Codec::None)).collect()
+    }
+
+    fn cache(&self, budget: u64) -> Cache {
+        Cache::new(Arc::clone(&self.tiers), Epochs::new(), PageSize::MIN, budget).unwrap()
+    }
+
+    /// How many nodes were read so far.
+    fn reads(&self) -> u64 {
+        self.directory.counters().snapshot().total().reads
+    }
+}
+
+/// Compressible, and different for each place and birth: every eighth byte on says where it belongs.
+fn content(offset: u64, birth: u64, pages: u8) -> Vec<u8> {
+    let words = u64::from(pages) * PAGE / 8;
+    let word = |i: u64| {
+        if i.is_multiple_of(4) {
+            offset ^ (birth << 48) ^ (i << 40)
+        } else {
+            7
+        }
+    };
+    (0..words).flat_map(|i| word(i).to_le_bytes()).collect()
+}
+
+/// Looks at a node here and there: every word would take too long in the stress tests.
+fn is_content_of(pointer: &NodePointer, node: &[u8]) -> bool {
+    let words = node.len() as u64 / 8;
+    let word = |i: u64| u64::from_le_bytes(node[i as usize * 8..][..8].try_into().unwrap());
+    let expected = |i: u64| pointer.offset ^ (pointer.birth << 48) ^ (i << 40);
+    node.len() as u64 == u64::from(pointer.pages) * PAGE
+        && (0..words)
+            .step_by(64)
+            .chain([words - 4])
+            .all(|i| word(i) == expected(i) && word(i + 1) == 7)
+}
+
+fn assert_content(pointer: &NodePointer, node: &[u8]) {
+    assert_eq!(
+        node,
+        content(pointer.offset, pointer.birth, pointer.pages),
+        "{pointer:?}"
+    );
+}
+
+/// The cache has no violations, now and once every epoch has passed.
+fn assert_sound(cache: &Cache) {
+    for _ in 0..2 {
+        assert_eq!(cache.check(), []);
+        for _ in 0..3 {
+            cache.tend();
+        }
+    }
+}

@@ -1,0 +1,163 @@
+use super::*;
+
+/// Looks every node up, each under a guard of its own.
+fn look_up(cache: &Cache, pointers: &[NodePointer]) {
+    for pointer in pointers {
+        let guard = cache.epochs().pin();
+        assert!(is_content_of(
+            pointer,
+            &cache.get(pointer, &guard, Purpose::Lookup).unwrap()
+        ));
+    }
+}
+
+fn resident(cache: &Cache, pointers: &[NodePointer]) -> usize {
+    let guard = cache.epochs().pin();
+    let is_there = |pointer: &&NodePointer| {
+        let key = Key::of(pointer);
+        cache.shared.look(&key, key.hash(), &guard).is_some()
+    };
+    pointers.iter().filter(is_there).count()
+}
+
+#[test]
+fn a_scan_of_ten_times_the_cache_leaves_the_hot_set_where_it_is() {
+    let mut store = Store::new(1);
+    let cache = store.cache(4 * MIB);
+    let hot = store.write_many(600, 1);
+    let scanned = store.write_many(10_000, 1);
+    look_up(&cache, &hot);
+    look_up(&cache, &hot);
+    let before = resident(&cache, &hot);
+    assert!(before >= 598, "{before} of 600 hot nodes fit a cache of 1000");
+    for some in scanned.chunks(32) {
+        let guard = cache.epochs().pin();
+        let nodes = cache
+            .get_many(some, &guard, Purpose::Scan, Residence::PassThrough)
+            .unwrap();
+        for (pointer, node) in some.iter().zip(&nodes) {
+            assert!(is_content_of(pointer, node));
+        }
+    }
+    let after = resident(&cache, &hot);
+    assert!(
+        after * 10 >= before * 9,
+        "{after} of {before} hot nodes outlived the scan"
+    );
+    let stats = cache.stats();
+    assert!(stats.private_reads < 500, "{stats:?}");
+    assert_sound(&cache);
+}
+
+#[test]
+fn a_scan_with_read_ahead_leaves_the_hot_set_too_and_hits_what_it_read_ahead() {
+    let mut store = Store::new(1);
+    let cache = store.cache(4 * MIB);
+    let hot = store.write_many(600, 1);
+    let scanned = store.write_many(8192, 1);
+    look_up(&cache, &hot);
+    look_up(&cache, &hot);
+    let before = cache.stats();
+    let mut ahead = cache
+        .request(&scanned[..16], Purpose::Scan, Residence::PassThrough)
+        .unwrap();
+    for (i, some) in scanned.chunks(16).enumerate() {
+        let next = scanned.chunks(16).nth(i + 1).unwrap_or_default();
+        let next = cache
+            .request(next, Purpose::Scan, Residence::PassThrough)
+            .unwrap();
+        ahead.wait();
+        ahead = next;
+        let guard = cache.epochs().pin();
+        cache
+            .get_many(some, &guard, Purpose::Scan, Residence::PassThrough)
+            .unwrap();
+    }
+    let hits = cache.stats().hits - before.hits;
+    assert!(
+        hits > 7800,
+        "{hits} of 8192 nodes that were read ahead were there in time"
+    );
+    let after = resident(&cache, &hot);
+    assert!(after >= 540, "{after} of 600 hot nodes outlived the scan");
+    ahead.wait();
+    assert_sound(&cache);
+}
+
+#[test]
+fn a_scanned_node_that_is_looked_up_stays() {
+    let mut store = Store::new(1);
+    let cache = store.cache(4 * MIB);
+    let used = store.write_many(50, 1);
+    let scanned = store.write_many(5000, 1);
+    let guard = cache.epochs().pin();
+    cache
+        .get_many(&used, &guard, Purpose::Scan, Residence::PassThrough)
+        .unwrap();
+    drop(guard);
+    look_up(&cache, &used);
+    for some in scanned.chunks(32) {
+        let guard = cache.epochs().pin();
+        cache
+            .get_many(some, &guard, Purpose::Scan, Residence::PassThrough)
+            .unwrap();
+    }
+    let after = resident(&cache, &used);
+    assert!(after >= 45, "{after} of 50 nodes that were used stayed");
+    assert_eq!(
+        resident(&cache, &scanned[..1000]),
+        0,
+        "what only passed through did not"
+    );
+}
+
+#[test]
+fn a_cache_of_one_hundredth_of_the_data_degrades_and_does_not_thrash() {
+    let mut store = Store::new(1);
+    let cache = store.cache(MIB);
+    let pointers = store.write_many(25_600, 1);
+    let mut random = fastrand::Rng::with_seed(4);
+    // Eighty of a hundred lookups go to a hot hundred, as index nodes do, the rest anywhere.
+    let mut hot_misses = 0;
+    for i in 0..20_000 {
+        let hot = random.u32(..100) < 80;
+        let pointer = &pointers[if hot {
+            random.usize(..100)
+        } else {
+            random.usize(..)
+        }];
+        let guard = cache.epochs().pin();
+        let was_there = cache.peek(pointer, &guard).is_some();
+        hot_misses += usize::from(hot && !was_there && i > 2000);
+        assert!(is_content_of(
+            pointer,
+            &cache.get(pointer, &guard, Purpose::Lookup).unwrap()
+        ));
+    }
+    assert!(
+        hot_misses < 1500,
+        "{hot_misses} of 14,400 lookups of hot nodes missed"
+    );
+    let stats = cache.stats();
+    assert!(stats.private_reads * 20 < stats.misses, "{stats:?}");
+    assert!(stats.charged_bytes <= stats.budget_bytes, "{stats:?}");
+    assert_sound(&cache);
+}
+
+#[test]
+fn many_misses_under_one_guard_degrade_to_private_memory() {
+    let mut store = Store::new(1);
+    let cache = store.cache(MIB);
+    let pointers = store.write_many(2000, 1);
+    let guard = cache.epochs().pin();
+    let nodes = cache
+        .get_many(&pointers, &guard, Purpose::Scan, Residence::PassThrough)
+        .unwrap();
+    for (pointer, node) in pointers.iter().zip(&nodes) {
+        assert_content(pointer, node);
+    }
+    assert_eq!(cache.stats().misses, 2000);
+    drop(nodes);
+    drop(guard);
+    assert_sound(&cache);
+}
