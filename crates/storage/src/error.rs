@@ -129,6 +129,23 @@ pub enum Error {
         /// Whether a reserve remains that this request may not use.
         reserve: bool,
     },
+    /// The log has reached its limit, and nothing was written. The sequences that were to be appended are still open:
+    /// append them again once there is room, or give them up with `Log::void`.
+    #[error(
+        "the log is full: {live} of {limit} bytes hold records that no checkpoint covers{}, and {wanted} more were \
+         wanted; checkpoint and release the log",
+        if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" }
+    )]
+    LogFull {
+        /// Bytes of the record.
+        wanted: u64,
+        /// Bytes of the segments that are not released.
+        live: u64,
+        /// The log's limit in bytes.
+        limit: u64,
+        /// Whether a reserve remains that this append may not use.
+        reserve: bool,
+    },
     /// An earlier write or sync failed, so the handle refuses changes (invariant S6).
     #[error("the store refuses changes since an earlier failure ({cause}): close it and open it again")]
     Poisoned {
@@ -159,7 +176,7 @@ impl Error {
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
-            Error::Full { .. } => true,
+            Error::Full { .. } | Error::LogFull { .. } => true,
             Error::Device(error) => error.is_disk_full(),
             _ => false,
         }

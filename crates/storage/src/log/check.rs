@@ -1,0 +1,253 @@
+//! Walks every segment of a log and returns every violation of what a sound log is.
+//!
+//! A log that was just closed, or that a running store writes, has none. After a crash, before it was opened again, torn
+//! ends and gaps above the synced watermark are no violations; below it they are.
+
+use super::Log;
+use super::format::Kind;
+use super::merge::{Merge, Next, Reading};
+use super::scan::{Cursor, Inventory, Source, Stop};
+use super::segment::slot_file;
+use crate::{Place, Result, Structure};
+use alluvium_base::Purpose;
+use alluvium_device::Directory;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Something in a log that no sound log holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Where.
+    pub place: Place,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// What is known of a log from elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Sequences up to here are held by the checkpoint.
+    pub from: u64,
+    /// The generation of the superblock; 0 if it is not known.
+    pub generation: u64,
+    /// What is known to be synced.
+    pub synced_at_least: u64,
+    /// The store's identity, from the log's options.
+    pub identity: u64,
+}
+
+/// Walks a log that nobody writes.
+///
+/// ```
+/// use alluvium_device::{Directory, memory::MemoryDirectory};
+/// use alluvium_storage::log::{Log, LogOptions, check};
+/// use std::sync::Arc;
+/// let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+/// Log::create(&directory, LogOptions::with_limit(1 << 20), 1)?.close()?;
+/// assert_eq!(check::check(&directory, check::Known::default())?, []);
+/// # Ok::<(), alluvium_storage::Error>(())
+/// ```
+///
+/// # Errors
+/// As the device says; damage is no error here but a violation.
+pub fn check(directory: &Arc<dyn Directory>, known: Known) -> Result<Vec<Violation>> {
+    let inventory = Inventory::take(directory.as_ref(), known.identity)?;
+    let mut walk = Walk {
+        inventory: &inventory,
+        known,
+        violations: Vec::new(),
+    };
+    walk.files();
+    for source in &inventory.sources {
+        walk.segment(source)?;
+    }
+    walk.order()?;
+    walk.violations
+        .sort_by(|a, b| (&a.place.file, a.place.offset).cmp(&(&b.place.file, b.place.offset)));
+    Ok(walk.violations)
+}
+
+impl Log {
+    /// Walks the segments of an open log, while nothing is appended: writers wait meanwhile.
+    ///
+    /// # Errors
+    /// As the device says; damage is no error here but a violation.
+    pub fn check(&self) -> Result<Vec<Violation>> {
+        let shared = &self.shared;
+        let mut lanes: Vec<_> = shared.lanes.each().collect();
+        lanes.iter_mut().try_for_each(|lane| lane.drain(shared))?;
+        let known = Known {
+            from: shared.released(),
+            generation: shared.generation(),
+            synced_at_least: self.synced(),
+            identity: shared.options.identity,
+        };
+        let mut violations = check(&shared.directory, known)?;
+        let usage = shared.usage();
+        let most = usage.limit_bytes.max(shared.recovered_bytes());
+        if usage.live_bytes > most {
+            violations.push(Violation {
+                place: Place::new(Structure::LogSegment, shared.directory.describe(), 0),
+                what: format!(
+                    "{} live bytes where at most {most} may be (L12)",
+                    usage.live_bytes
+                ),
+            });
+        }
+        Ok(violations)
+    }
+}
+
+struct Walk<'a> {
+    inventory: &'a Inventory,
+    known: Known,
+    violations: Vec<Violation>,
+}
+
+impl Walk<'_> {
+    fn report(&mut self, place: Place, what: String) {
+        self.violations.push(Violation { place, what });
+    }
+
+    /// Header blocks: each a segment or blank, no number twice.
+    fn files(&mut self) {
+        let inventory = self.inventory;
+        for vacant in &inventory.vacant {
+            if let Some(damage) = &vacant.damage {
+                let place = Place::new(Structure::LogSegment, slot_file(vacant.slot), 0);
+                self.report(place, damage.clone());
+            }
+        }
+        if inventory.sources.is_empty() {
+            let place = Place::new(Structure::LogSegment, slot_file(0), 0);
+            self.report(place, "no file of the log holds a segment (L8)".to_owned());
+        }
+        for pair in inventory.sources.windows(2) {
+            if pair[0].header.number == pair[1].header.number {
+                let what = format!(
+                    "segment {} is in {} too",
+                    pair[1].header.number,
+                    slot_file(pair[0].slot)
+                );
+                self.report(pair[1].place(Structure::LogSegment, 0), what);
+            }
+        }
+        for source in &inventory.sources {
+            let header = &source.header;
+            let place = source.place(Structure::LogSegment, 0);
+            if source.end < header.len && header.synced > self.known.from {
+                let what = format!("{} bytes of a segment of {}", source.end, header.len);
+                self.report(place.clone(), what);
+            }
+            if self.known.generation > 0 && header.generation > self.known.generation {
+                let what = format!(
+                    "it names generation {}, the superblock has {}",
+                    header.generation, self.known.generation
+                );
+                self.report(place, what);
+            }
+        }
+    }
+
+    /// The records of one segment: watermarks and generations never fall, and nothing follows the end.
+    fn segment(&mut self, source: &Source) -> Result<()> {
+        let mut cursor = Cursor::new(Purpose::Check);
+        let (mut synced, mut generation) = (source.header.synced, source.header.generation);
+        while let Some(record) = cursor.next(source)? {
+            let place = source.place(Structure::LogRecord, record.at);
+            let header = record.header;
+            if header.synced < synced {
+                let what = format!("the synced watermark falls from {synced} to {}", header.synced);
+                self.report(place.clone(), what);
+            }
+            synced = synced.max(header.synced);
+            if !header.kind.is_numbered() {
+                if header.first < generation {
+                    let what = format!("the generation falls from {generation} to {}", header.first);
+                    self.report(place, what);
+                }
+                generation = generation.max(header.first);
+            } else if header.first <= source.header.base && header.kind == Kind::Data {
+                // A copy made by a recovery: it must be among what that recovery kept.
+                if header.last() > source.header.base {
+                    let what = format!(
+                        "sequences {} to {} lie on both sides of the base {}",
+                        header.first,
+                        header.last(),
+                        source.header.base
+                    );
+                    self.report(place, what);
+                }
+            }
+        }
+        if self.known.generation > 0 && generation > self.known.generation {
+            let what = format!(
+                "it names generation {generation}, the superblock has {}",
+                self.known.generation
+            );
+            self.report(source.place(Structure::LogSegment, 0), what);
+        }
+        Ok(())
+    }
+
+    /// All records together: dense up to the synced watermark, no sequence twice, sealed but for the last of each lane.
+    fn order(&mut self) -> Result<()> {
+        let inventory = self.inventory;
+        let mut merge = Merge::new(
+            &inventory.sources,
+            self.known.from,
+            Reading::Strict,
+            Purpose::Check,
+        );
+        let mut last = (self.known.from, None);
+        let mut gaps = Vec::new();
+        while let Some(next) = merge.next()? {
+            match next {
+                Next::Gap { first, .. } => gaps.push(first),
+                Next::Record(found) => last = (found.record.header.last(), Some(found)),
+                Next::Overlap(found) => {
+                    let place = inventory.sources[found.source].place(Structure::LogRecord, found.record.at);
+                    let header = found.record.header;
+                    let what = format!("sequences {} to {} once more", header.first, header.last());
+                    self.report(place, what);
+                }
+            }
+        }
+        let facts = merge.into_facts();
+        let named = facts.iter().map(|fact| fact.synced).max().unwrap_or(0);
+        let synced = named.max(self.known.synced_at_least);
+        gaps.push(last.0 + 1);
+        let end = last.1.map_or_else(
+            || Place::new(Structure::LogRecord, slot_file(0), 0),
+            |found| inventory.sources[found.source].place(Structure::LogRecord, found.record.at),
+        );
+        for missing in gaps {
+            if missing <= synced && missing > self.known.from {
+                let what = format!("sequence {missing} is missing, {synced} is synced (L11)");
+                self.report(end.clone(), what);
+            }
+        }
+        let mut lanes: BTreeMap<(u64, u16), usize> = BTreeMap::new();
+        for (index, source) in inventory.sources.iter().enumerate() {
+            let lane = (source.header.incarnation, source.header.lane);
+            let Some(before) = lanes.insert(lane, index) else {
+                continue;
+            };
+            let holds_more = facts[before].highest.max(facts[index].highest) > self.known.from;
+            let all_synced = facts[index].highest > 0 && facts[index].highest <= synced;
+            if let (Some(Stop::At(at, why)), true) = (&facts[before].stop, holds_more && all_synced) {
+                let place = inventory.sources[before].place(Structure::LogRecord, *at);
+                let what = format!("{why}; the lane went on in {}", slot_file(source.slot));
+                self.report(place, what);
+            }
+        }
+        Ok(())
+    }
+}

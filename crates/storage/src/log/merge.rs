@@ -1,0 +1,246 @@
+//! All records of a log in the order of their sequences, in bounded memory.
+//!
+//! Each lane of each incarnation is a stream of segments. A writer may begin a record at most [`WINDOW`] sequences above
+//! the completion watermark, and never below it; so a record's first sequence is more than that of any record before
+//! it in its stream, less the window. A stream that was read up to a record `WINDOW` above the next wanted sequence
+//! cannot hold it any more, and no more than a window of records waits in memory, without payloads.
+
+use super::format::Kind;
+use super::scan::{Cursor, Located, Source, Stop};
+use super::watermark::WINDOW;
+use crate::Result;
+use alluvium_base::Purpose;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+/// What was learnt of one segment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fact {
+    /// Its highest sequence that counts, 0 if none.
+    pub(super) highest: u64,
+    /// Whether it has sequences that a later incarnation has cut off.
+    pub(super) superseded: bool,
+    /// Where its records end.
+    pub(super) written: u64,
+    /// Why they end there, once it was read.
+    pub(super) stop: Option<Stop>,
+    /// The places where records were missing and later ones were found, when salvaging.
+    pub(super) holes: Vec<u64>,
+    /// The highest synced watermark that it names.
+    pub(super) synced: u64,
+    /// The newest generation that it names.
+    pub(super) generation: u64,
+}
+
+/// A record that covers sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Which of the sources holds it.
+    pub(super) source: usize,
+    /// The record.
+    pub(super) record: Located,
+}
+
+/// The next thing in the order of sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// No record covers these.
+    Gap {
+        /// The first that is missing.
+        first: u64,
+        /// The last that is missing.
+        last: u64,
+    },
+    /// The record that continues.
+    Record(Found),
+    /// A record that covers some sequences that were covered before: a log never holds such.
+    Overlap(Found),
+}
+
+/// How to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// A segment ends where its records end.
+    Strict,
+    /// A segment goes on behind damage, if a record is found there.
+    Salvage,
+}
+
+#[derive(Debug)]
+struct Stream {
+    incarnation: u64,
+    sources: VecDeque<usize>,
+    cursor: Option<Cursor>,
+    /// The highest first sequence seen in it.
+    frontier: u64,
+}
+
+/// What waits: by first sequence; of copies the newest incarnation's, and a void before data.
+type Waiting = (u64, Reverse<u64>, Reverse<Kind>, usize, Located);
+
+/// Reads streams and puts their records in order.
+#[derive(Debug)]
+pub(super) struct Merge<'a> {
+    sources: &'a [Source],
+    reading: Reading,
+    purpose: Purpose,
+    /// Sequences up to here are not wanted.
+    from: u64,
+    /// By incarnation: the highest of its sequences that counts.
+    limits: BTreeMap<u64, u64>,
+    streams: Vec<Stream>,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    facts: Vec<Fact>,
+    /// Everything below was handed out.
+    next: u64,
+    /// The last record handed out.
+    last: Option<Located>,
+}
+
+/// The highest sequence of each incarnation that counts: none above the base of any later one.
+fn limits(sources: &[Source]) -> BTreeMap<u64, u64> {
+    let mut bases: BTreeMap<u64, u64> = BTreeMap::new();
+    for source in sources {
+        let base = bases.entry(source.header.incarnation).or_insert(u64::MAX);
+        *base = (*base).min(source.header.base);
+    }
+    let mut limit = u64::MAX;
+    let mut limits = BTreeMap::new();
+    for (&incarnation, &base) in bases.iter().rev() {
+        limits.insert(incarnation, limit);
+        limit = limit.min(base);
+    }
+    limits
+}
+
+impl<'a> Merge<'a> {
+    /// The records above `from` of these segments, which are in the order of their numbers.
+    #[must_use]
+    pub(super) fn new(sources: &'a [Source], from: u64, reading: Reading, purpose: Purpose) -> Merge<'a> {
+        let mut streams: BTreeMap<(u64, u16), VecDeque<usize>> = BTreeMap::new();
+        for (index, source) in sources.iter().enumerate() {
+            let stream = (source.header.incarnation, source.header.lane);
+            streams.entry(stream).or_default().push_back(index);
+        }
+        let streams = streams.into_iter().map(|((incarnation, _), sources)| Stream {
+            incarnation,
+            sources,
+            cursor: None,
+            frontier: 0,
+        });
+        Merge {
+            reading,
+            purpose,
+            from,
+            limits: limits(sources),
+            streams: streams.collect(),
+            waiting: BinaryHeap::new(),
+            facts: sources
+                .iter()
+                .map(|source| Fact {
+                    synced: source.header.synced,
+                    generation: source.header.generation,
+                    ..Fact::default()
+                })
+                .collect(),
+            sources,
+            next: from + 1,
+            last: None,
+        }
+    }
+
+    /// What was learnt of each source: complete once there is no next record.
+    #[must_use]
+    pub(super) fn into_facts(self) -> Vec<Fact> {
+        self.facts
+    }
+
+    /// The next record in the order of sequences, or the gap before it.
+    ///
+    /// # Errors
+    /// As the device says. Damage shows as gaps.
+    pub(super) fn next(&mut self) -> Result<Option<Next>> {
+        loop {
+            self.fill()?;
+            let Some(&Reverse((first, _, _, source, record))) = self.waiting.peek() else {
+                return Ok(None);
+            };
+            if first > self.next {
+                let gap = Next::Gap {
+                    first: self.next,
+                    last: first - 1,
+                };
+                self.next = first;
+                return Ok(Some(gap));
+            }
+            self.waiting.pop();
+            let found = Found { source, record };
+            let last = record.header.last();
+            let straddles = first <= self.from && self.next == self.from + 1;
+            if first == self.next || straddles {
+                self.next = last + 1;
+                self.last = Some(record);
+                return Ok(Some(Next::Record(found)));
+            }
+            let same = |other: Located| other.header.first == first && other.header.last() == last;
+            if !self.last.is_some_and(same) {
+                return Ok(Some(Next::Overlap(found)));
+            }
+            // A copy, made by a recovery that a crash cut short.
+        }
+    }
+
+    /// Reads every stream until it cannot hold the next sequence any more.
+    fn fill(&mut self) -> Result<()> {
+        let wanted = self.next.saturating_add(WINDOW);
+        for index in 0..self.streams.len() {
+            while self.streams[index].frontier < wanted && self.read_one(index)? {}
+        }
+        Ok(())
+    }
+
+    /// Reads one record of a stream; whether there was any.
+    fn read_one(&mut self, index: usize) -> Result<bool> {
+        let stream = &mut self.streams[index];
+        let Some(&number) = stream.sources.front() else {
+            return Ok(false);
+        };
+        let source = &self.sources[number];
+        let fact = &mut self.facts[number];
+        let cursor = stream.cursor.get_or_insert_with(|| Cursor::new(self.purpose));
+        let Some(record) = cursor.next(source)? else {
+            if self.reading == Reading::Salvage {
+                let stopped = cursor.position();
+                if cursor.resume(source)? {
+                    fact.holes.push(stopped);
+                    return Ok(true);
+                }
+            }
+            fact.written = cursor.position();
+            fact.stop = cursor.stop().cloned();
+            stream.cursor = None;
+            stream.sources.pop_front();
+            return Ok(true);
+        };
+        let header = record.header;
+        fact.synced = fact.synced.max(header.synced);
+        if !header.kind.is_numbered() {
+            fact.generation = fact.generation.max(header.first);
+            return Ok(true);
+        }
+        let last = header.last();
+        stream.frontier = stream.frontier.max(header.first);
+        if last <= self.from {
+            return Ok(true);
+        }
+        if last > self.limits.get(&stream.incarnation).copied().unwrap_or(0) {
+            fact.superseded = true;
+            return Ok(true);
+        }
+        fact.highest = fact.highest.max(last);
+        let order = (Reverse(stream.incarnation), Reverse(header.kind));
+        self.waiting
+            .push(Reverse((header.first, order.0, order.1, number, record)));
+        Ok(true)
+    }
+}

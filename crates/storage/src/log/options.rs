@@ -1,0 +1,180 @@
+//! What a log is opened with.
+
+use crate::{Error, Result};
+use alluvium_base::{KIB, MIB};
+
+/// When an append is acknowledged.
+///
+/// | word | acknowledged once | survives |
+/// |---|---|---|
+/// | `Memory` | the log has it, at least in a lane's buffer | nothing in particular |
+/// | `Process` | the record is complete in the page cache | `kill -9` of the process |
+/// | `Disk` | it and every lower sequence are synced | the loss of power |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Durability {
+    /// The log has it. Where segments are mapped this is as good as `Process`; where they are written by calls, the
+    /// record may wait in its lane's buffer until it is full, or until `prepare`, `sync_all`, `close` or a stronger
+    /// append to the same lane.
+    Memory,
+    /// The record is complete in the page cache.
+    Process,
+    /// The record and all lower sequences are complete and synced.
+    Disk,
+}
+
+/// How bytes reach a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Access {
+    /// Stores into a mapping; where files cannot be mapped, write calls.
+    #[default]
+    Mapped,
+    /// Write calls always.
+    Written,
+}
+
+/// Who may use the reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Importance {
+    /// Ordinary writes.
+    Normal,
+    /// Deletes, voids and whatever leads to a checkpoint: they may use the reserve.
+    Essential,
+}
+
+/// The most lanes of a log.
+pub const MAX_LANES: usize = 64;
+
+/// The smallest segment, in bytes.
+pub const MIN_SEGMENT: u64 = 4 * KIB;
+
+/// The longest payload of one record, in bytes.
+pub const MAX_PAYLOAD: u64 = 256 * MIB;
+
+/// What a log is opened with. The lengths may differ from one opening to the next.
+///
+/// ```
+/// use alluvium_storage::log::LogOptions;
+/// let options = LogOptions::with_limit(64 << 20);
+/// assert_eq!(options.segment_bytes, 2 << 20);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// How many bytes of segments may be unreleased, the reserve included.
+    pub limit_bytes: u64,
+    /// The length of a segment, a multiple of 4 KiB. A record that does not fit one gets a segment of its own size.
+    pub segment_bytes: u64,
+    /// How many of `limit_bytes` only [`Importance::Essential`] appends may use. At least one segment.
+    pub reserve_bytes: u64,
+    /// How many writers do not contend.
+    pub lanes: usize,
+    /// How bytes reach a segment.
+    pub access: Access,
+    /// Ties the log to its store, so that another store's segments are found. The same at every opening.
+    pub identity: u64,
+}
+
+impl LogOptions {
+    /// Options for a limit: 32 segments of 64 KiB to 16 MiB, one of them the reserve, four lanes.
+    #[must_use]
+    pub fn with_limit(limit_bytes: u64) -> LogOptions {
+        let segment_bytes = (limit_bytes / 32 / MIN_SEGMENT * MIN_SEGMENT).clamp(64 * KIB, 16 * MIB);
+        LogOptions {
+            limit_bytes: limit_bytes.max(segment_bytes * 8),
+            segment_bytes,
+            reserve_bytes: segment_bytes,
+            lanes: 4,
+            access: Access::Mapped,
+            identity: 0,
+        }
+    }
+
+    /// Checks that the options fit each other.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] naming the one that does not.
+    pub fn validate(&self) -> Result<()> {
+        let bad = |option, why| Err(Error::BadOption { option, why });
+        if !(1..=MAX_LANES).contains(&self.lanes) {
+            return bad("log lanes", format!("{} is not 1 to {MAX_LANES}", self.lanes));
+        }
+        if self.segment_bytes < MIN_SEGMENT || !self.segment_bytes.is_multiple_of(MIN_SEGMENT) {
+            let why = format!(
+                "{} bytes is not a positive multiple of {MIN_SEGMENT}",
+                self.segment_bytes
+            );
+            return bad("log segment", why);
+        }
+        if self.reserve_bytes < self.segment_bytes {
+            let why = format!(
+                "{} bytes is less than one segment of {}",
+                self.reserve_bytes, self.segment_bytes
+            );
+            return bad("log reserve", why);
+        }
+        let least = (self.lanes as u64 + 2)
+            .saturating_mul(self.segment_bytes)
+            .saturating_add(self.reserve_bytes);
+        if self.limit_bytes < least {
+            let why = format!(
+                "{} bytes is less than {least}: a segment for each of {} lanes, two more, and the reserve",
+                self.limit_bytes, self.lanes
+            );
+            return bad("log limit", why);
+        }
+        Ok(())
+    }
+}
+
+impl Default for LogOptions {
+    /// A limit of 256 MiB.
+    fn default() -> Self {
+        LogOptions::with_limit(256 * MIB)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_with_limit_gives_is_valid() {
+        for limit in [0, 1, 1 << 20, 16 << 20, 256 << 20, 1 << 40] {
+            LogOptions::with_limit(limit).validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn an_option_that_does_not_fit_is_named() {
+        let good = LogOptions::with_limit(16 << 20);
+        for (bad, name) in [
+            (LogOptions { lanes: 0, ..good }, "log lanes"),
+            (LogOptions { lanes: 65, ..good }, "log lanes"),
+            (
+                LogOptions {
+                    segment_bytes: 5000,
+                    ..good
+                },
+                "log segment",
+            ),
+            (
+                LogOptions {
+                    reserve_bytes: 0,
+                    ..good
+                },
+                "log reserve",
+            ),
+            (
+                LogOptions {
+                    limit_bytes: good.segment_bytes * 6,
+                    ..good
+                },
+                "log limit",
+            ),
+        ] {
+            match bad.validate() {
+                Err(Error::BadOption { option, .. }) => assert_eq!(option, name),
+                other => panic!("{bad:?}: {other:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! The slots that no lane writes: made ahead, handed out, taken back, given back to the file system.
+//!
+//! ```text
+//!            create ┐                        ┌──── punch ◄── idle for long ──┐
+//!                   ▼                        ▼                               │
+//!    (disk)  ──► ready ──► a lane's segment ──► released ──► free ───────────┘
+//!                   ▲                                         │      holes ──► allocate ──► ready
+//!                   └──────────── recycle ◄───────────────────┘
+//! ```
+//!
+//! A slot comes out of here with its name durable and its space allocated, so that a full disk is found here, before
+//! anything is written. Some ready slots are the reserve: ordinary writes cannot have them.
+
+use super::options::{Access, Importance, LogOptions};
+use super::segment::{Slot, slot_file};
+use crate::log::format::{BLOCK_BYTES, RECORD_BYTES};
+use crate::{Error, Result};
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Directory, FileOptions};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Lengths of slots are multiples of this many bytes.
+const PAGE: u64 = 4096;
+
+/// How much of a slot one step of preparation touches, in bytes.
+pub(super) const POPULATE_SLICE: u64 = 1 << 20;
+
+/// How many steps of preparation in a row must find nothing to do before a free slot is punched.
+const IDLE_STEPS: u64 = 16;
+
+/// Slots between two uses.
+#[derive(Debug)]
+pub(super) struct Pool {
+    directory: Arc<dyn Directory>,
+    options: LogOptions,
+    /// Whether the limit does not count: a recovery must be able to write, however full the log was.
+    unlimited: AtomicBool,
+    /// Whether slots are mapped. Cleared for good where the file system refuses.
+    mapped: AtomicBool,
+    idle: Mutex<Idle>,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    /// Allocated, mapped, and populated by and by.
+    ready: Vec<Arc<Slot>>,
+    /// Released, pages perhaps resident; with the number of releases at that time.
+    free: Vec<(Arc<Slot>, u64)>,
+    /// Without space on the file system.
+    holes: Vec<Arc<Slot>>,
+    /// The numbers that files have.
+    names: BTreeSet<u32>,
+    /// Bytes of the slots that are out.
+    live: u64,
+    releases: u64,
+    idle_steps: u64,
+}
+
+/// What there is, in bytes and pieces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PoolUsage {
+    /// Bytes of the slots that are out.
+    pub(super) live_bytes: u64,
+    /// Bytes of slots that are ready or free.
+    pub(super) idle_bytes: u64,
+    /// Bytes of mapped slots that are ready or free.
+    pub(super) idle_resident_bytes: u64,
+    /// Slots ready for a lane.
+    pub(super) ready: usize,
+    /// Slots that were released and keep their space.
+    pub(super) free: usize,
+    /// Slots without space.
+    pub(super) holes: usize,
+}
+
+/// Whether the log's limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// It does.
+    Kept,
+    /// It does not: a recovery is under way.
+    Ignored,
+}
+
+/// What the header block of a slot holds that nobody needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    /// Zeros.
+    Blank,
+    /// A segment that is overtaken, or damage.
+    Stale,
+}
+
+/// A slot for a lane, and whether it came from the reserve.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The slot.
+    pub(super) slot: Arc<Slot>,
+    /// Whether ordinary writes may not use it until something is released.
+    pub(super) reserved: bool,
+}
+
+impl Pool {
+    /// A pool without slots. `names` are the numbers that files have already.
+    #[must_use]
+    pub(super) fn new(directory: Arc<dyn Directory>, options: LogOptions, names: BTreeSet<u32>) -> Pool {
+        Pool {
+            directory,
+            unlimited: AtomicBool::new(false),
+            mapped: AtomicBool::new(options.access == Access::Mapped),
+            options,
+            idle: Mutex::new(Idle {
+                names,
+                ..Idle::default()
+            }),
+        }
+    }
+
+    /// Whether the limit is to be ignored from now on.
+    pub(super) fn ignore_limit(&self, ignore: Limit) {
+        self.unlimited.store(ignore == Limit::Ignored, Ordering::Relaxed);
+    }
+
+    /// Whether slots are mapped.
+    #[must_use]
+    pub(super) fn is_mapped(&self) -> bool {
+        self.mapped.load(Ordering::Relaxed)
+    }
+
+    /// The length of a segment for a record of `total` bytes.
+    fn length_for(&self, total: u64) -> u64 {
+        let needed = total + (BLOCK_BYTES + RECORD_BYTES) as u64;
+        if needed <= self.options.segment_bytes {
+            self.options.segment_bytes
+        } else {
+            needed.next_multiple_of(PAGE)
+        }
+    }
+
+    fn reserve_slots(&self) -> usize {
+        (self.options.reserve_bytes / self.options.segment_bytes) as usize
+    }
+
+    /// Whether ordinary writes have room beside the reserve.
+    #[must_use]
+    pub(super) fn has_normal_room(&self) -> bool {
+        self.idle.lock().live <= self.options.limit_bytes - self.options.reserve_bytes
+    }
+
+    /// A slot for a lane that has a record of `total` bytes to write.
+    ///
+    /// # Errors
+    /// [`Error::LogFull`] at the limit, `DiskFull` where the file system has no room, with nothing changed; or as the
+    /// device says.
+    pub(super) fn take(&self, total: u64, importance: Importance) -> Result<Taken> {
+        let len = self.length_for(total);
+        let LogOptions {
+            limit_bytes,
+            reserve_bytes,
+            segment_bytes,
+            ..
+        } = self.options;
+        let mut idle = self.idle.lock();
+        let normal = limit_bytes - reserve_bytes;
+        let allowed = match importance {
+            Importance::Normal => normal,
+            Importance::Essential => limit_bytes,
+        };
+        if idle.live + len > allowed && !self.unlimited.load(Ordering::Relaxed) {
+            return Err(Error::LogFull {
+                wanted: total,
+                live: idle.live,
+                limit: limit_bytes,
+                reserve: importance == Importance::Normal && idle.live + len <= limit_bytes,
+            });
+        }
+        let reserved = idle.live + len > normal;
+        idle.live += len;
+        idle.idle_steps = 0;
+        if len != segment_bytes {
+            drop(idle);
+            return self.account(len, self.create(len), reserved);
+        }
+        let keep = match importance {
+            Importance::Normal => self.reserve_slots(),
+            Importance::Essential => 0,
+        };
+        if idle.ready.len() > keep {
+            let slot = idle.ready.remove(0);
+            return Ok(Taken { slot, reserved });
+        }
+        let slot = idle.free.pop().map(|(slot, _)| slot);
+        drop(idle);
+        let slot = match slot {
+            Some(slot) => Ok(slot),
+            None => self.fill_hole_or_create(),
+        };
+        self.account(len, slot, reserved)
+    }
+
+    fn account(&self, len: u64, slot: Result<Arc<Slot>>, reserved: bool) -> Result<Taken> {
+        let slot = slot.and_then(|slot| self.map(slot));
+        match slot {
+            Ok(slot) => Ok(Taken { slot, reserved }),
+            Err(error) => {
+                self.idle.lock().live -= len;
+                Err(error)
+            }
+        }
+    }
+
+    /// Maps the slot if slots are mapped here, and finds out whether they are.
+    fn map(&self, slot: Arc<Slot>) -> Result<Arc<Slot>> {
+        if self.is_mapped() {
+            match slot.map() {
+                Ok(_) => {}
+                Err(alluvium_device::Error::Unsupported { .. }) => {
+                    self.mapped.store(false, Ordering::Relaxed);
+                }
+                Err(error) => {
+                    let mut idle = self.idle.lock();
+                    let releases = idle.releases;
+                    idle.free.push((slot, releases));
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(slot)
+    }
+
+    /// A slot with its space allocated, from a hole or anew.
+    fn fill_hole_or_create(&self) -> Result<Arc<Slot>> {
+        let holes = std::mem::take(&mut self.idle.lock().holes);
+        let mut filled = None;
+        let mut left = Vec::with_capacity(holes.len());
+        let mut failure = None;
+        for slot in holes {
+            if filled.is_some() || failure.is_some() {
+                left.push(slot);
+                continue;
+            }
+            match slot.file.allocate(0..slot.len) {
+                Ok(()) => filled = Some(slot),
+                // Another one may have its space still.
+                Err(error) if error.is_disk_full() => left.push(slot),
+                Err(error) => failure = Some(error),
+            }
+        }
+        self.idle.lock().holes.extend(left);
+        match (filled, failure) {
+            (Some(slot), _) => {
+                slot.forget_populated();
+                Ok(slot)
+            }
+            (None, Some(error)) => Err(error.into()),
+            (None, None) => self.create(self.options.segment_bytes),
+        }
+    }
+
+    /// A new file whose name and length are durable.
+    fn create(&self, len: u64) -> Result<Arc<Slot>> {
+        let index = {
+            let mut idle = self.idle.lock();
+            let index = (0..).find(|index| !idle.names.contains(index));
+            let index = index.expect("there are fewer files than numbers");
+            idle.names.insert(index);
+            index
+        };
+        let name = slot_file(index);
+        let made = self
+            .directory
+            .create(&name, FileOptions::BUFFERED)
+            .and_then(|file| {
+                file.grow(len)?;
+                file.sync(Purpose::Log)?;
+                self.directory.sync()?;
+                Ok(file)
+            });
+        match made {
+            Ok(file) => Ok(Arc::new(Slot::new(index, file, len))),
+            Err(error) => {
+                // What was begun is removed as far as it goes; a file that stays is found empty at the next opening.
+                if self.directory.remove(&name).is_ok() {
+                    self.idle.lock().names.remove(&index);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes a slot whose segment was released.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn give_back(&self, slot: Arc<Slot>) -> Result<()> {
+        self.idle.lock().live -= slot.len;
+        if slot.len != self.options.segment_bytes {
+            return self.remove(&slot);
+        }
+        Self::blank(&slot)?;
+        slot.forget_populated();
+        let mut idle = self.idle.lock();
+        let releases = idle.releases;
+        idle.free.push((slot, releases));
+        Ok(())
+    }
+
+    /// Not for safety, for what the slot holds is overtaken, but so that the next recovery need not read it.
+    fn blank(slot: &Slot) -> Result<()> {
+        let blanked = slot.file.write_at(0, Buffer::zeroed(BLOCK_BYTES), Purpose::Log);
+        match blanked {
+            Err(error) if !error.is_disk_full() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove(&self, slot: &Slot) -> Result<()> {
+        self.directory.remove(&slot_file(slot.index))?;
+        self.idle.lock().names.remove(&slot.index);
+        Ok(())
+    }
+
+    /// Takes a slot that recovery has found and nobody needs. Whether it has space is not known.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn adopt(&self, slot: Arc<Slot>, header: Header) -> Result<()> {
+        if slot.len != self.options.segment_bytes {
+            return self.remove(&slot);
+        }
+        if header == Header::Stale {
+            Self::blank(&slot)?;
+        }
+        self.idle.lock().holes.push(slot);
+        Ok(())
+    }
+
+    /// Counts a slot as out that recovery found in use.
+    pub(super) fn count_live(&self, len: u64) {
+        self.idle.lock().live += len;
+    }
+
+    /// To be called once per release, before slots come back: what lay free since the release before the last is idle
+    /// and is punched.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn begin_release(&self) -> Result<()> {
+        let idle_slots: Vec<_> = {
+            let mut idle = self.idle.lock();
+            idle.releases += 1;
+            let releases = idle.releases;
+            // The most recently freed are at the end, so the idle ones are at the front.
+            let count = idle.free.partition_point(|(_, freed)| freed + 1 < releases);
+            idle.free.drain(..count).map(|(slot, _)| slot).collect()
+        };
+        idle_slots.into_iter().try_for_each(|slot| self.punch(slot))
+    }
+
+    fn punch(&self, slot: Arc<Slot>) -> Result<()> {
+        slot.file.punch_hole(0..slot.len)?;
+        self.idle.lock().holes.push(slot);
+        Ok(())
+    }
+
+    /// One slice of making slots ready. Whether there was anything to do.
+    ///
+    /// # Errors
+    /// As the device says. A full disk is not an error here: the next append finds it.
+    pub(super) fn prepare(&self, lanes: usize) -> Result<bool> {
+        let unpopulated = self.idle.lock().ready.clone();
+        for slot in unpopulated {
+            if slot.populate(0, POPULATE_SLICE)? > 0 {
+                return Ok(true);
+            }
+        }
+        if self.make_ready(lanes + self.reserve_slots())? {
+            return Ok(true);
+        }
+        let idle_slot = {
+            let mut idle = self.idle.lock();
+            idle.idle_steps += 1;
+            let long = idle.idle_steps > IDLE_STEPS && !idle.free.is_empty();
+            long.then(|| idle.free.remove(0).0)
+        };
+        match idle_slot {
+            Some(slot) => self.punch(slot).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Makes one slot ready unless there are `target`, or the limit leaves no room for more.
+    ///
+    /// # Errors
+    /// As [`Pool::prepare`].
+    pub(super) fn make_ready(&self, target: usize) -> Result<bool> {
+        let free = {
+            let mut idle = self.idle.lock();
+            let next = idle.live + (idle.ready.len() as u64 + 1) * self.options.segment_bytes;
+            if idle.ready.len() >= target || next > self.options.limit_bytes {
+                return Ok(false);
+            }
+            idle.free.pop().map(|(slot, _)| slot)
+        };
+        let slot = match free {
+            Some(slot) => Ok(slot),
+            None => self.fill_hole_or_create(),
+        };
+        match slot.and_then(|slot| self.map(slot)) {
+            Ok(slot) => {
+                self.idle.lock().ready.push(slot);
+                Ok(true)
+            }
+            Err(error) if error.is_full() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the reserve ready.
+    ///
+    /// # Errors
+    /// As [`Pool::prepare`].
+    pub(super) fn fill_reserve(&self) -> Result<bool> {
+        while self.make_ready(self.reserve_slots())? {}
+        Ok(self.idle.lock().ready.len() >= self.reserve_slots())
+    }
+
+    /// What there is.
+    #[must_use]
+    pub(super) fn usage(&self) -> PoolUsage {
+        let idle = self.idle.lock();
+        let kept = || idle.ready.iter().chain(idle.free.iter().map(|(slot, _)| slot));
+        PoolUsage {
+            live_bytes: idle.live,
+            idle_bytes: kept().map(|slot| slot.len).sum(),
+            idle_resident_bytes: kept().map(|slot| slot.resident()).sum(),
+            ready: idle.ready.len(),
+            free: idle.free.len(),
+            holes: idle.holes.len(),
+        }
+    }
+}

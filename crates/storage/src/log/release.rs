@@ -1,0 +1,172 @@
+//! Giving log space back, and the background step that keeps the writers supplied.
+
+use super::format::Kind;
+use super::lane::Entry;
+use super::options::{Durability, Importance};
+use super::pool::POPULATE_SLICE;
+use super::segment::Segment;
+use super::shared::Shared;
+use crate::Result;
+use std::sync::Arc;
+
+/// Whether a step found anything to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It did, and there may be more.
+    Worked,
+    /// There is nothing to do for now.
+    Idle,
+}
+
+/// What a log holds, in bytes and pieces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogUsage {
+    /// The limit, from the options.
+    pub limit_bytes: u64,
+    /// Bytes of segments that are not released: what the limit limits.
+    pub live_bytes: u64,
+    /// Bytes on the file system: live segments and those ready or free.
+    pub disk_bytes: u64,
+    /// Bytes that may be resident, to be charged to the budget: mapped slots, and the completion ring.
+    pub resident_bytes: u64,
+    /// Segments that are not released.
+    pub segments: usize,
+    /// Slots ready for a lane.
+    pub ready_slots: usize,
+    /// Released slots that keep their space.
+    pub free_slots: usize,
+    /// Released slots whose space was given back.
+    pub punched_slots: usize,
+    /// Syncs of files and mapped ranges so far.
+    pub syncs: u64,
+    /// Rounds of group commit so far.
+    pub commit_rounds: u64,
+}
+
+impl Shared {
+    /// As [`Log::release`](super::Log::release).
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn release(&self, through: u64) -> Result<()> {
+        self.commit.healthy()?;
+        self.raise_released(through);
+        let pinned = self.pinned();
+        for mut lane in self.lanes.each() {
+            lane.leave(through, pinned);
+        }
+        let overtaken = |segment: &mut Arc<Segment>| {
+            !segment.is_active() && segment.highest() <= through && segment.header.number != pinned
+        };
+        let released: Vec<_> = self.table.lock().extract_if(.., overtaken).collect();
+        let give_back = || {
+            self.pool.begin_release()?;
+            released
+                .iter()
+                .try_for_each(|segment| self.pool.give_back(Arc::clone(&segment.slot)))
+        };
+        give_back().map_err(|error| self.poison_unless_full(error))
+    }
+
+    /// As [`Log::prepare`](super::Log::prepare).
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn prepare(&self) -> Result<Progress> {
+        self.commit.healthy()?;
+        let worked = self
+            .prepare_some()
+            .map_err(|error| self.poison_unless_full(error))?;
+        Ok(if worked { Progress::Worked } else { Progress::Idle })
+    }
+
+    fn prepare_some(&self) -> Result<bool> {
+        self.drain()?;
+        for lane in 0..self.lanes.count() {
+            let position = {
+                let lane = self.lanes.get(lane);
+                lane.position().map(|(segment, at)| (Arc::clone(segment), at))
+            };
+            let populated = position.map(|(segment, at)| segment.slot.populate(at, POPULATE_SLICE));
+            if populated.transpose()?.is_some_and(|bytes| bytes > 0) {
+                return Ok(true);
+            }
+        }
+        Ok(self.pool.prepare(self.lanes.count())? || self.name_watermark()?)
+    }
+
+    /// Writes the synced watermark down once no record has named it, so that damage below it is found even if nothing is
+    /// appended any more. It is not synced: the kernel writes it back, or the next sync does.
+    fn name_watermark(&self) -> Result<bool> {
+        let synced = self.commit.synced();
+        let named = self.lanes.each().map(|lane| lane.named()).max();
+        if synced <= self.released() || named >= Some(synced) {
+            return Ok(false);
+        }
+        let entry = Entry {
+            kind: Kind::Note,
+            first: self.generation(),
+            count: 0,
+            payload: &[],
+        };
+        let put = self
+            .lanes
+            .first()
+            .put(self, entry, Durability::Process, Importance::Normal);
+        match put {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_full() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Log::close`](super::Log::close).
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn close(&self) -> Result<()> {
+        self.commit.healthy()?;
+        self.drain()?;
+        self.wait_synced(self.watermark.completed())?;
+        let generation = self.generation();
+        for mut lane in self.lanes.each() {
+            if lane.position().is_some() {
+                let entry = Entry {
+                    kind: Kind::Close,
+                    first: generation,
+                    count: 0,
+                    payload: &[],
+                };
+                lane.put(self, entry, Durability::Process, Importance::Essential)?;
+            }
+        }
+        let segments = self.table.lock().clone();
+        segments
+            .iter()
+            .filter(|segment| segment.is_active())
+            .try_for_each(|segment| self.sync_segment(segment))
+            .map_err(|error| self.poison_unless_full(error))?;
+        self.commit.poison("the log was closed");
+        Ok(())
+    }
+
+    /// As [`Log::usage`](super::Log::usage).
+    #[must_use]
+    pub(super) fn usage(&self) -> LogUsage {
+        let table = self.table.lock();
+        let pool = self.pool.usage();
+        let resident: u64 = table.iter().map(|segment| segment.slot.resident()).sum();
+        LogUsage {
+            limit_bytes: self.options.limit_bytes,
+            live_bytes: pool.live_bytes,
+            disk_bytes: pool.live_bytes + pool.idle_bytes,
+            resident_bytes: resident + pool.idle_resident_bytes + super::watermark::WINDOW * 8,
+            segments: table.len(),
+            ready_slots: pool.ready,
+            free_slots: pool.free,
+            punched_slots: pool.holes,
+            syncs: self.syncs(),
+            commit_rounds: self.commit.rounds(),
+        }
+    }
+}

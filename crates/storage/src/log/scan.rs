@@ -1,0 +1,281 @@
+//! Reading segments back without trusting them: which files there are, and the records of one of them in turn.
+
+use super::format::{
+    ALIGNMENT, BLOCK_BYTES, Decoded, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, VERSION, record_len,
+};
+use super::segment::{slot_file, slot_of};
+use crate::{Error, Place, Result, Structure};
+use alluvium_base::Purpose;
+use alluvium_device::{BLOCK, Buffer, Device, Directory, FileOptions};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How much is read at once, in bytes, unless a record is longer.
+const CHUNK: u64 = 128 << 10;
+
+/// A search for a record behind damage gives up after hashing this many times the segment's length.
+const MAX_HASHED: u64 = 4;
+
+/// A segment found in a file.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    /// The number in the file's name.
+    pub(super) slot: u32,
+    /// The file.
+    pub(super) file: Arc<dyn Device>,
+    /// What its header block says.
+    pub(super) header: SegmentHeader,
+    /// What the checksums of its records are seeded with.
+    pub(super) seed: u64,
+    /// Where its bytes end: the file may have been truncated.
+    pub(super) end: u64,
+}
+
+impl Source {
+    /// A place in it, for errors.
+    #[must_use]
+    pub(super) fn place(&self, structure: Structure, offset: u64) -> Place {
+        Place::new(structure, slot_file(self.slot), offset)
+    }
+}
+
+/// A file of the log that holds no segment.
+#[derive(Clone, Debug)]
+pub(super) struct Vacant {
+    /// The number in the file's name.
+    pub(super) slot: u32,
+    /// The file.
+    pub(super) file: Arc<dyn Device>,
+    /// Why a block that is not zeros is no header of a segment.
+    pub(super) damage: Option<String>,
+}
+
+/// All files of a log.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    /// Those with a segment, by segment number.
+    pub(super) sources: Vec<Source>,
+    /// The others.
+    pub(super) vacant: Vec<Vacant>,
+    /// Every number that a file has.
+    pub(super) names: BTreeSet<u32>,
+}
+
+impl Inventory {
+    /// Opens every file of a log and reads its header block.
+    ///
+    /// # Errors
+    /// [`Error::NewerFormat`], or as the device says. Damage is no error here.
+    pub(super) fn take(directory: &dyn Directory, identity: u64) -> Result<Inventory> {
+        let mut inventory = Inventory::default();
+        for name in directory.list()? {
+            let Some(slot) = slot_of(&name) else { continue };
+            inventory.names.insert(slot);
+            let file = directory.open(&name, FileOptions::BUFFERED)?;
+            inventory.add(slot, file, identity)?;
+        }
+        inventory.sources.sort_by_key(|source| source.header.number);
+        Ok(inventory)
+    }
+
+    fn add(&mut self, slot: u32, file: Arc<dyn Device>, identity: u64) -> Result<()> {
+        let len = file.len();
+        let damage = if len == 0 {
+            None
+        } else if len < BLOCK_BYTES as u64 {
+            Some(format!(
+                "{len} bytes, the file was truncated inside the header block"
+            ))
+        } else {
+            let block = file.read_at(0, BLOCK_BYTES, Purpose::Recovery)?;
+            match SegmentHeader::decode(&block) {
+                Decoded::Segment(header) if header.identity != identity => Some(format!(
+                    "a segment of another store (identity {:016x})",
+                    header.identity
+                )),
+                Decoded::Segment(header) if header.slot != slot => {
+                    Some(format!("the segment of {}", slot_file(header.slot)))
+                }
+                Decoded::Segment(header) => {
+                    self.sources.push(Source {
+                        slot,
+                        header,
+                        seed: header.seed(),
+                        end: len.min(header.len) / BLOCK * BLOCK,
+                        file,
+                    });
+                    return Ok(());
+                }
+                Decoded::Empty => None,
+                Decoded::Newer(found) => {
+                    return Err(Error::NewerFormat {
+                        place: Place::new(Structure::LogSegment, slot_file(slot), 0),
+                        found,
+                        supported: VERSION,
+                    });
+                }
+                Decoded::Damaged(why) => Some(why),
+            }
+        };
+        self.vacant.push(Vacant { slot, file, damage });
+        Ok(())
+    }
+}
+
+/// Why a segment has no more records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// A seal: the lane went on to another segment.
+    Sealed,
+    /// The position where the segment ends or something else than a record begins, and what.
+    At(u64, String),
+}
+
+/// A record and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Located {
+    /// The position in the segment.
+    pub(super) at: u64,
+    /// Its header.
+    pub(super) header: RecordHeader,
+}
+
+/// Reads the records of one segment in turn.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    at: u64,
+    purpose: Purpose,
+    chunk: Option<(u64, Buffer)>,
+    stop: Option<Stop>,
+}
+
+impl Cursor {
+    /// A cursor at the first record.
+    #[must_use]
+    pub(super) fn new(purpose: Purpose) -> Cursor {
+        Cursor {
+            at: BLOCK_BYTES as u64,
+            purpose,
+            chunk: None,
+            stop: None,
+        }
+    }
+
+    /// The position of the next record, or of what stands in its place.
+    #[must_use]
+    pub(super) fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// Why there are no more records, once there are none.
+    #[must_use]
+    pub(super) fn stop(&self) -> Option<&Stop> {
+        self.stop.as_ref()
+    }
+
+    /// The next record. Once there is none, [`Cursor::stop`] says why.
+    ///
+    /// # Errors
+    /// As the device says. Damage is no error here.
+    pub(super) fn next(&mut self, source: &Source) -> Result<Option<Located>> {
+        if self.stop.is_some() {
+            return Ok(None);
+        }
+        match self.read(source, self.at)? {
+            Ok(header) => {
+                let at = self.at;
+                self.at += record_len(u64::from(header.len));
+                if header.kind == Kind::Seal {
+                    self.stop = Some(Stop::Sealed);
+                    self.chunk = None;
+                }
+                Ok(Some(Located { at, header }))
+            }
+            Err(why) => {
+                self.stop = Some(Stop::At(self.at, why));
+                self.chunk = None;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The record at `at`, verified, or what is there instead.
+    fn read(&mut self, source: &Source, at: u64) -> Result<std::result::Result<RecordHeader, String>> {
+        let left = source.end.saturating_sub(at);
+        if left < RECORD_BYTES as u64 {
+            return Ok(Err("the end of the segment".to_owned()));
+        }
+        let header = RecordHeader::decode(self.bytes(source, at, RECORD_BYTES as u64)?);
+        let Some(header) = header else {
+            return Ok(Err("no header of a record".to_owned()));
+        };
+        let len = RECORD_BYTES as u64 + u64::from(header.len);
+        if len > left {
+            return Ok(Err(format!("a record of {len} bytes where {left} are left")));
+        }
+        if !header.verify(source.seed, at, self.bytes(source, at, len)?) {
+            return Ok(Err(format!("a record of {len} bytes with another checksum")));
+        }
+        Ok(Ok(header))
+    }
+
+    /// `len` bytes at `at`, which lie inside the segment.
+    fn bytes(&mut self, source: &Source, at: u64, len: u64) -> Result<&[u8]> {
+        let held = self
+            .chunk
+            .as_ref()
+            .is_some_and(|(start, chunk)| *start <= at && at + len <= start + chunk.len() as u64);
+        if !held {
+            let start = at / BLOCK * BLOCK;
+            let wanted = (at + len - start).next_multiple_of(BLOCK).max(CHUNK);
+            let wanted = wanted.min(source.end - start);
+            let chunk = source.file.read_at(start, wanted as usize, self.purpose)?;
+            self.chunk = Some((start, chunk));
+        }
+        let (start, chunk) = self.chunk.as_ref().expect("just read");
+        let from = (at - start) as usize;
+        Ok(&chunk[from..from + len as usize])
+    }
+
+    /// The payload of a record that was found before; it is verified again.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the bytes have changed since; or as the device says.
+    pub(super) fn payload(&mut self, source: &Source, record: &Located) -> Result<&[u8]> {
+        let len = RECORD_BYTES as u64 + u64::from(record.header.len);
+        let sound = record
+            .header
+            .verify(source.seed, record.at, self.bytes(source, record.at, len)?);
+        if !sound {
+            let place = source.place(Structure::LogRecord, record.at);
+            return Err(Error::corrupt(place, "what was read a moment ago", "other bytes"));
+        }
+        Ok(&self.bytes(source, record.at, len)?[RECORD_BYTES..])
+    }
+
+    /// Looks for a record behind the place where the segment stopped, and goes on there. Nothing of a sound segment is
+    /// there: a lane writes its records one after the other.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn resume(&mut self, source: &Source) -> Result<bool> {
+        let Some(Stop::At(stopped, _)) = self.stop else {
+            return Ok(false);
+        };
+        let mut at = stopped + ALIGNMENT;
+        let mut hashed = 0;
+        while at + RECORD_BYTES as u64 <= source.end && hashed <= MAX_HASHED * source.end {
+            let plausible = RecordHeader::decode(self.bytes(source, at, RECORD_BYTES as u64)?);
+            if let Some(header) = plausible {
+                hashed += u64::from(header.len);
+                if self.read(source, at)?.is_ok() {
+                    (self.at, self.stop) = (at, None);
+                    return Ok(true);
+                }
+            }
+            at += ALIGNMENT;
+        }
+        self.chunk = None;
+        Ok(false)
+    }
+}

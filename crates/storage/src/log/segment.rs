@@ -1,0 +1,428 @@
+//! A slot is a file; a segment is one use of it. Mapped stores and write calls stand behind one interface here.
+
+use super::format::{BLOCK_BYTES, SegmentHeader};
+use crate::Result;
+use alluvium_base::Purpose;
+use alluvium_device::{BLOCK, Buffer, Device, Mapping};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The size of a page of memory, as far as populating and syncing go.
+const PAGE: u64 = 4096;
+
+/// The name of a slot's file.
+#[must_use]
+pub(super) fn slot_file(slot: u32) -> String {
+    format!("log-{slot}")
+}
+
+/// The slot that a file name means, if it is one of the log's.
+#[must_use]
+pub(super) fn slot_of(name: &str) -> Option<u32> {
+    let number = name.strip_prefix("log-")?;
+    let slot = number.parse().ok()?;
+    (slot_file(slot) == name).then_some(slot)
+}
+
+/// A file that segments live in, one after the other.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// The number in the file's name.
+    pub(super) index: u32,
+    /// The file.
+    pub(super) file: Arc<dyn Device>,
+    /// Its length in bytes.
+    pub(super) len: u64,
+    mapping: OnceLock<Mapping>,
+    /// Pages below this offset were touched since the slot was last handed out.
+    populated: AtomicU64,
+}
+
+impl Slot {
+    /// A slot over an open file.
+    #[must_use]
+    pub(super) fn new(index: u32, file: Arc<dyn Device>, len: u64) -> Slot {
+        Slot {
+            index,
+            file,
+            len,
+            mapping: OnceLock::new(),
+            populated: AtomicU64::new(0),
+        }
+    }
+
+    /// The mapping of the whole file, made at the first call.
+    ///
+    /// # Errors
+    /// `Unsupported` where files cannot be mapped, or as the device says.
+    pub(super) fn map(&self) -> alluvium_device::Result<&Mapping> {
+        if let Some(mapping) = self.mapping.get() {
+            return Ok(mapping);
+        }
+        let mapping = self.file.map(0..self.len)?;
+        Ok(self.mapping.get_or_init(|| mapping))
+    }
+
+    /// The mapping, if there is one.
+    #[must_use]
+    pub(super) fn mapping(&self) -> Option<&Mapping> {
+        self.mapping.get()
+    }
+
+    /// How many bytes of it may be resident and are charged.
+    #[must_use]
+    pub(super) fn resident(&self) -> u64 {
+        if self.mapping.get().is_some() { self.len } else { 0 }
+    }
+
+    /// Nothing is known of its pages any more.
+    pub(super) fn forget_populated(&self) {
+        self.populated.store(0, Ordering::Relaxed);
+    }
+
+    /// Touches at most `bytes` of the pages from `from` on that were not touched yet; how many bytes were.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn populate(&self, from: u64, bytes: u64) -> Result<u64> {
+        let Some(mapping) = self.mapping.get() else {
+            return Ok(0);
+        };
+        let start = self.populated.load(Ordering::Relaxed).max(from / PAGE * PAGE);
+        let end = self.len.min(start.saturating_add(bytes));
+        if start >= end {
+            return Ok(0);
+        }
+        mapping.populate(start..end)?;
+        self.populated.fetch_max(end, Ordering::Relaxed);
+        Ok(end - start)
+    }
+}
+
+/// One use of a slot: the bytes of one lane for a while.
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// The file.
+    pub(super) slot: Arc<Slot>,
+    /// What its header block says.
+    pub(super) header: SegmentHeader,
+    /// What the checksums of its records are seeded with.
+    pub(super) seed: u64,
+    /// Whether it was found by recovery: it is read-only, and synced as a file.
+    recovered: bool,
+    /// Whether a lane still writes it.
+    active: AtomicBool,
+    /// Where the next byte goes: everything below is in the page cache.
+    written: AtomicU64,
+    /// Everything below is durable.
+    synced: AtomicU64,
+    /// The highest sequence in it, 0 if none.
+    highest: AtomicU64,
+}
+
+impl Segment {
+    /// A segment that a lane begins to write.
+    #[must_use]
+    pub(super) fn begun(slot: Arc<Slot>, header: SegmentHeader) -> Segment {
+        Segment {
+            slot,
+            header,
+            seed: header.seed(),
+            recovered: false,
+            active: AtomicBool::new(true),
+            written: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            highest: AtomicU64::new(0),
+        }
+    }
+
+    /// A segment that recovery keeps until it is released. `synced` tells whether it is durable.
+    #[must_use]
+    pub(super) fn recovered(
+        slot: Arc<Slot>,
+        header: SegmentHeader,
+        written: u64,
+        highest: u64,
+        synced: bool,
+    ) -> Segment {
+        Segment {
+            recovered: true,
+            active: AtomicBool::new(false),
+            written: AtomicU64::new(written),
+            synced: AtomicU64::new(if synced { written } else { 0 }),
+            highest: AtomicU64::new(highest),
+            ..Segment::begun(slot, header)
+        }
+    }
+
+    /// Everything below is in the page cache.
+    #[must_use]
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Everything below is durable.
+    #[must_use]
+    pub(super) fn synced(&self) -> u64 {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// The highest sequence in it, 0 if none.
+    #[must_use]
+    pub(super) fn highest(&self) -> u64 {
+        self.highest.load(Ordering::Acquire)
+    }
+
+    /// Whether a lane still writes it.
+    #[must_use]
+    pub(super) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
+    /// The lane goes on elsewhere.
+    pub(super) fn retire(&self) {
+        self.active.store(false, Ordering::Release);
+    }
+
+    /// Everything below `end` is in the page cache now.
+    pub(super) fn wrote(&self, end: u64) {
+        self.written.store(end, Ordering::Release);
+    }
+
+    /// It holds sequence `last` now.
+    pub(super) fn holds(&self, last: u64) {
+        if last > self.highest.load(Ordering::Relaxed) {
+            self.highest.store(last, Ordering::Release);
+        }
+    }
+
+    /// Makes everything that was written when this was called durable, unless it is. Whether there was a sync.
+    ///
+    /// # Errors
+    /// As the device says; the file is poisoned then.
+    pub(super) fn sync(&self) -> Result<bool> {
+        let (from, to) = (self.synced(), self.written());
+        if from >= to {
+            return Ok(false);
+        }
+        match self.slot.mapping() {
+            Some(mapping) if !self.recovered => {
+                mapping.sync(from..to, Purpose::Log)?;
+                // The pages are clean and write-protected now, and the next record goes to the last of them.
+                let page = (to - 1) / PAGE * PAGE;
+                // Only a hint: the store itself would say what is wrong.
+                let _ = mapping.populate(page..self.slot.len.min(page + 2 * PAGE));
+            }
+            _ => self.slot.file.sync(Purpose::Log)?,
+        }
+        self.synced.fetch_max(to, Ordering::AcqRel);
+        Ok(true)
+    }
+}
+
+/// What a lane puts bytes through: stores into a mapping, or write calls of whole blocks.
+#[derive(Debug)]
+pub(super) enum Pen {
+    /// Stores into the slot's mapping.
+    Mapped(Mapping),
+    /// Write calls.
+    Written(Tail),
+}
+
+/// The bytes behind the last whole block that was written, and those not written yet.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    /// Where `bytes` begins in the file: a multiple of the block.
+    start: u64,
+    bytes: Vec<u8>,
+    /// How many of `bytes` are in the file.
+    flushed: usize,
+    /// The last write's buffer, for the next one of its size.
+    spare: Option<Buffer>,
+}
+
+impl Tail {
+    /// Adds bytes to the end.
+    fn extend(&mut self, parts: [&[u8]; 2], padded: u64) {
+        let end = self.bytes.len() + padded as usize;
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.bytes.resize(end, 0);
+    }
+
+    /// How many bytes wait to be written.
+    #[must_use]
+    pub(super) fn waiting(&self) -> usize {
+        self.bytes.len() - self.flushed
+    }
+
+    /// Writes what waits, in whole blocks.
+    ///
+    /// # Errors
+    /// As the device says; what waited still waits.
+    pub(super) fn flush(&mut self, file: &dyn Device) -> Result<()> {
+        if self.waiting() == 0 {
+            return Ok(());
+        }
+        let len = self.bytes.len().next_multiple_of(BLOCK as usize);
+        let mut buffer = match self.spare.take() {
+            Some(spare) if spare.len() == len => spare,
+            _ => Buffer::zeroed(len),
+        };
+        buffer[..self.bytes.len()].copy_from_slice(&self.bytes);
+        buffer[self.bytes.len()..].fill(0);
+        self.spare = Some(file.write_at(self.start, buffer, Purpose::Log)?);
+        let whole = self.bytes.len() / BLOCK as usize * BLOCK as usize;
+        self.bytes.drain(..whole);
+        self.start += whole as u64;
+        self.flushed = self.bytes.len();
+        Ok(())
+    }
+}
+
+impl Pen {
+    /// A pen at the slot's first byte.
+    #[must_use]
+    pub(super) fn new(slot: &Slot) -> Pen {
+        match slot.mapping() {
+            Some(mapping) => Pen::Mapped(mapping.clone()),
+            None => Pen::Written(Tail::default()),
+        }
+    }
+
+    /// Puts two parts at `at`, which is where the last ones ended, and takes up `padded` bytes with them.
+    ///
+    /// # Safety
+    /// The caller alone writes this slot.
+    pub(super) unsafe fn put(&mut self, at: u64, parts: [&[u8]; 2], padded: u64) {
+        match self {
+            Pen::Mapped(mapping) => {
+                let at = at as usize;
+                // SAFETY: the caller alone writes the slot, and whoever syncs it reads it through the kernel.
+                unsafe {
+                    mapping.write(at, parts[0]);
+                    mapping.write(at + parts[0].len(), parts[1]);
+                }
+            }
+            Pen::Written(tail) => {
+                debug_assert_eq!(tail.start + tail.bytes.len() as u64, at);
+                tail.extend(parts, padded);
+            }
+        }
+    }
+
+    /// Takes back what was put from `at` on and not written.
+    pub(super) fn take_back(&mut self, at: u64) {
+        if let Pen::Written(tail) = self {
+            tail.bytes.truncate((at - tail.start) as usize);
+            tail.flushed = tail.flushed.min(tail.bytes.len());
+        }
+    }
+
+    /// How many bytes were put and are not in the page cache.
+    #[must_use]
+    pub(super) fn waiting(&self) -> usize {
+        match self {
+            Pen::Mapped(_) => 0,
+            Pen::Written(tail) => tail.waiting(),
+        }
+    }
+
+    /// Brings everything that was put into the page cache.
+    ///
+    /// # Errors
+    /// As the device says; what waited still waits.
+    pub(super) fn flush(&mut self, slot: &Slot) -> Result<()> {
+        match self {
+            Pen::Mapped(_) => Ok(()),
+            Pen::Written(tail) => tail.flush(slot.file.as_ref()),
+        }
+    }
+}
+
+/// Destroys a segment for good: its header block is zeros, durably.
+///
+/// # Errors
+/// As the device says.
+pub(super) fn void(file: &dyn Device) -> Result<()> {
+    if file.len() >= BLOCK_BYTES as u64 {
+        file.write_at(0, Buffer::zeroed(BLOCK_BYTES), Purpose::Log)?;
+        file.sync(Purpose::Log)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_device::{Directory, FileOptions};
+
+    #[test]
+    fn slot_names_are_read_back_and_others_are_not_ours() {
+        assert_eq!(slot_of(&slot_file(17)), Some(17));
+        for other in [
+            "log-",
+            "log-01",
+            "log-x",
+            "log-+1",
+            "superblock",
+            "log-4294967296",
+        ] {
+            assert_eq!(slot_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn both_pens_leave_the_same_bytes() {
+        let directory = MemoryDirectory::new();
+        let contents: Vec<Vec<u8>> = [true, false]
+            .into_iter()
+            .map(|mapped| {
+                let file = directory
+                    .create(&slot_file(mapped.into()), FileOptions::BUFFERED)
+                    .unwrap();
+                file.grow(8192).unwrap();
+                let slot = Slot::new(0, file, 8192);
+                if mapped {
+                    slot.map().unwrap();
+                }
+                let mut pen = Pen::new(&slot);
+                let mut at = 0;
+                for len in [512u64, 40, 200, 1000, 16, 2048] {
+                    let bytes = vec![len as u8 | 1; len as usize];
+                    // SAFETY: this thread alone writes the slot.
+                    unsafe { pen.put(at, [&bytes[..8], &bytes[8..]], len) };
+                    at += len;
+                    if len != 200 {
+                        pen.flush(&slot).unwrap();
+                        assert_eq!(pen.waiting(), 0);
+                    }
+                }
+                slot.file.read_at(0, 8192, Purpose::Other).unwrap().to_vec()
+            })
+            .collect();
+        assert!(contents[0] == contents[1]);
+    }
+
+    #[test]
+    fn what_is_taken_back_is_not_written() {
+        let directory = MemoryDirectory::new();
+        let file = directory.create("log-0", FileOptions::BUFFERED).unwrap();
+        file.grow(4096).unwrap();
+        let slot = Slot::new(0, file, 4096);
+        let mut pen = Pen::new(&slot);
+        // SAFETY: this thread alone writes the slot.
+        unsafe {
+            pen.put(0, [&[1; 8], &[]], 8);
+            pen.flush(&slot).unwrap();
+            pen.put(8, [&[2; 8], &[]], 8);
+            pen.take_back(8);
+            pen.put(8, [&[3; 4], &[3; 4]], 8);
+        }
+        pen.flush(&slot).unwrap();
+        let bytes = slot.file.read_at(0, 512, Purpose::Other).unwrap();
+        assert_eq!(&bytes[..17], &[1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 0]);
+    }
+}

@@ -1,0 +1,176 @@
+//! Which sequences are complete: a ring of completions that arrive out of order from many threads.
+//!
+//! A completion of `first..=last` writes `last` into the slot of `first`; the watermark moves from `w` to the value in
+//! the slot of `w + 1` as long as that value is above `w`. A slot never needs to be cleared: what an earlier lap left
+//! there is at most the watermark that the lap ended at, so it is not above `w`. (InnoDB's link buffer, without its
+//! cleaning.)
+//!
+//! *Bounded*: a completion may begin at most [`WINDOW`] sequences above the watermark; who comes earlier waits until
+//! the lower sequences are complete. This is the log's back-pressure on a writer that falls behind the others.
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// How far above the watermark a record may begin.
+pub(super) const WINDOW: u64 = if cfg!(alluvium_model_check) { 4 } else { 1 << 16 };
+
+const _: () = assert!(WINDOW.is_power_of_two());
+
+/// The completion watermark: every sequence up to it is complete.
+#[derive(Debug)]
+pub(super) struct Watermark {
+    /// Alone on its line: every writer moves it.
+    completed: Padded,
+    slots: Box<[AtomicU64]>,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
+impl Watermark {
+    /// A watermark at which everything up to `start` is complete.
+    #[must_use]
+    pub(super) fn new(start: u64) -> Watermark {
+        Watermark {
+            completed: Padded(AtomicU64::new(start)),
+            slots: (0..WINDOW).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Every sequence up to this one is complete.
+    #[must_use]
+    pub(super) fn completed(&self) -> u64 {
+        self.completed.0.load(Ordering::Acquire)
+    }
+
+    /// Whether a record that begins at `first` is inside the window.
+    #[must_use]
+    pub(super) fn has_room(&self, first: u64) -> bool {
+        first <= self.completed() + WINDOW
+    }
+
+    fn slot(&self, first: u64) -> &AtomicU64 {
+        &self.slots[(first % WINDOW) as usize]
+    }
+
+    /// Marks `first..=last` complete; whether the watermark moved. If so, a sequentially consistent fence followed the
+    /// move.
+    ///
+    /// # Panics
+    /// When the range is empty, outside the window, or complete already: a bug of whoever assigns sequences.
+    pub(super) fn complete(&self, first: u64, last: u64) -> bool {
+        let completed = self.completed();
+        assert!(
+            first <= last && first > completed && first <= completed + WINDOW,
+            "sequences {first} to {last} are completed, but the watermark is {completed}"
+        );
+        // In order, as almost always: nobody else can move the watermark over `first`, so its slot is not needed.
+        if completed + 1 == first && self.try_move(completed, last).is_ok() {
+            self.advance(last);
+            return true;
+        }
+        // Release: whoever moves the watermark over this slot takes the record's bytes with it.
+        self.slot(first).store(last, Ordering::Release);
+        // Of two threads that complete neighbours, one sees the other: store, fence, load on both sides.
+        fence(Ordering::SeqCst);
+        self.advance(self.completed())
+    }
+
+    /// Moves the watermark, and then lets this thread see every slot that was filled by a thread that did not see the
+    /// move.
+    fn try_move(&self, from: u64, to: u64) -> Result<(), u64> {
+        self.completed
+            .0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)?;
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn advance(&self, mut completed: u64) -> bool {
+        let mut moved = false;
+        loop {
+            let last = self.slot(completed + 1).load(Ordering::Acquire);
+            if last <= completed {
+                return moved;
+            }
+            match self.try_move(completed, last) {
+                Ok(()) => (moved, completed) = (true, last),
+                Err(now) => completed = now,
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn the_watermark_stops_at_the_first_missing_sequence() {
+        let watermark = Watermark::new(10);
+        assert!(!watermark.complete(12, 14));
+        assert!(!watermark.complete(20, 20));
+        assert_eq!(watermark.completed(), 10);
+        assert!(watermark.complete(11, 11));
+        assert_eq!(watermark.completed(), 14);
+        assert!(watermark.complete(15, 19));
+        assert_eq!(watermark.completed(), 20);
+    }
+
+    #[test]
+    fn the_window_is_a_window() {
+        let watermark = Watermark::new(0);
+        assert!(watermark.has_room(WINDOW) && !watermark.has_room(WINDOW + 1));
+        assert!(!watermark.complete(WINDOW, WINDOW + 5));
+        assert!(watermark.complete(1, WINDOW - 1));
+        assert_eq!(watermark.completed(), WINDOW + 5);
+    }
+
+    #[test]
+    fn ranges_longer_than_the_ring_do_not_confuse_later_laps() {
+        let watermark = Watermark::new(0);
+        let mut next = 1;
+        for len in [1, WINDOW * 3 + 7, 2, WINDOW, 1, 5 * WINDOW - 1, 3] {
+            if watermark.has_room(next + len) {
+                assert!(!watermark.complete(next + len, next + len));
+                assert!(watermark.complete(next, next + len - 1));
+            } else {
+                assert!(watermark.complete(next, next + len - 1));
+                assert!(watermark.complete(next + len, next + len));
+            }
+            next += len + 1;
+            assert_eq!(watermark.completed(), next - 1);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the watermark is 5")]
+    fn a_sequence_is_completed_once() {
+        Watermark::new(5).complete(5, 5);
+    }
+
+    #[test]
+    fn many_threads_leave_nothing_behind() {
+        const THREADS: u64 = 4;
+        const EACH: u64 = 40_000;
+        let watermark = Watermark::new(0);
+        let barrier = Barrier::new(THREADS as usize);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (watermark, barrier) = (&watermark, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    for turn in 0..EACH {
+                        let sequence = turn * THREADS + thread + 1;
+                        while !watermark.has_room(sequence) {
+                            std::thread::yield_now();
+                        }
+                        watermark.complete(sequence, sequence);
+                    }
+                });
+            }
+        });
+        assert_eq!(watermark.completed(), THREADS * EACH);
+    }
+}
