@@ -317,7 +317,9 @@ impl World {
 /// A boot's name: a function of the seed and of what happened before.
 pub(super) fn boot_id(seed: u64, salt: u64) -> BootId {
     let mut rng = fastrand::Rng::with_seed(seed ^ salt.rotate_left(32) ^ 0xb007);
-    BootId((rng.u128(..)).to_le_bytes())
+    let mut boot = [0; 16];
+    rng.fill(&mut boot);
+    BootId(boot)
 }
 
 pub(super) fn io_error(operation: Operation, name: &str, offset: u64, len: u64) -> Error {
