@@ -25,6 +25,7 @@ pub mod error;
 pub mod extents;
 pub mod log;
 pub mod node;
+pub mod store;
 pub mod superblock;
 mod sync;
 pub mod tiers;

@@ -82,7 +82,7 @@ impl SimFile {
         }
         let id = world.next_flight;
         world.next_flight += 1;
-        world.flights.push_back(Flight {
+        world.flights.push(Flight {
             id,
             file: self.file,
             name: Arc::clone(&self.name),

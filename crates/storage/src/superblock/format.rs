@@ -16,11 +16,13 @@
 //!     60     1  number of tiers
 //!     61     1  zero
 //!     62     2  length of the payload, at most 3,960
-//!     64    64  pointer to the extent map
+//!     64    48  pointer to the extent map: see `extents/format.rs`
+//!    112    16  zero
 //!    128     …  payload: what the floor above keeps (the root of its tree), then zeros
 //!   4088     8  XXH3-64 of bytes 0 to 4087
 //! ```
 
+use crate::extents::MapPointer;
 use crate::{Error, PageSize, Place, Result, Structure};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
@@ -33,14 +35,13 @@ pub const SLOT_BYTES: usize = 4096;
 pub const SLOTS: usize = 4;
 /// The most bytes of payload.
 pub const MAX_PAYLOAD: usize = CHECKSUM_AT - PAYLOAD_AT;
-/// The size of a pointer to the extent map in bytes.
-pub const MAP_POINTER_BYTES: usize = 64;
 
 const MAGIC: &[u8; 8] = b"ALLUVIUM";
 const MAP_POINTER_AT: usize = 64;
-const PAYLOAD_AT: usize = MAP_POINTER_AT + MAP_POINTER_BYTES;
+const PAYLOAD_AT: usize = 128;
 const CHECKSUM_AT: usize = SLOT_BYTES - 8;
 
+const _: () = assert!(MAP_POINTER_AT + MapPointer::BYTES <= PAYLOAD_AT);
 const _: () = assert!(MAX_PAYLOAD == 3960 && MAX_PAYLOAD <= u16::MAX as usize);
 
 /// What a superblock says.
@@ -58,8 +59,8 @@ pub struct Superblock {
     pub page_size: PageSize,
     /// How many tiers there are.
     pub tiers: u8,
-    /// The encoded pointer to the extent map.
-    pub map: [u8; MAP_POINTER_BYTES],
+    /// The extent map.
+    pub map: MapPointer,
     /// What the floor above keeps.
     pub payload: Vec<u8>,
 }
@@ -104,9 +105,10 @@ impl Superblock {
             .u32(self.page_size.bytes() as u32)
             .u8(self.tiers)
             .u8(0)
-            .u16(self.payload.len() as u16)
-            .bytes(&self.map)
-            .bytes(&self.payload);
+            .u16(self.payload.len() as u16);
+        self.map.encode(&mut out);
+        out.resize(PAYLOAD_AT, 0);
+        out.extend_from_slice(&self.payload);
         out.resize(CHECKSUM_AT, 0);
         let sum = checksum(&out);
         Writer::new(&mut out).u64(sum);
@@ -162,23 +164,31 @@ fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
             format!("that of slot {named}"),
         ));
     }
-    let superblock = fields(&mut reader).map_err(short)?;
-    superblock.ok_or_else(|| bad("a plausible superblock", "impossible values".to_owned()))
+    fields(&mut reader, slot)
 }
 
-/// The fields behind the slot's number; `None` when one of them is impossible.
-fn fields(reader: &mut Reader<'_>) -> std::result::Result<Option<Superblock>, Truncated> {
-    let (store, generation, cut, synced) = (reader.u128()?, reader.u64()?, reader.u64()?, reader.u64()?);
-    let (page_size, tiers, zero, len) = (reader.u32()?, reader.u8()?, reader.u8()?, reader.u16()?);
-    let mut map = [0; MAP_POINTER_BYTES];
-    map.copy_from_slice(reader.take(MAP_POINTER_BYTES)?);
-    let payload = reader.take(usize::from(len))?.to_vec();
-    let Ok(page_size) = PageSize::new(page_size) else {
-        return Ok(None);
+/// The fields behind the slot's number.
+fn fields(reader: &mut Reader<'_>, slot: usize) -> Result<Superblock> {
+    let bad = |found: String| Error::corrupt(place(slot), "a plausible superblock", found);
+    let mut read = || -> std::result::Result<_, Truncated> {
+        let (store, generation, cut, synced) = (reader.u128()?, reader.u64()?, reader.u64()?, reader.u64()?);
+        let (page_size, tiers, zero, len) = (reader.u32()?, reader.u8()?, reader.u8()?, reader.u16()?);
+        let map = reader.take(MapPointer::BYTES)?;
+        let padding = reader.take(PAYLOAD_AT - MAP_POINTER_AT - MapPointer::BYTES)?;
+        let payload = reader.take(usize::from(len))?.to_vec();
+        let zeros = zero == 0 && padding.iter().all(|&byte| byte == 0);
+        Ok((
+            store, generation, cut, synced, page_size, tiers, zeros, map, payload,
+        ))
     };
-    let plausible =
-        generation > 0 && zero == 0 && (1..=crate::tiers::MAX_TIERS).contains(&usize::from(tiers));
-    let superblock = Superblock {
+    let (store, generation, cut, synced, page_size, tiers, zeros, map, payload) =
+        read().map_err(|error| bad(error.to_string()))?;
+    let page_size = PageSize::new(page_size).map_err(|error| bad(error.to_string()))?;
+    let map = MapPointer::decode(&mut Reader::new(map), &place(slot))?;
+    if generation == 0 || !zeros || !(1..=crate::tiers::MAX_TIERS).contains(&usize::from(tiers)) {
+        return Err(bad(format!("generation {generation}, {tiers} tiers")));
+    }
+    Ok(Superblock {
         store,
         generation,
         cut,
@@ -187,8 +197,7 @@ fn fields(reader: &mut Reader<'_>) -> std::result::Result<Option<Superblock>, Tr
         tiers,
         map,
         payload,
-    };
-    Ok(plausible.then_some(superblock))
+    })
 }
 
 #[cfg(test)]
@@ -203,7 +212,14 @@ mod tests {
             synced: 78,
             page_size: PageSize::MIN,
             tiers: 2,
-            map: [0x4d; MAP_POINTER_BYTES],
+            map: MapPointer {
+                file: 3,
+                length: 1024,
+                checksum: 0x4d,
+                generation: 9,
+                snapshot: 512,
+                records: 2,
+            },
             payload: b"root".to_vec(),
         }
     }
@@ -212,7 +228,8 @@ mod tests {
     fn the_bytes_of_version_1_do_not_change() {
         let bytes = superblock().encode(3);
         let hex: String = bytes[..132].iter().map(|byte| format!("{byte:02x}")).collect();
-        let map = "4d".repeat(64);
+        let map = "030000000000000000040000000000004d0000000000000009000000000000000002000000000000\
+                   020000000000000000000000000000000000000000000000";
         let fixed = "414c4c555649554d0100000003000000100f0e0d0c0b0a0908070605040302010900000000000000\
                      4d000000000000004e000000000000000010000002000400";
         assert_eq!(hex, format!("{fixed}{map}726f6f74"));
@@ -223,7 +240,7 @@ mod tests {
         );
     }
 
-    const SNAPSHOT: u64 = 8220686171585425717;
+    const SNAPSHOT: u64 = 3577590907027384024;
 
     #[test]
     fn a_superblock_is_read_back_from_its_own_slot_only() {

@@ -30,7 +30,7 @@ pub mod format;
 #[cfg(test)]
 mod tests;
 
-pub use format::{FORMAT_VERSION, MAP_POINTER_BYTES, MAX_PAYLOAD, Superblock};
+pub use format::{FORMAT_VERSION, MAX_PAYLOAD, Superblock};
 
 use crate::{Error, Result};
 use alluvium_base::Purpose;
@@ -52,12 +52,26 @@ pub struct SuperblockFile {
     durable: Superblock,
 }
 
-/// Marks a directory as one in which a store is being created. Whatever files follow, a crash leaves the mark.
+/// Says what a directory is that has no superblock, before anything is locked or created in it.
+///
+/// # Errors
+/// [`Error::NotAStore`] without a superblock, or as the device says.
+pub fn require(directory: &dyn Directory) -> Result<()> {
+    if directory.list()?.iter().any(|name| name == FILE) {
+        return Ok(());
+    }
+    Err(Error::NotAStore {
+        directory: directory.describe(),
+        why: missing(directory)?,
+    })
+}
+
+/// Says whether a store can be created in a directory, before anything is locked or created in it.
 ///
 /// # Errors
 /// [`Error::StoreExists`] when a store is there; [`Error::NotAStore`] when files of a store are there without
-/// a superblock, which this will not overwrite; or as the device says.
-pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
+/// a superblock, which creation will not overwrite; or as the device says.
+pub fn require_none(directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
     if has(FILE) {
@@ -65,21 +79,33 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
             directory: directory.describe(),
         });
     }
-    let leftovers: Vec<&String> = names.iter().filter(|name| is_store_file(name)).collect();
-    if has(NEW_FILE) {
+    match names.iter().find(|name| is_store_file(name)) {
+        Some(name) if !has(NEW_FILE) => {
+            let why = format!(
+                "it holds {name} but no superblock; a store was here, and creating one would overwrite it: \
+                 restore the superblock from a backup, or move these files away"
+            );
+            Err(Error::NotAStore {
+                directory: directory.describe(),
+                why,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Marks a directory as one in which a store is being created. Whatever files follow, a crash leaves the mark.
+///
+/// # Errors
+/// As [`require_none`], or as the device says.
+pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
+    require_none(directory)?;
+    let names = directory.list()?;
+    if names.iter().any(|name| name == NEW_FILE) {
         // A creation that a crash cut short: nobody was told of this store, so its files may go.
-        for name in leftovers {
+        for name in names.iter().filter(|name| is_store_file(name)) {
             directory.remove(name)?;
         }
-    } else if let Some(name) = leftovers.first() {
-        let why = format!(
-            "it holds {name} but no superblock; a store was here, and creating one would overwrite it: \
-             restore the superblock from a backup, or move these files away"
-        );
-        return Err(Error::NotAStore {
-            directory: directory.describe(),
-            why,
-        });
     } else {
         directory.create(NEW_FILE, FileOptions::DIRECT)?;
     }
@@ -257,7 +283,7 @@ fn missing(directory: &dyn Directory) -> Result<String> {
         "its creation was cut short; create it again".to_owned()
     } else if let Some(name) = names.iter().find(|name| is_store_file(name)) {
         format!("it holds {name}, but the file {FILE} is missing; restore that file from a backup")
-    } else if names.is_empty() {
+    } else if names.iter().all(|name| name == crate::store::LOCK_FILE) {
         "it is empty; create a store in it first".to_owned()
     } else {
         format!("it has no file {FILE}; is the path right?")

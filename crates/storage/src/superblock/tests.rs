@@ -1,5 +1,6 @@
 use super::*;
 use crate::PageSize;
+use crate::extents::MapPointer;
 use alluvium_device::memory::MemoryDirectory;
 
 fn generation(generation: u64) -> Superblock {
@@ -10,7 +11,14 @@ fn generation(generation: u64) -> Superblock {
         synced: 0,
         page_size: PageSize::MIN,
         tiers: 1,
-        map: [0; MAP_POINTER_BYTES],
+        map: MapPointer {
+            file: 1,
+            length: 512,
+            checksum: 0,
+            generation,
+            snapshot: 512,
+            records: 1,
+        },
         payload: format!("root {generation}").into_bytes(),
     }
 }

@@ -1,8 +1,3 @@
-mod crash;
-mod faults;
-mod full;
-mod model;
-
 use super::*;
 use crate::Error;
 use alluvium_device::Directory;
@@ -12,7 +7,6 @@ struct Bed {
     directory: Arc<dyn Directory>,
     tiers: Arc<Tiers>,
     extents: Extents,
-    options: ExtentOptions,
 }
 
 fn bed(count: usize, options: ExtentOptions) -> Bed {
@@ -23,7 +17,6 @@ fn bed(count: usize, options: ExtentOptions) -> Bed {
         directory,
         tiers,
         extents,
-        options,
     }
 }
 
@@ -45,7 +38,7 @@ impl Bed {
 
     fn reopen(&self, pointer: &MapPointer) -> Result<Extents, Error> {
         let tiers = Arc::clone(&self.tiers);
-        Extents::open(&self.directory, tiers, pointer, self.options)
+        Extents::open(&self.directory, tiers, pointer, ExtentOptions::default())
     }
 }
 

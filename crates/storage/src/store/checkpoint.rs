@@ -1,0 +1,86 @@
+//! Making a generation durable: the barriers, in the order that the module's header names.
+
+use super::Store;
+use crate::Result;
+use crate::extents::Frozen;
+use crate::superblock::{MAX_PAYLOAD, Superblock};
+use alluvium_base::Purpose;
+use std::sync::atomic::Ordering;
+
+/// A cut that is not durable yet. Dropped unfinished, its changes go into the next one.
+#[derive(Debug)]
+#[must_use = "a cut becomes durable with `finish`"]
+pub struct Checkpoint<'store> {
+    store: &'store Store,
+    frozen: Frozen,
+}
+
+impl Store {
+    /// Cuts a generation: every extent that was installed, released or counted so far belongs to it. The caller takes
+    /// its own cut (the payload, the sequence number) at the same moment: it keeps others from installing meanwhile.
+    /// One checkpoint runs at a time.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure.
+    ///
+    /// # Panics
+    /// When a checkpoint is under way already.
+    pub fn begin_checkpoint(&self) -> Result<Checkpoint<'_>> {
+        self.health.check()?;
+        let generation = self.building.fetch_add(1, Ordering::AcqRel);
+        Ok(Checkpoint {
+            store: self,
+            frozen: self.extents.freeze(generation),
+        })
+    }
+}
+
+impl Checkpoint<'_> {
+    /// The generation that becomes durable.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.frozen.generation()
+    }
+
+    /// Makes the generation durable with what the floor above keeps. It holds every commit up to `cut`, so the log
+    /// up to there is given free. Nodes that the payload reaches are written (`NodeWriter::finish`) and installed.
+    ///
+    /// # Errors
+    /// A full disk aborts it and changes nothing; any other failure makes the store refuse changes (T2).
+    ///
+    /// # Panics
+    /// When the payload is longer than [`MAX_PAYLOAD`].
+    pub fn finish(self, payload: &[u8], cut: u64) -> Result<u64> {
+        assert!(
+            payload.len() <= MAX_PAYLOAD,
+            "a payload of {} bytes, at most {MAX_PAYLOAD} fit",
+            payload.len()
+        );
+        let store = self.store;
+        let generation = self.generation();
+        store.health.judge(self.make_durable(payload, cut))?;
+        // The generation is durable; what follows gives free what it no longer needs (T1, step 7).
+        store.extents.made_durable(generation);
+        store.health.judge(store.log.release(cut))?;
+        Ok(generation)
+    }
+
+    /// Steps 3 to 6.
+    fn make_durable(self, payload: &[u8], cut: u64) -> Result<()> {
+        let store = self.store;
+        let generation = self.generation();
+        store.tiers.sync(Purpose::Trunk)?;
+        let map = store.extents.write_map(&store.directory, self.frozen)?;
+        let mut superblock = store.superblock.lock();
+        let next = Superblock {
+            generation,
+            cut,
+            synced: store.log.synced(),
+            map,
+            payload: payload.to_vec(),
+            ..superblock.durable().clone()
+        };
+        superblock.write(next)?;
+        store.log.note_generation(generation)
+    }
+}

@@ -1,0 +1,367 @@
+//! The store: every room of this floor behind one door, in the order that keeps it whole.
+//!
+//! *Knows*: what is created, opened, made durable and reclaimed in which order, and when the store refuses changes.
+//!
+//! *Does not know*: what a node, a payload or a log record means.
+//!
+//! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the barriers), `health.rs`.
+//!
+//! ```text
+//!  directory                       one checkpoint, in order
+//!  ├── LOCK                        1  the caller's nodes are written to extents     NodeWriter::finish
+//!  ├── superblock                  2  the cut: extents are frozen                   begin_checkpoint
+//!  ├── tier-0.data …               3  tiers are synced                              ┐
+//!  ├── extents-<n>.map             4  the extent map is written and synced          │
+//!  └── log-<n> …                   5  the superblock is written twice and synced    │ Checkpoint::finish
+//!                                  6  the log names the generation, synced          │
+//!                                  7  dead extents and log are given free           ┘
+//! ```
+//!
+//! Invariants, beside those of the rooms and S1 to S6 of the crate:
+//!
+//! - **T1** Steps 3 to 7 of a checkpoint run in this order, and nothing of step 7 is done unless step 6 was.
+//! - **T2** A disk that is full aborts a checkpoint at step 3 or 4 and changes nothing; any other failure of a write
+//!   or a sync makes the store refuse changes (S6).
+//! - **T3** Opening ends with what a checkpoint's steps 6 and 7 may have missed, so that a crash between 5 and 7
+//!   leaks nothing.
+
+mod checkpoint;
+mod health;
+mod options;
+#[cfg(test)]
+mod tests;
+
+pub use checkpoint::Checkpoint;
+pub use options::StoreOptions;
+
+use crate::cache::Cache;
+use crate::epoch::Epochs;
+use crate::extents::{Class, Extent, Extents, ReclaimLimit, Reclaimed, Usage};
+use crate::log::{Log, LogUsage, Record};
+use crate::node::{NodeWriter, WriterOptions};
+use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
+use crate::{Codec, PageSize, Result, Tiers};
+use alluvium_base::Purpose;
+use alluvium_device::{Access, Directory, FileOptions, Lock};
+use health::Health;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The name of the lock file.
+pub const LOCK_FILE: &str = "LOCK";
+
+/// A store that is open for reading and writing. All methods may be called from any thread.
+#[derive(Debug)]
+pub struct Store {
+    directory: Arc<dyn Directory>,
+    tiers: Arc<Tiers>,
+    extents: Arc<Extents>,
+    cache: Cache,
+    log: Log,
+    epochs: Epochs,
+    superblock: Mutex<SuperblockFile>,
+    /// The generation that is being built: the birth of nodes written now.
+    building: AtomicU64,
+    health: Health,
+    page_size: PageSize,
+    /// Given back last, when everything else is closed.
+    _lock: Lock,
+}
+
+/// What [`Store::open`] found in the superblock, before the log is replayed.
+#[derive(Debug)]
+pub struct Opening {
+    directory: Arc<dyn Directory>,
+    lock: Lock,
+    superblock: SuperblockFile,
+    tiers: Arc<Tiers>,
+    extents: Extents,
+    options: StoreOptions,
+}
+
+impl Store {
+    /// Creates a store in a directory that holds none, with a first generation that keeps `payload`.
+    ///
+    /// A crash meanwhile leaves no store: creating it again begins anew.
+    ///
+    /// # Errors
+    /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] when files of a store are there without its superblock;
+    /// `Locked` when another process is creating or using it; [`crate::Error::BadOption`]; or as the device says.
+    ///
+    /// # Panics
+    /// When the payload is longer than [`MAX_PAYLOAD`].
+    pub fn create(directory: Arc<dyn Directory>, options: &StoreOptions, payload: &[u8]) -> Result<Store> {
+        assert!(
+            payload.len() <= MAX_PAYLOAD,
+            "a payload of {} bytes, at most {MAX_PAYLOAD} fit",
+            payload.len()
+        );
+        options.validate()?;
+        let options = &options.identified();
+        superblock::require_none(&*directory)?;
+        let lock = directory.lock(LOCK_FILE)?;
+        superblock::begin_creation(&*directory)?;
+        let tiers = Arc::new(Tiers::create(&*directory, options.tiers)?);
+        let extents = Extents::create(Arc::clone(&tiers), options.extents)?;
+        let map = extents.write_map(&directory, extents.freeze(FIRST_GENERATION))?;
+        let log = Log::create(&directory, options.log, FIRST_GENERATION)?;
+        directory.sync()?;
+        let first = Superblock {
+            store: options.id,
+            generation: FIRST_GENERATION,
+            cut: 0,
+            synced: 0,
+            page_size: options.page_size,
+            tiers: options.tiers as u8,
+            map,
+            payload: payload.to_vec(),
+        };
+        let superblock = SuperblockFile::create(&*directory, first)?;
+        extents.made_durable(FIRST_GENERATION);
+        Self::assemble(directory, lock, superblock, tiers, extents, log, options)
+    }
+
+    /// Begins to open a store: locks it and reads its newest superblock and its extent map. [`Opening::replay`] does
+    /// the rest.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotAStore`], `Locked`, `PermissionDenied`, [`crate::Error::NewerFormat`], [`crate::Error::Corrupt`], or as the
+    /// device says.
+    pub fn open(directory: Arc<dyn Directory>, options: &StoreOptions) -> Result<Opening> {
+        superblock::require(&*directory)?;
+        let lock = directory.lock(LOCK_FILE)?;
+        let superblock = SuperblockFile::open(&*directory, Access::ReadWrite)?;
+        let durable = superblock.durable();
+        let options = StoreOptions {
+            id: durable.store,
+            page_size: durable.page_size,
+            tiers: usize::from(durable.tiers),
+            ..options.clone()
+        }
+        .identified();
+        let tiers = Arc::new(Tiers::open(&*directory, options.tiers, FileOptions::DIRECT)?);
+        let extents = Extents::open(&directory, Arc::clone(&tiers), &durable.map, options.extents)?;
+        Ok(Opening {
+            directory,
+            lock,
+            superblock,
+            tiers,
+            extents,
+            options,
+        })
+    }
+
+    fn assemble(
+        directory: Arc<dyn Directory>,
+        lock: Lock,
+        superblock: SuperblockFile,
+        tiers: Arc<Tiers>,
+        extents: Extents,
+        log: Log,
+        options: &StoreOptions,
+    ) -> Result<Store> {
+        let epochs = Epochs::new();
+        let cache = Cache::new(
+            Arc::clone(&tiers),
+            epochs.clone(),
+            options.page_size,
+            options.cache_bytes,
+        )?;
+        directory.register_memory(cache.memory_region());
+        let building = AtomicU64::new(superblock.durable().generation + 1);
+        Ok(Store {
+            directory,
+            tiers,
+            extents: Arc::new(extents),
+            cache,
+            log,
+            epochs,
+            superblock: Mutex::new(superblock),
+            building,
+            health: Health::default(),
+            page_size: options.page_size,
+            _lock: lock,
+        })
+    }
+
+    /// The page size.
+    #[must_use]
+    pub fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// The directory that the store lives in.
+    #[must_use]
+    pub fn directory(&self) -> &Arc<dyn Directory> {
+        &self.directory
+    }
+
+    /// Who may still see what was unlinked.
+    #[must_use]
+    pub fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The extents.
+    #[must_use]
+    pub fn extents(&self) -> &Arc<Extents> {
+        &self.extents
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The data files.
+    #[must_use]
+    pub fn tiers(&self) -> &Arc<Tiers> {
+        &self.tiers
+    }
+
+    /// The durable superblock.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.superblock.lock().durable().clone()
+    }
+
+    /// The usual options of a writer: this store's page size, uncompressed, on tier 0, born in the generation being
+    /// built.
+    #[must_use]
+    pub fn writer_options(&self, purpose: Purpose, class: Class) -> WriterOptions {
+        WriterOptions {
+            tier: 0,
+            page_size: self.page_size,
+            codec: Codec::None,
+            birth: self.building.load(Ordering::Acquire),
+            purpose,
+            class,
+            extent_units: WriterOptions::EXTENT_UNITS,
+        }
+    }
+
+    /// A writer of nodes. What it has written belongs to the store once its extents are installed.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure.
+    ///
+    /// # Panics
+    /// When the page size is not the store's.
+    pub fn node_writer(&self, options: WriterOptions) -> Result<NodeWriter> {
+        assert_eq!(options.page_size, self.page_size, "one page size per store");
+        self.health.check()?;
+        Ok(NodeWriter::new(
+            Arc::clone(&self.extents),
+            Arc::clone(&self.tiers),
+            options,
+        ))
+    }
+
+    /// One slice of making freed space usable again and giving it back to the file system (S4).
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn reclaim(&self, limit: ReclaimLimit) -> Result<Reclaimed> {
+        self.health.check()?;
+        self.epochs.try_advance();
+        self.health.judge(self.extents.reclaim(self.epochs.safe(), limit))
+    }
+
+    /// Whether the store takes changes.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`] with the failure since which it does not.
+    pub fn health(&self) -> Result<()> {
+        self.health.check()
+    }
+
+    /// Remembers a failure of a change that a caller made through [`Store::extents`], [`Store::log`] or a writer, and
+    /// passes the result on.
+    ///
+    /// # Errors
+    /// The result's own.
+    pub fn judge<T>(&self, result: Result<T>) -> Result<T> {
+        self.health.judge(result)
+    }
+
+    /// What the store's structures occupy.
+    #[must_use]
+    pub fn usage(&self) -> (Usage, LogUsage) {
+        (self.extents.usage(), self.log.usage())
+    }
+
+    /// Everything that is wrong with the superblock, the extents and their map, the log and the cache, a sentence each.
+    /// `reachable` names every extent that the payload reaches, and how often.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Result<Vec<String>> {
+        let superblock = self.superblock.lock();
+        let mut violations = superblock.check()?;
+        drop(reachable);
+        violations.extend(self.log.check()?.iter().map(ToString::to_string));
+        violations.extend(self.cache.check().iter().map(ToString::to_string));
+        Ok(violations)
+    }
+
+    /// Closes the store cleanly: the log is synced and marked, so that any damage to it is found at the next open.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`] after an earlier failure, or as the device says.
+    pub fn close(self) -> Result<()> {
+        self.health.check()?;
+        let Store { log, _lock, .. } = self;
+        log.close()
+    }
+}
+
+impl Opening {
+    /// The superblock that was found.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        self.superblock.durable()
+    }
+
+    /// The data files, to read nodes that the payload names.
+    #[must_use]
+    pub fn tiers(&self) -> &Arc<Tiers> {
+        &self.tiers
+    }
+
+    /// Replays the log from the superblock's cut, in the order of the sequence numbers, and opens the store.
+    ///
+    /// # Errors
+    /// [`crate::Error::OlderGeneration`] when the log has seen a newer superblock; [`crate::Error::Corrupt`] with the place of
+    /// damage that was acknowledged as synced; what `replay` returns; or as the device says.
+    pub fn replay(self, replay: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<Store> {
+        let Opening {
+            directory,
+            lock,
+            superblock,
+            tiers,
+            extents,
+            options,
+        } = self;
+        let (generation, cut, synced) = {
+            let durable = superblock.durable();
+            (durable.generation, durable.cut, durable.synced)
+        };
+        let log = Log::open(&directory, options.log, cut, generation, synced, replay)?;
+        // A crash may have come between the superblock and what follows it in a checkpoint (T3).
+        log.note_generation(generation)?;
+        extents.made_durable(generation);
+        log.release(cut)?;
+        Store::assemble(directory, lock, superblock, tiers, extents, log, &options)
+    }
+}
+
+/// The generation that creation makes.
+const FIRST_GENERATION: u64 = 1;

@@ -1,0 +1,56 @@
+//! What a store is created and opened with.
+
+use crate::extents::ExtentOptions;
+use crate::log::LogOptions;
+use crate::tiers::MAX_TIERS;
+use crate::{Error, PageSize, Result};
+use alluvium_base::MIB;
+
+/// Options of a store. Those marked *creation* are kept in the superblock; opening takes them from there.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// *Creation.* A random number that tells this store from others. Randomness is the caller's.
+    pub id: u128,
+    /// *Creation.* The page size.
+    pub page_size: PageSize,
+    /// *Creation.* How many tiers: 1 to 8.
+    pub tiers: usize,
+    /// The cache's budget in bytes, all told.
+    pub cache_bytes: u64,
+    /// How space is managed.
+    pub extents: ExtentOptions,
+    /// How the log is laid out.
+    pub log: LogOptions,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
+            id: 0,
+            page_size: PageSize::default(),
+            tiers: 1,
+            cache_bytes: 32 * MIB,
+            extents: ExtentOptions::default(),
+            log: LogOptions::default(),
+        }
+    }
+}
+
+impl StoreOptions {
+    /// With the log tied to the store.
+    pub(super) fn identified(&self) -> StoreOptions {
+        let log = LogOptions {
+            identity: self.id as u64 ^ (self.id >> 64) as u64,
+            ..self.log
+        };
+        StoreOptions { log, ..self.clone() }
+    }
+
+    pub(super) fn validate(&self) -> Result<()> {
+        if !(1..=MAX_TIERS).contains(&self.tiers) {
+            let why = format!("{} is not from 1 to {MAX_TIERS}", self.tiers);
+            return Err(Error::BadOption { option: "tiers", why });
+        }
+        Ok(())
+    }
+}
