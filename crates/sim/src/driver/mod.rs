@@ -6,7 +6,8 @@
 //! *Does not know*: what the story stores.
 //!
 //! *Read in this order*: this file (what can be set, what is counted), `probe.rs` (taking images), `life.rs` (one run),
-//! `revive.rs` (one image), `campaign.rs` (many runs), `faults.rs` (devices that fail).
+//! `revive.rs` (one image), `campaign.rs` (many runs), `failing.rs` (one run on a device that fails), `faults.rs` (all of
+//! them).
 //!
 //! Invariants:
 //!
@@ -15,6 +16,7 @@
 //! - **V2** An image is judged by what had been promised when it was taken, not by what happened later.
 
 mod campaign;
+mod failing;
 mod faults;
 mod life;
 mod panics;

@@ -1,0 +1,293 @@
+//! One run on a device that fails at one call, and everything that must hold meanwhile and afterwards.
+
+use super::life::{Creation, Life, Where};
+use super::panics::watch;
+use super::probe::{Choice, Probe, died};
+use super::revive::Case;
+use super::{Bad, Explorer};
+use crate::reference::{Crash, Violation};
+use crate::replay::{FaultAt, FaultKind, FaultLasting, Turn};
+use crate::story::{Cause, Ledger, Step, Story, Trouble};
+use alluvium_base::checksum::seeded;
+use alluvium_device::Operation;
+use alluvium_device::simulated::{SimDirectory, Survival};
+use std::sync::Arc;
+
+/// The room that a disk has when it is not to be full.
+pub(super) const AMPLE: u64 = 1 << 44;
+
+/// What a faulty run knows about its fault.
+struct Failing {
+    fault: FaultAt,
+    /// An error reached the caller, after which nothing may be acknowledged.
+    refuses: bool,
+}
+
+impl Failing {
+    fn met(&self, machine: &SimDirectory, trouble: &Trouble) -> bool {
+        self.fault.kind == FaultKind::Capacity && trouble.cause == Cause::Full || machine.faults_hit() > 0
+    }
+
+    /// Whether a failure of this kind ends all writing.
+    fn ends_writing(&self) -> bool {
+        self.fault.kind == FaultKind::Io
+            && matches!(
+                self.fault.operation,
+                Operation::Write | Operation::Sync | Operation::SyncDirectory
+            )
+    }
+
+    /// Whether a failure of this kind is allowed to end all writing: space is allocated before it is written to, so a full
+    /// disk at a write is a broken promise of the file system.
+    fn may_end_writing(&self) -> bool {
+        self.fault.kind == FaultKind::Full && self.fault.operation == Operation::Write
+    }
+
+    /// Whether reads fail too.
+    fn blinds(&self) -> bool {
+        self.fault.lasting == FaultLasting::Sticky
+            && matches!(self.fault.operation, Operation::Read | Operation::Open)
+    }
+
+    /// Whether an error may look like this.
+    fn explains(&self, machine: &SimDirectory, trouble: &Trouble) -> Result<(), String> {
+        let allowed = match trouble.cause {
+            Cause::Full => self.fault.kind != FaultKind::Io,
+            Cause::Device => self.fault.kind == FaultKind::Io,
+            Cause::Poisoned => self.fault.kind == FaultKind::Io || self.may_end_writing(),
+            Cause::Damaged | Cause::NotAStore | Cause::Wrong => false,
+        };
+        match (self.met(machine, trouble), allowed) {
+            (true, true) => Ok(()),
+            (true, false) => Err(format!("the wrong error for this fault: {trouble}")),
+            (false, _) => Err(format!("an error without a fault: {trouble}")),
+        }
+    }
+}
+
+impl<S: Story> Explorer<'_, S> {
+    /// Does the steps on a machine that fails. Whether the fault was met.
+    pub(super) fn run_failing(
+        &mut self,
+        steps: &[(usize, Step<S::Action>)],
+        fault: FaultAt,
+    ) -> Result<bool, Bad> {
+        let machine = SimDirectory::new(self.seed);
+        fault.plant(&machine);
+        let mut failing = Failing {
+            fault,
+            refuses: false,
+        };
+        let ledger = Ledger::default();
+        let view = Arc::new(ledger.with(|reference| reference.view()));
+        let probe = Probe::new(Choice::Nothing, view);
+        let world = self.world(&machine, ledger);
+        let mut life = Life {
+            machine,
+            world,
+            system: None,
+            probe,
+            path: Vec::new(),
+        };
+        self.create_failing(&mut life, &failing)?;
+        for (number, (_, step)) in steps.iter().enumerate() {
+            self.step_failing(&mut life, &mut failing, number, step)?;
+        }
+        let last = steps.len().saturating_sub(1);
+        self.space = self.space.max(life.machine.used());
+        let met = life.machine.faults_hit() > 0 || fault.kind == FaultKind::Capacity;
+        self.resume(&mut life, &failing, last)?;
+        self.judge_ends(&mut life, last)?;
+        Ok(met)
+    }
+
+    /// The first call may fail already; then creating again, without the fault, must work.
+    fn create_failing(&mut self, life: &mut Life<S>, failing: &Failing) -> Result<(), Bad> {
+        let at = Where { step: 0, path: &[] };
+        for _ in 0..2 {
+            match watch(|| self.story.create(&life.world)) {
+                Ok(Ok(system)) => {
+                    life.system = Some(system);
+                    return Ok(());
+                }
+                Ok(Err(trouble)) => {
+                    let explained = failing.explains(&life.machine, &trouble);
+                    explained.map_err(|why| at.bad("creating", why))?;
+                }
+                Err(panic) => return Err(at.bad("creating panicked", panic)),
+            }
+            self.coverage.hit("creation failed");
+            self.heal(life);
+            if let Ok(Ok(system)) = watch(|| self.story.open(&life.world)) {
+                life.system = Some(system);
+                return Ok(());
+            }
+        }
+        Err(at.bad("creating", "it fails without a fault, after one that failed"))
+    }
+
+    /// The device works again, and the directory is opened anew.
+    fn heal(&self, life: &mut Life<S>) {
+        life.machine.clear_faults();
+        life.machine.set_capacity(AMPLE);
+        life.world.directory = self.settings.directory(&life.machine);
+    }
+
+    fn step_failing(
+        &mut self,
+        life: &mut Life<S>,
+        failing: &mut Failing,
+        number: usize,
+        step: &Step<S::Action>,
+    ) -> Result<(), Bad> {
+        let action = match step {
+            Step::Do(action) => action,
+            Step::Reopen if life.machine.faults_hit() == 0 => {
+                return self.reopen_failing(life, failing, number);
+            }
+            Step::Reopen | Step::Crash(_) => return Ok(()),
+        };
+        let at = Where {
+            step: number,
+            path: &[],
+        };
+        let acknowledged = |life: &Life<S>| life.world.ledger.with(|reference| reference.acknowledged());
+        let before = acknowledged(life);
+        let (world, system) = (&life.world, life.system.as_mut().expect("the store is open"));
+        let result = watch(|| self.story.apply(system, action, world));
+        life.world.ledger.settle();
+        if failing.refuses && acknowledged(life) > before {
+            let text = format!(
+                "{action:?} was acknowledged after a failed {}",
+                failing.fault.operation
+            );
+            return Err(at.bad("not refused", text));
+        }
+        match result {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(trouble)) => {
+                let explained = failing.explains(&life.machine, &trouble);
+                explained.map_err(|why| at.bad(&format!("{action:?}"), why))?;
+                failing.refuses |= failing.ends_writing() && life.machine.faults_hit() > 0;
+                self.coverage.hit("an action failed");
+                if failing.blinds() {
+                    Ok(())
+                } else {
+                    self.verify(life, number)
+                }
+            }
+            Err(panic) => Err(at.bad(&format!("{action:?} panicked"), panic)),
+        }
+    }
+
+    /// Closing and opening, which may fail; then opening without the fault must work.
+    fn reopen_failing(
+        &mut self,
+        life: &mut Life<S>,
+        failing: &mut Failing,
+        number: usize,
+    ) -> Result<(), Bad> {
+        let system = life.system.take().expect("the store is open");
+        let at = Where {
+            step: number,
+            path: &[],
+        };
+        let closed = watch(|| self.story.close(system, &life.world));
+        let closed = closed.map_err(|panic| at.bad("closing panicked", panic))?;
+        let mut failed = closed.is_err();
+        if let Err(trouble) = closed {
+            let explained = failing.explains(&life.machine, &trouble);
+            explained.map_err(|why| at.bad("closing", why))?;
+        }
+        life.world.directory = self.settings.directory(&life.machine);
+        for _ in 0..2 {
+            match watch(|| self.story.open(&life.world)) {
+                Ok(Ok(system)) => {
+                    life.system = Some(system);
+                    break;
+                }
+                Ok(Err(trouble)) => {
+                    let explained = failing.explains(&life.machine, &trouble);
+                    explained.map_err(|why| at.bad("opening", why))?;
+                }
+                Err(panic) => return Err(at.bad("opening panicked", panic)),
+            }
+            failed = true;
+            self.coverage.hit("opening failed");
+            self.heal(life);
+        }
+        let Some(mut system) = life.system.take() else {
+            return Err(at.bad("opening", "it fails without a fault, after one that failed"));
+        };
+        let crash = if failed { Crash::PROCESS } else { Crash::NONE };
+        let found = self.inspect(&mut system, &at, "reading after opening")?;
+        life.system = Some(system);
+        let judged = life.world.ledger.with(|reference| {
+            let survivors = reference.judge(crash, &found)?;
+            Ok(failed.then(|| reference.after(crash, &survivors, &found)))
+        });
+        match judged {
+            Ok(None) => Ok(()),
+            Ok(Some(after)) => {
+                life.world.ledger = Ledger::on(after);
+                Ok(())
+            }
+            Err(violation) => {
+                let violation: Violation = violation;
+                Err(at.bad("after opening", violation))
+            }
+        }
+    }
+
+    /// After a full disk writing goes on by itself.
+    fn resume(&mut self, life: &mut Life<S>, failing: &Failing, last: usize) -> Result<(), Bad> {
+        life.machine.clear_faults();
+        life.machine.set_capacity(AMPLE);
+        if failing.fault.kind == FaultKind::Io || failing.may_end_writing() {
+            return Ok(());
+        }
+        for step in self.story.steps(seeded(self.seed, b"resume"), 6) {
+            let Step::Do(action) = step else { continue };
+            let at = Where {
+                step: last,
+                path: &[],
+            };
+            let system = life.system.as_mut().expect("the store is open");
+            match watch(|| self.story.apply(system, &action, &life.world)) {
+                Ok(Ok(())) => {}
+                Ok(Err(trouble)) => {
+                    return Err(at.bad(&format!("{action:?} although there is room again"), trouble));
+                }
+                Err(panic) => return Err(at.bad(&format!("{action:?} panicked"), panic)),
+            }
+        }
+        self.verify(life, last)
+    }
+
+    /// Whatever dies now, what was acknowledged comes back.
+    fn judge_ends(&mut self, life: &mut Life<S>, last: usize) -> Result<(), Bad> {
+        let ledger = life.world.ledger.clone();
+        for (call, survival) in Survival::ALL.into_iter().enumerate() {
+            let turn = Turn {
+                call: u64::MAX,
+                survival,
+                seed: seeded(self.seed, &[call as u8]) | 1,
+            };
+            let image = life.machine.image(survival, turn.seed);
+            let case = Case {
+                view: Arc::new(ledger.with(|reference| reference.view())),
+                crash: died(survival),
+                creation: Creation::Done,
+                path: vec![turn],
+                step: last,
+            };
+            ledger.with(|reference| self.revive(reference, case, image))?;
+        }
+        let system = life.system.take();
+        let at = Where {
+            step: last,
+            path: &[],
+        };
+        watch(|| drop(system)).map_err(|panic| at.bad("dropping the store panicked", panic))
+    }
+}
