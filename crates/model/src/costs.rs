@@ -112,7 +112,8 @@ impl CostClock for Affine {
 /// A step has P slots; a block that is read takes one, a block that is written takes `write_weight` of them. An access takes
 /// slots from the step in which it is issued while there are any, then from later ones, never from earlier ones: the slots
 /// of an idle step are lost. It is complete at the end of the step of its last block. Accesses are CREW: a block that is
-/// written in a step is accessed by nobody else in that step, and an access that would is a [`CostFault`].
+/// written in a step is accessed by nobody else in that step, and an access that would is a [`CostFault`]; its blocks before that
+/// one stay charged.
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};

@@ -134,7 +134,10 @@ impl Directory for SimDirectory {
         let exists = self.shared.world.lock().names.get(name).is_some();
         if !exists {
             let mut world = self.name_operation(Operation::Create, name)?;
-            world.create(&Arc::from(name));
+            // The hook may have been busy meanwhile.
+            if world.names.get(name).is_none() {
+                world.create(&Arc::from(name));
+            }
         }
         Ok(lock)
     }

@@ -168,3 +168,88 @@ fn direct_files_and_readers_cannot_map() {
     let buffered = directory.open("a", FileOptions::BUFFERED).expect("it exists");
     assert!(matches!(buffered.map(0..8192), Err(Error::PastEnd { .. })));
 }
+
+/// The values that a crash may leave in each sector of a mapped file, and those that are there.
+struct Model {
+    possible: Vec<BTreeSet<u8>>,
+    current: Vec<u8>,
+}
+
+impl Model {
+    fn set(&mut self, sectors: std::ops::Range<usize>, value: u8) {
+        for sector in sectors {
+            self.current[sector] = value;
+            self.possible[sector].insert(value);
+        }
+    }
+
+    fn synced(&mut self, sectors: std::ops::Range<usize>) {
+        for sector in sectors {
+            self.possible[sector] = BTreeSet::from([self.current[sector]]);
+        }
+    }
+
+    fn check(&self, directory: &SimDirectory, seed: u64) {
+        for survival in Survival::ALL {
+            let found = sectors(&directory.image(survival, seed), "log");
+            if matches!(survival, Survival::All | Survival::Process) {
+                assert_eq!(found, self.current, "{survival:?}");
+            }
+            for (sector, value) in found.iter().enumerate() {
+                let possible = &self.possible[sector];
+                assert!(
+                    possible.contains(value),
+                    "{survival:?}: {value} in sector {sector}, not of {possible:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_image_of_a_random_history_of_a_mapped_file_is_a_legal_outcome() {
+    const PAGES: usize = 6;
+    for seed in 0..60 {
+        let directory = SimDirectory::new(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let file = durable_file(&directory, "log", PAGES as u64 * 4096, FileOptions::BUFFERED);
+        let mapping = file.map(4096..PAGES as u64 * 4096).expect("a buffered file");
+        let mut model = Model {
+            possible: vec![BTreeSet::from([0]); PAGES * 8],
+            current: vec![0; PAGES * 8],
+        };
+        for step in 0..50 {
+            let value = rng.u8(1..);
+            let from = rng.usize(..PAGES * 8);
+            let to = rng.usize(from + 1..=(from + 12).min(PAGES * 8));
+            match rng.u8(..10) {
+                0..=3 if from >= 8 => {
+                    for sector in from..to {
+                        store(&mapping, (sector - 8) * 512, &[value; 512]);
+                    }
+                    model.set(from..to, value);
+                }
+                0..=5 => {
+                    write(&file, from as u64 * 512, (to - from) * 512, value);
+                    model.set(from..to, value);
+                }
+                6 => {
+                    file.punch_hole(from as u64 * 512..to as u64 * 512)
+                        .expect("no fault");
+                    model.set(from..to, 0);
+                }
+                7 => {
+                    file.sync(Purpose::Log).expect("no fault");
+                    model.synced(0..PAGES * 8);
+                }
+                _ => {
+                    let (first, last) = (from.max(8), to.max(9));
+                    let bytes = (first as u64 - 8) * 512..(last as u64 - 8) * 512;
+                    mapping.sync(bytes, Purpose::Log).expect("no fault");
+                    model.synced(first / 8 * 8..last.next_multiple_of(8));
+                }
+            }
+            model.check(&directory, seed << 32 | step);
+        }
+    }
+}
