@@ -37,7 +37,7 @@ pub use options::StoreOptions;
 use crate::cache::Cache;
 use crate::epoch::Epochs;
 use crate::extents::{Class, Extent, Extents, ReclaimLimit, Reclaimed, Usage};
-use crate::log::{Log, LogUsage, Record};
+use crate::log::{Log, LogUsage, Record, RepairReport};
 use crate::node::{NodeWriter, WriterOptions};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
 use crate::{Codec, PageSize, Result, Tiers};
@@ -360,6 +360,36 @@ impl Opening {
         extents.made_durable(generation);
         log.release(cut)?;
         Store::assemble(directory, lock, superblock, tiers, extents, log, &options)
+    }
+
+    /// Opens a damaged store as far as it goes: every sound record of the log above the superblock's cut is replayed,
+    /// damage is skipped and reported, and an older superblock than the log names is accepted, which undoes what the
+    /// newer one held. Ends with a new generation, so that the store opens strictly from then on. Nothing else ever
+    /// skips damage; copy the files first.
+    ///
+    /// What the payload reaches is not looked at: walk it, and see `check`.
+    ///
+    /// # Errors
+    /// [`NewerFormat`](crate::Error::NewerFormat), what `replay` returns, or as the device says.
+    pub fn repair(self, replay: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<(Store, RepairReport)> {
+        let Opening {
+            directory,
+            lock,
+            superblock,
+            tiers,
+            extents,
+            options,
+        } = self;
+        let durable = superblock.durable().clone();
+        let (log, report) = Log::repair(&directory, options.log, durable.cut, durable.generation, replay)?;
+        extents.made_durable(durable.generation);
+        let store = Store::assemble(directory, lock, superblock, tiers, extents, log, &options)?;
+        // Above every generation that anything names, so that none of them is newer than the repaired store.
+        store
+            .building
+            .fetch_max(report.named_generation + 1, Ordering::AcqRel);
+        store.begin_checkpoint()?.finish(&durable.payload, durable.cut)?;
+        Ok((store, report))
     }
 }
 

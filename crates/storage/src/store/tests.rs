@@ -18,7 +18,10 @@ fn options() -> StoreOptions {
     }
 }
 
-fn open(directory: &Arc<dyn Directory>) -> Result<(Store, Vec<(u64, Vec<u8>)>)> {
+/// What a replay handed over: sequences and payloads.
+type Replayed = Vec<(u64, Vec<u8>)>;
+
+fn open(directory: &Arc<dyn Directory>) -> Result<(Store, Replayed)> {
     let mut records = Vec::new();
     let store = Store::open(Arc::clone(directory), &options())?.replay(&mut |record| {
         records.push((record.first, record.payload.to_vec()));
@@ -270,4 +273,41 @@ fn a_misdirected_superblock_copy_is_mended() {
     let (store, _) = open(&(Arc::new(sim) as Arc<dyn Directory>)).unwrap();
     assert_eq!(store.superblock().payload, b"payload");
     assert_eq!(check(&store), Vec::<String>::new());
+}
+
+#[test]
+fn repair_accepts_the_older_generation_and_says_what_is_missing() {
+    let sim = SimDirectory::new(13);
+    let store = Store::create(Arc::new(sim.clone()), &options(), b"first").unwrap();
+    store.log().append(1, 1, b"one", Durability::Disk).unwrap();
+    store.log().append(2, 1, b"two", Durability::Disk).unwrap();
+    store.begin_checkpoint().unwrap().finish(b"second", 1).unwrap();
+    store.close().unwrap();
+    sim.corrupt("superblock", &Corruption::Zero { range: 8192..16384 })
+        .unwrap();
+    let directory: Arc<dyn Directory> = Arc::new(sim);
+    assert!(matches!(
+        open(&directory),
+        Err(Error::OlderGeneration { opened: 1, named: 2 })
+    ));
+
+    let mut replayed = Vec::new();
+    let opening = Store::open(Arc::clone(&directory), &options()).unwrap();
+    let (store, report) = opening
+        .repair(&mut |record| {
+            replayed.push(record.payload.to_vec());
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(report.named_generation, 2);
+    assert!(replayed.contains(&b"two".to_vec()), "{replayed:?}");
+    assert_eq!(store.superblock().payload, b"first");
+    store
+        .log()
+        .append(store.log().completed() + 1, 1, b"three", Durability::Disk)
+        .unwrap();
+    drop(store);
+    let (store, records) = open(&directory).unwrap();
+    assert_eq!(store.superblock().generation, 3);
+    assert_eq!(records.last().unwrap().1, b"three");
 }
