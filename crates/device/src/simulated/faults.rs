@@ -5,7 +5,9 @@ use crate::Operation;
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The device fails (EIO). A write that fails leaves each of its sectors old or new; a sync that fails poisons.
+    /// The device fails (EIO). A write that fails leaves each of its sectors old or new. A sync that fails poisons (D4);
+    /// each sector it covered is durable or not, and what is not is no longer dirty: reads still show it, but no later sync
+    /// makes it durable, as on Linux since the page cache marks failed pages clean.
     Io,
     /// The disk is full, whatever [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity) says.
     Full,

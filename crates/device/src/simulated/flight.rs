@@ -137,11 +137,9 @@ impl SimDirectory {
     /// Completes a request in flight.
     pub(super) fn finish(&self, id: u64) {
         let mut world = self.shared.world.lock();
-        let Some(flight) = world
-            .flights
-            .iter_mut()
-            .find(|flight| flight.id == id && !flight.claimed)
-        else {
+        let flight = world.flight(id).map(|position| &mut world.flights[position]);
+        // Another thread may have been quicker.
+        let Some(flight) = flight.filter(|flight| !flight.claimed) else {
             return;
         };
         flight.claimed = true;
@@ -176,8 +174,8 @@ impl SimDirectory {
         let next = {
             let mut world = self.shared.world.lock();
             let next = world.choose_flight(u64::MAX);
-            if let Some(flight) = next.and_then(|id| world.flights.iter().find(|flight| flight.id == id)) {
-                world.time.now_ns = world.time.now_ns.max(flight.due_ns);
+            if let Some(flight) = next.and_then(|id| world.flight(id)) {
+                world.time.now_ns = world.time.now_ns.max(world.flights[flight].due_ns);
             }
             next
         };
@@ -222,10 +220,12 @@ impl SimDirectory {
 
 /// Takes a request out of flight and completes it, or hands out why it never reached the device.
 fn land(mut world: MutexGuard<'_, World>, id: u64, reached: Result<()>) {
-    let Some(position) = world.flights.iter().position(|flight| flight.id == id) else {
+    let Some(flight) = world
+        .flight(id)
+        .and_then(|position| world.flights.remove(position))
+    else {
         return;
     };
-    let flight = world.flights.remove(position);
     let outcome = match reached {
         Err(error) => failed(flight.request, error),
         Ok(()) => {

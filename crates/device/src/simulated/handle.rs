@@ -82,7 +82,7 @@ impl SimFile {
         }
         let id = world.next_flight;
         world.next_flight += 1;
-        world.flights.push(Flight {
+        world.flights.push_back(Flight {
             id,
             file: self.file,
             name: Arc::clone(&self.name),

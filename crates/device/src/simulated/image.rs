@@ -189,10 +189,7 @@ impl World {
             self.kill(&mut world, in_flight);
             return world;
         }
-        world.boot = boot_id(
-            options.seed,
-            u64::from_le_bytes(self.boot.0[..8].try_into().expect("eight of sixteen bytes")),
-        );
+        world.boot = boot_id(options.seed, alluvium_base::checksum(&self.boot.0));
         let orders = self.first_pending()..=self.order;
         let mut fate = Fate::new(survival, fastrand::Rng::with_seed(own), orders);
         world.names = match survival {

@@ -16,7 +16,8 @@
 //! - **S2** An image is the durable version and a part of the changes: each sector of each write, each change of a
 //!   length, of a hole, of a name alone. It never holds anything else.
 //! - **S3** The same seed and the same calls give the same images, faults, orders and the same
-//!   [`trace_hash`](SimDirectory::trace_hash). Images, hooks and reads of counters change none of it.
+//!   [`trace_hash`](SimDirectory::trace_hash). Images and hooks change no fault, order or trace; of a mapped file they only
+//!   add to the versions that may survive, those of the moments at which they looked.
 //! - **S4** An image costs what changed since the last syncs, not what is stored.
 //! - **S5** Nothing that a hook does to images, and nothing that is done to an image, touches the world it came from.
 //!

@@ -9,7 +9,7 @@ use super::{Completion, SimOptions};
 use crate::batch::InFlight;
 use crate::{BootId, Error, FileOptions, Operation, Request, Result};
 use alluvium_base::checksum::seeded;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -44,7 +44,8 @@ pub(super) struct World {
     pub(super) next_file: FileId,
     /// Files with mapped ranges.
     pub(super) mapped: Vec<FileId>,
-    pub(super) flights: Vec<Flight>,
+    /// Requests in flight, in the order of their numbers.
+    pub(super) flights: VecDeque<Flight>,
     pub(super) next_flight: u64,
     /// What was in flight when the machine crashed.
     pub(super) interrupted: Vec<(FileId, Arc<Change>)>,
@@ -71,7 +72,7 @@ impl World {
             files: BTreeMap::new(),
             next_file: 0,
             mapped: Vec::new(),
-            flights: Vec::new(),
+            flights: VecDeque::new(),
             next_flight: 0,
             interrupted: Vec::new(),
             order: 0,
@@ -256,7 +257,12 @@ impl World {
         }
     }
 
-    /// The request to complete next: by time where a clock runs, else by the seed or in order.
+    /// Where a request in flight is.
+    pub(super) fn flight(&self, id: u64) -> Option<usize> {
+        self.flights.binary_search_by_key(&id, |flight| flight.id).ok()
+    }
+
+    /// The request to complete next among those due: by time where a clock runs, then by the seed or in order.
     pub(super) fn choose_flight(&mut self, due_ns: u64) -> Option<u64> {
         let open = |flight: &&Flight| !flight.claimed && flight.due_ns <= due_ns;
         let first = self
@@ -265,16 +271,19 @@ impl World {
             .filter(open)
             .map(|flight| flight.due_ns)
             .min()?;
-        let ties: Vec<u64> = self
-            .flights
+        let tied = |flight: &&Flight| !flight.claimed && flight.due_ns == first;
+        let chosen = match self.options.completion {
+            Completion::InOrder => 0,
+            Completion::Shuffled => {
+                let ties = self.flights.iter().filter(tied).count();
+                self.rng.usize(..ties)
+            }
+        };
+        self.flights
             .iter()
-            .filter(|flight| !flight.claimed && flight.due_ns == first)
+            .filter(tied)
+            .nth(chosen)
             .map(|flight| flight.id)
-            .collect();
-        Some(match self.options.completion {
-            Completion::InOrder => ties[0],
-            Completion::Shuffled => ties[self.rng.usize(..ties.len())],
-        })
     }
 
     /// The sectors that a write in flight would change.
@@ -308,7 +317,9 @@ impl World {
 /// A boot's name: a function of the seed and of what happened before.
 pub(super) fn boot_id(seed: u64, salt: u64) -> BootId {
     let mut rng = fastrand::Rng::with_seed(seed ^ salt.rotate_left(32) ^ 0xb007);
-    BootId((rng.u128(..)).to_le_bytes())
+    let mut boot = [0; 16];
+    rng.fill(&mut boot);
+    BootId(boot)
 }
 
 pub(super) fn io_error(operation: Operation, name: &str, offset: u64, len: u64) -> Error {

@@ -15,6 +15,9 @@ macro_rules! suite {
         suite!(@place memory_buffered, Place::memory(Caching::Buffered), $($test)*);
         suite!(@place simulated_direct, Place::simulated(Caching::Direct), $($test)*);
         suite!(@place simulated_buffered, Place::simulated(Caching::Buffered), $($test)*);
+        suite!(@place shuffled_direct, Place::shuffled(Caching::Direct), $($test)*);
+        suite!(@place shuffled_buffered, Place::shuffled(Caching::Buffered), $($test)*);
+        suite!(@place throttled, Place::throttled(Caching::Direct), $($test)*);
         suite!(@place uring_direct, Place::files(Engine::Auto, Caching::Direct), $($test)*);
         suite!(@place uring_buffered, Place::files(Engine::Auto, Caching::Buffered), $($test)*);
         suite!(@place threads_direct, Place::files(Engine::Threads, Caching::Direct), $($test)*);

@@ -1,9 +1,10 @@
 //! The directories that the suite runs on, and file systems made for one test.
 
+use alluvium_base::cost::{Access, CostClock, CostFault};
 use alluvium_device::file::{Engine, FileDirectory, Options};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::simulated::SimDirectory;
-use alluvium_device::{Caching, Directory, FileOptions};
+use alluvium_device::simulated::{Completion, SimDirectory, SimOptions};
+use alluvium_device::{Caching, Directory, FileOptions, ThrottledDirectory};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -23,6 +24,29 @@ impl Place {
 
     pub(crate) fn simulated(caching: Caching) -> Place {
         Place::new(Arc::new(SimDirectory::new(0xa11u64)), caching, None)
+    }
+
+    /// Requests complete when somebody waits, in an order of the seed's choice.
+    pub(crate) fn shuffled(caching: Caching) -> Place {
+        let options = SimOptions {
+            completion: Completion::Shuffled,
+            ..SimOptions::new(0xa11)
+        };
+        Place::new(Arc::new(SimDirectory::with(options)), caching, None)
+    }
+
+    /// Memory behind a clock that charges a microsecond for each request.
+    pub(crate) fn throttled(caching: Caching) -> Place {
+        struct Microsecond(u64);
+        impl CostClock for Microsecond {
+            fn charge(&mut self, now_ns: u64, _access: &Access) -> Result<u64, CostFault> {
+                self.0 = self.0.max(now_ns) + 1000;
+                Ok(self.0)
+            }
+        }
+        let inner = Arc::new(MemoryDirectory::new());
+        let directory = ThrottledDirectory::new(inner, Box::new(Microsecond(0)));
+        Place::new(Arc::new(directory), caching, None)
     }
 
     pub(crate) fn files(engine: Engine, caching: Caching) -> Place {
