@@ -110,7 +110,7 @@ fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Findi
     }
     if !has_snapshot(workspace, source) {
         let text = "no snapshot test: add one whose name says that the bytes of this version do not change \
-                    (`the_bytes_of_version_1_do_not_change`), here or in tests.rs beside it";
+                    (`the_bytes_of_version_1_do_not_change`), here or in the tests beside it";
         find(1, text.to_owned());
     }
     for code in HOST.iter().chain(&["transmute"]) {
@@ -131,28 +131,25 @@ fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Findi
     }
 }
 
-/// Whether a test's name says that the bytes do not change, in the file or in a `tests.rs` that belongs to it.
+/// Whether a test's name says that the bytes do not change, in the file or in the tests that belong to it.
 fn has_snapshot(workspace: &Workspace, format: &Source) -> bool {
-    let stem = format.path.trim_end_matches("format.rs");
-    let places = [
-        format.path.clone(),
-        format!("{stem}tests.rs"),
-        format!("{stem}format/tests.rs"),
-    ];
+    let folder = format.path.trim_end_matches("format.rs");
+    let belongs = |source: &&Source| {
+        let within = source.path.strip_prefix(folder);
+        let tests = |path: &str| {
+            ["tests.rs", "tests/", "format/tests.rs"]
+                .iter()
+                .any(|start| path.starts_with(start))
+        };
+        source.path == format.path || within.is_some_and(tests)
+    };
     let snapshot =
         |name: &str| name.contains("bytes") && (name.contains("version") || name.contains("change"));
-    let sources = workspace
-        .sources
-        .iter()
-        .filter(|source| places.contains(&source.path));
-    sources
-        .flat_map(|source| {
-            source
-                .functions()
-                .into_iter()
-                .map(move |(name, line, _)| source.is_test(line) && snapshot(name))
-        })
-        .any(|found| found)
+    let named = |source: &Source| {
+        let mut functions = source.functions().into_iter();
+        functions.any(|(name, line, _)| source.is_test(line) && snapshot(name))
+    };
+    workspace.sources.iter().filter(belongs).any(named)
 }
 
 #[cfg(test)]
