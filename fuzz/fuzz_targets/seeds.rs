@@ -7,8 +7,9 @@
 use alluvium_base::bytes::Writer;
 use alluvium_base::{Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Directory, FileOptions};
+use alluvium_device::{BootId, Directory, FileOptions};
 use alluvium_storage::extents::{Class, ExtentOptions, Extents, map_file};
+use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
 use alluvium_storage::superblock::MAP_POINTER_BYTES;
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use std::fs;
@@ -23,6 +24,8 @@ fn main() -> std::io::Result<()> {
         ("codec", codecs()),
         ("superblock", superblocks()),
         ("extent_map", extent_maps()),
+        ("log_format", log_formats()),
+        ("log_open", logs()),
     ] {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;
@@ -135,4 +138,58 @@ fn extent_maps() -> Vec<Vec<u8>> {
     let row = [1, 0, 0, 1, 2, ONE_UNIT_NO_GAP_ONE_REFERENCE_ALL_LIVE | 32, 2];
     let gone = [0, 1, 1, 2, 1 | 2, 1];
     vec![raw, [&row[..], &gone].concat()]
+}
+
+/// A header block, open and sealed, and a record.
+fn log_formats() -> Vec<Vec<u8>> {
+    let block = SegmentHeader {
+        slot: 0,
+        number: 1,
+        incarnation: 1,
+        base: 0,
+        boot: BootId([7; 16]),
+        generation: 1,
+        synced: 0,
+        len: 4096,
+        identity: 0,
+        lane: 0,
+    }
+    .encode();
+    let record = RecordHeader {
+        len: 5,
+        count: 1,
+        first: 1,
+        synced: 0,
+        kind: Kind::Data,
+    };
+    let record = [&record.encode(0, 0, b"hello")[..], b"hello"].concat();
+    let (sealed, open) = ([&[0], &block[..]].concat(), [&[1], &block[..96]].concat());
+    vec![sealed, open, [&[0], &record[..]].concat()]
+}
+
+/// Two segments on one boot: a note and three records in the first, a record above a gap in the second; the same on
+/// another boot, closed.
+fn logs() -> Vec<Vec<u8>> {
+    let mut inputs = Vec::new();
+    for boot in [0u8, 1] {
+        let start = [2, 0, 1, 0];
+        let first = [boot, 1, 1, 0, 1, 0, 0, 0, 0, 4];
+        let note = [2, 1, 0, 0, 0];
+        let data = |first: u8| [5, first, 1, 0, 2, b'a', b'b'];
+        let second = [boot, 2, 1, 0, 1, 0, 0, 0, 1, 1 + boot];
+        let close = [4, 0, 0, 5, 0];
+        let parts: [&[u8]; 9] = [
+            &start,
+            &first,
+            &note,
+            &data(1),
+            &data(2),
+            &data(3),
+            &second,
+            &data(5),
+            &close,
+        ];
+        inputs.push(parts.concat());
+    }
+    inputs
 }

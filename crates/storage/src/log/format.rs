@@ -56,6 +56,10 @@ const CHECKSUM_AT: usize = BLOCK_BYTES - 8;
 /// How many bytes a record's header has.
 pub const RECORD_BYTES: usize = 40;
 
+/// No sequence, generation, incarnation or segment number is as high: whatever says so is damaged. So sums and
+/// successors of what was read do not overflow.
+pub const IMPOSSIBLE: u64 = 1 << 62;
+
 /// Records begin at multiples of this many bytes.
 pub const ALIGNMENT: u64 = 8;
 
@@ -157,6 +161,12 @@ impl SegmentHeader {
         let mut boot = [0; 16];
         boot.copy_from_slice(reader.take(16)?);
         let (generation, synced, len) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        if [number, incarnation, base, generation, synced, len]
+            .iter()
+            .any(|&value| value >= IMPOSSIBLE)
+        {
+            return Ok(Decoded::Damaged("an impossibly high number".to_owned()));
+        }
         Ok(Decoded::Segment(SegmentHeader {
             slot,
             number,
@@ -263,8 +273,8 @@ impl RecordHeader {
             return Ok(None);
         };
         let shape = match kind {
-            Kind::Data => count > 0 && first > 0 && first.checked_add(u64::from(count)).is_some(),
-            Kind::Void => len == 0 && count > 0 && first > 0 && first.checked_add(u64::from(count)).is_some(),
+            Kind::Data => count > 0 && first > 0,
+            Kind::Void => len == 0 && count > 0 && first > 0,
             Kind::Note | Kind::Seal | Kind::Close => len == 0 && count == 0,
         };
         let header = RecordHeader {
@@ -274,7 +284,8 @@ impl RecordHeader {
             synced,
             kind,
         };
-        Ok((shape && zero.iter().all(|&byte| byte == 0)).then_some(header))
+        let possible = first < IMPOSSIBLE && synced < IMPOSSIBLE;
+        Ok((shape && possible && zero.iter().all(|&byte| byte == 0)).then_some(header))
     }
 
     /// Whether `bytes` (header and payload) are what was written at `position` of the segment with this seed.

@@ -1,0 +1,206 @@
+//! `Log::open` and `Log::repair` against any segments.
+//!
+//! Strategy: the input tells of a few segments: the fields of each header, then its records, sealed for their place so
+//! that they verify, with bytes as they are in between. Most numbers stand for themselves, the highest ones for those
+//! around the highest possible and the highest of 64 bits; but a sound record far above all others is left out, for
+//! repair writes down what is missing between them, which costs what that record claims.
+//! Invariants: no panic, no memory that the segments do not justify; what is replayed ascends, does not overlap, and
+//! lies above the position asked for; opening again replays the same; repair always leaves a log that opens.
+#![no_main]
+
+use alluvium_base::Purpose;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::{BootId, Buffer, Directory, FileOptions};
+use alluvium_storage::log::format::{BLOCK_BYTES, IMPOSSIBLE, Kind, RecordHeader, SegmentHeader, record_len};
+use alluvium_storage::log::{Access, Log, LogOptions};
+use alluvium_storage::{Error, Result};
+use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
+
+const SEGMENT: usize = 4096;
+
+const OPTIONS: LogOptions = LogOptions {
+    limit_bytes: 64 * 1024,
+    segment_bytes: SEGMENT as u64,
+    reserve_bytes: SEGMENT as u64,
+    lanes: 2,
+    access: Access::Written,
+    identity: 0,
+};
+
+/// What is asked of an opening: replay from here, of this generation, with this much known to be synced.
+struct Start {
+    from: u64,
+    generation: u64,
+    synced: u64,
+}
+
+type Records = Vec<(u64, u32, Vec<u8>)>;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((start, segments)) = input.split_first_chunk::<4>() else {
+        return;
+    };
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let mut segments = segments;
+    for slot in 0..u32::from(start[0] % 4) {
+        write_segment(&*directory, slot, &mut segments);
+    }
+    let mut start = Start {
+        from: possible(start[1]),
+        generation: possible(start[2]),
+        synced: possible(start[3]),
+    };
+    match open(&directory, &start) {
+        Ok(records) => assert_eq!(open(&directory, &start).expect("it opened before"), records),
+        Err(Error::NewerFormat { .. }) => {}
+        Err(_) => {
+            let mut records = Records::new();
+            let repaired = Log::repair(&directory, OPTIONS, start.from, start.generation, &mut |record| {
+                records.push((record.first, record.count, record.payload.to_vec()));
+                Ok(())
+            });
+            let (log, report) = repaired.expect("repair takes whatever there is");
+            check(&records, start.from);
+            drop(log);
+            start.generation = start.generation.max(report.named_generation);
+            start.synced = 0;
+            assert_eq!(open(&directory, &start).expect("it was repaired"), records);
+        }
+    }
+});
+
+fn open(directory: &Arc<dyn Directory>, start: &Start) -> Result<Records> {
+    let mut records = Records::new();
+    let log = Log::open(
+        directory,
+        OPTIONS,
+        start.from,
+        start.generation,
+        start.synced,
+        &mut |record| {
+            records.push((record.first, record.count, record.payload.to_vec()));
+            Ok(())
+        },
+    )?;
+    check(&records, start.from);
+    assert!(
+        records
+            .last()
+            .is_none_or(|(first, count, _)| log.completed() >= first - 1 + u64::from(*count))
+    );
+    Ok(records)
+}
+
+fn check(records: &Records, from: u64) {
+    let mut before = 0;
+    for (first, count, _) in records {
+        assert!(*first > before, "{first} behind {before}");
+        before = first - 1 + u64::from(*count);
+        assert!(before > from);
+    }
+}
+
+/// One segment from the next bytes of the input.
+fn write_segment(directory: &dyn Directory, slot: u32, input: &mut &[u8]) {
+    let Some((fields, rest)) = input.split_first_chunk::<10>() else {
+        return;
+    };
+    *input = rest;
+    let boot = if fields[0] & 1 == 0 {
+        directory.boot_id()
+    } else {
+        BootId([fields[0]; 16])
+    };
+    let header = SegmentHeader {
+        slot: if fields[0] & 2 == 0 {
+            slot
+        } else {
+            fields[0].into()
+        },
+        number: wide(fields[1]),
+        incarnation: wide(fields[2]),
+        base: wide(fields[3]),
+        boot,
+        generation: wide(fields[4]),
+        synced: wide(fields[5]),
+        len: if fields[6] == 0 {
+            SEGMENT as u64
+        } else {
+            wide(fields[6])
+        },
+        identity: u64::from(fields[7] == 255),
+        lane: fields[8].into(),
+    };
+    let mut bytes = header.encode();
+    assert_eq!(bytes.len(), BLOCK_BYTES);
+    for _ in 0..fields[9] % 32 {
+        write_record(&mut bytes, header.seed(), input);
+    }
+    bytes.resize(SEGMENT, 0);
+    let file = directory
+        .create(&format!("log-{slot}"), FileOptions::BUFFERED)
+        .expect("memory");
+    file.grow(SEGMENT as u64).expect("memory");
+    file.write_at(0, Buffer::padded(&bytes), Purpose::Other)
+        .expect("memory");
+}
+
+/// One record, or a few bytes that are none, from the next bytes of the input.
+fn write_record(out: &mut Vec<u8>, seed: u64, input: &mut &[u8]) {
+    let Some((fields, rest)) = input.split_first_chunk::<5>() else {
+        return;
+    };
+    let (payload, rest) = rest.split_at(rest.len().min(usize::from(fields[4] % 64)));
+    *input = rest;
+    if out.len() + record_len(payload.len() as u64) as usize > SEGMENT {
+        return;
+    }
+    let kind = match fields[0] % 6 {
+        0 => {
+            out.extend(payload);
+            out.resize(out.len().next_multiple_of(8), 0);
+            return;
+        }
+        1 => Kind::Void,
+        2 => Kind::Note,
+        3 => Kind::Seal,
+        4 => Kind::Close,
+        _ => Kind::Data,
+    };
+    let header = RecordHeader {
+        len: payload.len() as u32,
+        count: fields[2].into(),
+        first: if kind.is_numbered() {
+            sequence(fields[1])
+        } else {
+            wide(fields[1])
+        },
+        synced: wide(fields[3]),
+        kind,
+    };
+    let position = out.len() as u64;
+    out.extend(header.encode(seed, position, payload));
+    out.extend(payload);
+    out.resize((position + record_len(payload.len() as u64)) as usize, 0);
+}
+
+/// A byte as 64 bits: the highest eight bytes are the highest of all numbers, and eight below those high ones that are
+/// possible, as those that follow from them are.
+fn wide(byte: u8) -> u64 {
+    match byte {
+        0..240 => byte.into(),
+        240..248 => IMPOSSIBLE / 2 + u64::from(byte),
+        248.. => u64::MAX - u64::from(255 - byte),
+    }
+}
+
+/// A byte as a number that a superblock can hold.
+fn possible(byte: u8) -> u64 {
+    wide(byte).min(IMPOSSIBLE / 2)
+}
+
+/// A byte as the sequence of a record.
+fn sequence(byte: u8) -> u64 {
+    if byte < 248 { byte.into() } else { wide(byte) }
+}
