@@ -1,8 +1,9 @@
 //! Handing out space: what is free, then what can be had from the file system; and what becomes of it.
 
+use super::backing::Space;
 use super::map::MapState;
 use super::policy::{self, Source};
-use super::tier::{Space, Tier};
+use super::tier::Tier;
 use super::{
     Class, Extent, ExtentOptions, Extents, MAX_EXTENT_UNITS, MAX_TIER_UNITS, Shared, Slot, TierUsage, UNIT,
     Usage,
@@ -85,7 +86,7 @@ impl Extents {
         class: Class,
         near: Option<Extent>,
     ) -> Result<Extent> {
-        let (least, wanted) = units.into_inner();
+        let (least, mut wanted) = units.into_inner();
         assert!(
             1 <= least && least <= wanted && wanted <= MAX_EXTENT_UNITS,
             "{least} to {wanted} units: an extent has 1 to {MAX_EXTENT_UNITS}"
@@ -109,6 +110,11 @@ impl Extents {
                 Source::Probe(units) => {
                     shared.probe(&mut tier, units)?;
                     probed = true;
+                }
+                Source::Full(_) if wanted > least => {
+                    // There may be room for less than was wanted.
+                    wanted = least.max(wanted / 2);
+                    refused = false;
                 }
                 Source::Full(units) => {
                     return Err(Error::Full {
@@ -397,11 +403,13 @@ impl Shared {
         tier.resizing = true;
         let (added, done) = MutexGuard::unlocked(tier, || {
             // The file may end inside a unit, if a crash cut it there.
-            let part = file.len().max(length(0));
-            match file
-                .allocate(length(0)..part)
-                .and_then(|()| file.grow(length(step)))
-            {
+            let part = length(0)..file.len();
+            let begun = if part.is_empty() {
+                Ok(())
+            } else {
+                file.allocate(part)
+            };
+            match begun.and_then(|()| file.grow(length(step))) {
                 Err(error) if error.is_disk_full() && units < step => (units, file.grow(length(units))),
                 done => (step, done),
             }
@@ -419,26 +427,6 @@ impl Shared {
                 refused_if_full(error)
             }
         }
-    }
-}
-
-impl Tier {
-    /// The first free stretch from `at` on that is not known to be backed.
-    fn first_unbacked(&self, at: u32) -> Option<Range<u32>> {
-        let free = self.free.runs_in(at..self.units);
-        free.flat_map(|run| self.backed.gaps_in(run)).next()
-    }
-
-    /// The first free unit from `at` on of which nothing is known.
-    fn first_unknown(&self, at: u32) -> Option<u32> {
-        let free = self.free.runs_in(at..self.units);
-        let unbacked = free.flat_map(|run| self.backed.gaps_in(run));
-        let mut unknown = unbacked.flat_map(|run| self.holes.gaps_in(run));
-        unknown.next().map(|run| run.start)
-    }
-
-    fn is_unbacked(&self, range: Range<u32>) -> bool {
-        self.free.contains(range.clone()) && self.backed.count_in(range) == 0
     }
 }
 

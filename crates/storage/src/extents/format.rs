@@ -21,7 +21,8 @@
 //!
 //! entry
 //!      0     1  flags: 1 the extent is gone, 2 as many units as the entry before (before the first: 1),
-//!               4 no gap, 8 one reference, 16 every byte is live, 32 repeated
+//!               4 no gap, 8 one reference, 16 every byte is live, 32 repeated,
+//!               64 new: the records before do not name it
 //!      -     -  varint, without flag 4: units between the end of the entry before (unit 0 at first) and this one
 //!      -     -  varint, without flag 2: units
 //!      -     -  varint, without flags 1 and 8: references
@@ -68,6 +69,7 @@ const NO_GAP: u8 = 4;
 const ONE_REFERENCE: u8 = 8;
 const ALL_LIVE: u8 = 16;
 const REPEATED: u8 = 32;
+const NEW: u8 = 64;
 
 const _: () = assert!(HEADER + MAX_ENTRY < BLOCK as usize && CHECKSUM_AT + 8 == HEADER);
 
@@ -204,6 +206,8 @@ pub(super) struct Entry {
     pub(super) units: u32,
     /// References and live bytes, or nothing when the extent is gone.
     pub(super) now: Option<(u32, u64)>,
+    /// The records before do not name it.
+    pub(super) new: bool,
     /// How many more follow, each right behind the one before.
     pub(super) repeats: u32,
 }
@@ -263,7 +267,8 @@ impl RecordBuilder {
                 ONE_REFERENCE,
             )
             | flag(dead == Some(0), ALL_LIVE)
-            | flag(entry.repeats > 0, REPEATED);
+            | flag(entry.repeats > 0, REPEATED)
+            | flag(entry.new, NEW);
         let mut out = Writer::new(&mut self.entries);
         out.u8(flags);
         if gap > 0 {
@@ -329,7 +334,8 @@ impl Entry {
     }
 
     fn is_repeated_by(&self, next: &Entry) -> bool {
-        next.start == self.end() && next.units == self.units && next.now == self.now
+        let alike = next.units == self.units && next.now == self.now && next.new == self.new;
+        alike && next.start == self.end()
     }
 }
 
@@ -407,6 +413,7 @@ pub(super) fn decode_record(
         start: 0,
         units: 0,
         now: None,
+        new: false,
         repeats: 0,
     };
     for index in 0..count {
@@ -414,7 +421,7 @@ pub(super) fn decode_record(
         let (flags, entry) = read_entry(&mut reader, before.end(), same_units)
             .map_err(|error| bad("an entry", error.to_string()))?
             .ok_or_else(|| bad("an entry", format!("an impossible one behind {before:?}")))?;
-        if flags & !(GONE | SAME_UNITS | NO_GAP | ONE_REFERENCE | ALL_LIVE | REPEATED) != 0 {
+        if flags & !(GONE | SAME_UNITS | NO_GAP | ONE_REFERENCE | ALL_LIVE | REPEATED | NEW) != 0 {
             return Err(bad("known flags", format!("{flags:#x}")));
         }
         visit(header, entry)?;
@@ -453,7 +460,8 @@ fn read_entry(
     } else {
         0
     };
-    let plausible = (1..=u64::from(MAX_EXTENT_UNITS)).contains(&units)
+    let plausible = flags & (GONE | NEW) != GONE | NEW
+        && (1..=u64::from(MAX_EXTENT_UNITS)).contains(&units)
         && (1..=u64::from(MAX_REFERENCES)).contains(&references)
         && dead <= units * UNIT
         && gap <= u64::from(MAX_TIER_UNITS)
@@ -466,7 +474,11 @@ fn read_entry(
         start: from + gap as u32,
         units: units as u32,
         now: (!gone).then_some((references as u32, units * UNIT - dead)),
+        new: flags & NEW != 0,
         repeats: repeats as u32,
     };
     Ok(Some((flags, entry)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,37 +1,32 @@
-//! The map on disk: cut in an instant, written outside the locks, read back at open.
+//! The map on disk: cut in an instant, written outside the tiers' locks.
 
-use super::allocate::file_units;
 use super::format::{
-    Entry, MAX_RECORD, MapPointer, RecordBuilder, RecordHeader, decode_record, first_link, map_file,
-    map_number, place, record_len,
+    Entry, MAX_RECORD, MapPointer, RecordBuilder, RecordHeader, first_link, map_file, map_number,
 };
 use super::policy::{self, MapWrite};
 use super::state::{Life, States};
-use super::tier::{Change, Tier};
-use super::{Extent, ExtentOptions, Extents, Shared};
-use crate::{Error, Result, Tiers};
-use alluvium_base::{KIB, MIB, Purpose};
+use super::tier::Change;
+use super::{Extents, Shared};
+use crate::{Error, Result};
+use alluvium_base::{KIB, Purpose};
 use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::sync::Arc;
 
 /// A map file is grown by an eighth, and by this many bytes at least, so that a checkpoint on a full disk finds room.
 const MIN_GROWTH: u64 = 64 * KIB;
 
-/// How much of a map is read at once, in bytes.
-const READ: u64 = MIB;
-
 /// The map on disk, as the running store sees it.
 #[derive(Debug, Default)]
 pub(super) struct MapState {
-    directory: Option<Arc<dyn Directory>>,
+    pub(super) directory: Option<Arc<dyn Directory>>,
     /// What was written last, and the open file, once something was appended to it.
-    current: Option<(MapPointer, Option<Arc<dyn Device>>)>,
+    pub(super) current: Option<(MapPointer, Option<Arc<dyn Device>>)>,
     /// A number that no map file has.
-    next_file: u64,
+    pub(super) next_file: u64,
     /// Files to remove once this generation is durable.
-    replaced: Vec<(u64, u64)>,
+    pub(super) replaced: Vec<(u64, u64)>,
     /// A cut is under way.
-    frozen: bool,
+    pub(super) frozen: bool,
 }
 
 /// An instant cut of the installed state, for one generation. Dropped unwritten, its changes belong to the next one.
@@ -74,61 +69,6 @@ impl Drop for Frozen {
 }
 
 impl Extents {
-    /// Reads the map that a superblock names. What it does not name is free.
-    ///
-    /// Nothing is written; what a crash left behind goes when the next generation is durable.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when the file is not exactly what the pointer means, or a tier's file is too short;
-    /// [`Error::NewerFormat`]; as the device says.
-    pub fn open(
-        directory: &Arc<dyn Directory>,
-        tiers: Arc<Tiers>,
-        map: &MapPointer,
-        options: ExtentOptions,
-    ) -> Result<Extents> {
-        let mut maps = read_map(directory.as_ref(), map, tiers.count())?;
-        for tier in &mut maps {
-            let units = file_units(&tiers, tier.number)?;
-            if let Some((start, head)) = tier.states.heads().last()
-                && start + head.units > units
-            {
-                let extent = Extent {
-                    tier: tier.number,
-                    start,
-                    units: head.units,
-                };
-                let found = format!("a file of {units} units");
-                return Err(Error::corrupt(
-                    map.place(),
-                    format!("a file that holds {extent}"),
-                    found,
-                ));
-            }
-            tier.opened(units);
-        }
-        let others = directory.list()?;
-        let others = others
-            .iter()
-            .filter_map(|name| map_number(name))
-            .filter(|&number| number != map.file);
-        let replaced: Vec<(u64, u64)> = others.map(|number| (number, 0)).collect();
-        let newest = replaced
-            .iter()
-            .map(|&(number, _)| number)
-            .fold(map.file, u64::max);
-        let state = MapState {
-            directory: Some(Arc::clone(directory)),
-            current: Some((*map, None)),
-            next_file: newest.saturating_add(1),
-            replaced,
-            frozen: false,
-        };
-        Ok(Extents {
-            shared: Arc::new(Shared::new(tiers, options, maps, state)),
-        })
-    }
-
     /// Cuts what must be persisted for `generation`: all that was installed, released or counted so far. Later changes
     /// belong to the next generation. Takes time in proportion to what changed since the last cut, and a pointer's
     /// copy for each 64 MiB in use when the map is to be written anew.
@@ -295,6 +235,7 @@ fn entry(change: &Change) -> Entry {
         start: change.start,
         units: change.units,
         now: change.now,
+        new: !change.known,
         repeats: 0,
     }
 }
@@ -317,6 +258,7 @@ fn write_snapshot(file: &dyn Device, number: u64, generation: u64, whole: &[Stat
             start,
             units: head.units,
             now: Some((head.references, head.live)),
+            new: true,
             repeats: 0,
         });
         appender.records(tier as u8, entries)?;
@@ -373,127 +315,5 @@ impl Appender<'_> {
         pointer.checksum = link;
         pointer.records += 1;
         Ok(())
-    }
-}
-
-/// Reads exactly the prefix that a pointer names into tiers that hold nothing else.
-pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, tiers: usize) -> Result<Vec<Tier>> {
-    let file = match directory.open(&map_file(pointer.file), FileOptions::DIRECT.read_only()) {
-        Err(alluvium_device::Error::NotFound { .. }) => {
-            return Err(Error::corrupt(place(pointer.file, 0), "an extent map", "no file"));
-        }
-        file => file?,
-    };
-    let bad =
-        |at, expected: String, found: String| Err(Error::corrupt(place(pointer.file, at), expected, found));
-    if file.len() < pointer.length {
-        return bad(
-            0,
-            format!("{} bytes", pointer.length),
-            format!("{} bytes", file.len()),
-        );
-    }
-    let mut maps: Vec<Tier> = (0..tiers).map(|number| Tier::new(number as u8)).collect();
-    let mut window = Window {
-        file: file.as_ref(),
-        end: pointer.length,
-        at: 0,
-        bytes: Vec::new(),
-    };
-    let (mut link, mut records, mut generation) = (first_link(pointer.file), 0u32, 0);
-    let mut snapshot_seen = false;
-    while window.at < pointer.length {
-        let at = window.at;
-        let here = place(pointer.file, at);
-        let len = record_len(window.bytes(BLOCK as usize)?, &here)?;
-        let (header, sum) = decode_record(window.bytes(len)?, link, &here, |header, entry| {
-            load(&mut maps, header.tier, &entry, &here)
-        })?;
-        if header.file != pointer.file
-            || header.generation < generation
-            || header.generation > pointer.generation
-        {
-            return bad(
-                at,
-                format!(
-                    "file {}, generation {generation} to {}",
-                    pointer.file, pointer.generation
-                ),
-                format!("{header:?}"),
-            );
-        }
-        (link, generation) = (sum, header.generation);
-        records = records.saturating_add(1);
-        window.skip(len);
-        snapshot_seen |= window.at == pointer.snapshot;
-    }
-    if link != pointer.checksum
-        || records != pointer.records
-        || generation != pointer.generation
-        || !snapshot_seen
-    {
-        let found = format!("{records} records, generation {generation}, checksum {link:016x}");
-        return bad(pointer.length, format!("{pointer:?}"), found);
-    }
-    Ok(maps)
-}
-
-fn load(maps: &mut [Tier], tier: u8, entry: &Entry, place: &crate::Place) -> Result<()> {
-    let tiers = maps.len();
-    let Some(map) = maps.get_mut(usize::from(tier)) else {
-        return Err(Error::corrupt(
-            place.clone(),
-            format!("a tier below {tiers}"),
-            format!("tier {tier}"),
-        ));
-    };
-    for repeat in 0..=entry.repeats {
-        let start = entry.start + repeat * entry.units;
-        let change = Change {
-            start,
-            units: entry.units,
-            now: entry.now,
-            known: false,
-        };
-        if !map.load(&change) {
-            let expected = "an entry that fits those before it";
-            return Err(Error::corrupt(place.clone(), expected, format!("{change:?}")));
-        }
-    }
-    Ok(())
-}
-
-/// A part of a map file in memory.
-struct Window<'a> {
-    file: &'a dyn Device,
-    end: u64,
-    at: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window<'_> {
-    /// The next `len` bytes.
-    fn bytes(&mut self, len: usize) -> Result<&[u8]> {
-        while self.bytes.len() < len {
-            let from = self.at + self.bytes.len() as u64;
-            let most = (self.end - from).min(READ);
-            if most == 0 {
-                let expected = format!("a record of {len} bytes");
-                let found = format!("{} bytes before the end", self.bytes.len());
-                return Err(Error::corrupt(
-                    crate::Place::new(crate::Structure::ExtentMap, self.file.name(), self.at),
-                    expected,
-                    found,
-                ));
-            }
-            self.bytes
-                .extend_from_slice(&self.file.read_at(from, most as usize, Purpose::Recovery)?);
-        }
-        Ok(&self.bytes[..len])
-    }
-
-    fn skip(&mut self, len: usize) {
-        self.at += len as u64;
-        self.bytes.drain(..len);
     }
 }

@@ -6,7 +6,7 @@
 //! *Does not know*: what is in an extent, who refers to it, when a checkpoint happens, what a superblock is.
 //!
 //! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; on `state.rs`, a word a unit, and
-//! `space.rs`, the free units), `allocate.rs`, `map.rs` and `format.rs` (the map on disk), `reclaim.rs`, `check.rs`.
+//! `space.rs`, the free units; `backing.rs`, the space behind them), `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `reclaim.rs`, `check.rs`.
 //!
 //! # The life of a unit
 //!
@@ -46,14 +46,18 @@
 //! - **E7** No lock is held during I/O, but the one that lets one writer of the map run at a time.
 
 mod allocate;
+mod backing;
+mod check;
 mod format;
 mod map;
+mod open;
 mod policy;
 mod reclaim;
 mod space;
 mod state;
 mod tier;
 
+pub use check::Violation;
 pub use format::{MapPointer, map_file};
 pub use map::Frozen;
 pub use reclaim::{ReclaimLimit, Reclaimed};
@@ -244,12 +248,16 @@ impl Usage {
 }
 
 /// The extents of a store. All methods may be called from any thread.
-#[derive(Debug)]
 pub struct Extents {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Extents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shared.fmt(f)
+    }
+}
+
 struct Shared {
     tiers: Arc<Tiers>,
     options: ExtentOptions,
@@ -260,7 +268,16 @@ struct Shared {
     map: Mutex<map::MapState>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Shared {
+    /// Short: the maps themselves are long.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts: Vec<_> = self.slots.iter().map(|slot| slot.tier.lock().counts).collect();
+        f.debug_struct("Extents")
+            .field("tiers", &counts)
+            .finish_non_exhaustive()
+    }
+}
+
 struct Slot {
     tier: Mutex<Tier>,
     /// Woken when a resize of the file is over.

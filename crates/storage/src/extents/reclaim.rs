@@ -1,8 +1,9 @@
 //! Giving space back: to the next owner once nobody can reach it, and to the file system what exceeds a small pool.
 
 use super::allocate::Answer;
+use super::backing::Space;
 use super::policy::{self, Excess, Return};
-use super::tier::{Space, Tier};
+use super::tier::Tier;
 use super::{Extents, Shared, Slot, UNIT};
 use crate::Result;
 use parking_lot::MutexGuard;
@@ -35,7 +36,7 @@ impl Default for ReclaimLimit {
 pub struct Reclaimed {
     /// Bytes that may be used again.
     pub freed_bytes: u64,
-    /// Bytes cut off the ends of files.
+    /// Bytes cut off the ends of files, holes among them.
     pub truncated_bytes: u64,
     /// Bytes punched.
     pub punched_bytes: u64,
@@ -116,7 +117,7 @@ impl Shared {
         }
     }
 
-    /// Cuts a free range off the end of the file; how many bytes were given back. The lock is not held meanwhile.
+    /// Cuts a free range off the end of the file; how many bytes that were. The lock is not held meanwhile.
     fn truncate(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, cut: &Range<u32>) -> Result<u64> {
         if cut.is_empty() {
             return Ok(0);
@@ -134,7 +135,7 @@ impl Shared {
         }
         tier.shorten(cut);
         self.discharge(occupying);
-        Ok(u64::from(occupying) * UNIT)
+        Ok(u64::from(cut.end - cut.start) * UNIT)
     }
 
     /// Punches a free range; how many bytes were given back. The lock is not held meanwhile.

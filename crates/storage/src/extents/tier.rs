@@ -3,7 +3,7 @@
 use super::policy::{self, View};
 use super::space::{CHUNK, UnitSet};
 use super::state::{Head, Life, States};
-use super::{Class, Extent, MAX_REFERENCES, UNIT};
+use super::{Class, Extent, MAX_REFERENCES};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -33,6 +33,34 @@ pub(super) struct Counts {
     pub(super) live_bytes: u64,
     pub(super) provisional_units: u32,
     pub(super) dead_units: u32,
+}
+
+impl Counts {
+    /// Counts one extent more.
+    pub(super) fn add(&mut self, head: &Head) {
+        match head.life {
+            Life::Provisional => self.provisional_units += head.units,
+            Life::Dead => self.dead_units += head.units,
+            Life::Live => {
+                self.live_extents += 1;
+                self.live_units += head.units;
+                self.live_bytes += head.live;
+            }
+        }
+    }
+
+    /// Counts one extent less.
+    fn sub(&mut self, head: &Head) {
+        match head.life {
+            Life::Provisional => self.provisional_units -= head.units,
+            Life::Dead => self.dead_units -= head.units,
+            Life::Live => {
+                self.live_extents -= 1;
+                self.live_units -= head.units;
+                self.live_bytes -= head.live;
+            }
+        }
+    }
 }
 
 /// One tier.
@@ -99,22 +127,12 @@ impl Tier {
         )
     }
 
-    fn extent(&self, start: u32, units: u32) -> Extent {
+    pub(super) fn extent(&self, start: u32, units: u32) -> Extent {
         Extent {
             tier: self.number,
             start,
             units,
         }
-    }
-
-    /// Free units that may have space on the file system.
-    pub(super) fn occupying(&self) -> u32 {
-        let held_holes: u32 = self
-            .held
-            .iter()
-            .map(|range| self.holes.count_in(range.clone()))
-            .sum();
-        self.free.count() - (self.holes.count() - held_holes)
     }
 
     /// Takes backed units for a step: right at `near` if it can be, else the lowest stretch.
@@ -137,7 +155,7 @@ impl Tier {
             persisted: false,
         };
         self.states.occupy(start, &head);
-        self.counts.provisional_units += units;
+        self.counts.add(&head);
         self.extent(start, units)
     }
 
@@ -169,8 +187,8 @@ impl Tier {
 
     /// A step gives an extent up.
     pub(super) fn abandon(&mut self, extent: Extent) {
-        self.expect(extent, Life::Provisional, "abandoning");
-        self.counts.provisional_units -= extent.units;
+        let head = self.expect(extent, Life::Provisional, "abandoning");
+        self.counts.sub(&head);
         self.vacate(extent.start, extent.units);
     }
 
@@ -183,7 +201,8 @@ impl Tier {
         );
         if units < extent.units {
             self.vacate(extent.start + units, extent.units - units);
-            self.counts.provisional_units -= extent.units - units;
+            self.counts.sub(&head);
+            self.counts.add(&Head { units, ..head });
             self.states.update(extent.start, &Head { units, ..head });
         }
         self.extent(extent.start, units)
@@ -196,26 +215,23 @@ impl Tier {
             live <= extent.bytes(),
             "installing {extent} with {live} live bytes"
         );
-        self.counts.provisional_units -= extent.units;
-        self.counts.live_extents += 1;
-        self.counts.live_units += extent.units;
-        self.counts.live_bytes += live;
-        self.change(
-            extent.start,
-            Head {
-                life: Life::Live,
-                live,
-                ..head
-            },
-        );
+        self.change(extent.start, head, |head| {
+            head.life = Life::Live;
+            head.live = live;
+        });
     }
 
-    /// Writes a changed head back and remembers that it changed.
-    fn change(&mut self, start: u32, head: Head) {
-        if !head.dirty {
+    /// Changes what is known of an extent, and remembers that it changed.
+    fn change(&mut self, start: u32, before: Head, edit: impl FnOnce(&mut Head)) {
+        let mut head = before;
+        edit(&mut head);
+        head.dirty = true;
+        if !before.dirty {
             self.dirty.push(start);
         }
-        self.states.update(start, &Head { dirty: true, ..head });
+        self.counts.sub(&before);
+        self.counts.add(&head);
+        self.states.update(start, &head);
     }
 
     pub(super) fn retain(&mut self, extent: Extent) {
@@ -224,37 +240,21 @@ impl Tier {
             head.references < MAX_REFERENCES,
             "{extent} has {MAX_REFERENCES} references"
         );
-        self.change(
-            extent.start,
-            Head {
-                references: head.references + 1,
-                ..head
-            },
-        );
+        self.change(extent.start, head, |head| head.references += 1);
     }
 
     /// Gives a reference up; whether it was the last one.
     pub(super) fn release(&mut self, extent: Extent, epoch: u64) -> bool {
         let head = self.expect(extent, Life::Live, "releasing");
-        let references = head.references - 1;
-        let last = references == 0;
+        let last = head.references == 1;
         if last {
-            self.counts.live_extents -= 1;
-            self.counts.live_units -= extent.units;
-            self.counts.live_bytes -= head.live;
-            self.counts.dead_units += extent.units;
             let start = extent.start;
             self.dying.push(Unlinked { start, epoch });
         }
-        let life = if last { Life::Dead } else { Life::Live };
-        self.change(
-            extent.start,
-            Head {
-                life,
-                references,
-                ..head
-            },
-        );
+        self.change(extent.start, head, |head| {
+            head.references -= 1;
+            head.life = if last { Life::Dead } else { Life::Live };
+        });
         last
     }
 
@@ -262,8 +262,7 @@ impl Tier {
         let head = self.expect(extent, Life::Live, "adding live bytes to");
         let live = head.live + bytes;
         assert!(live <= extent.bytes(), "{extent} would have {live} live bytes");
-        self.counts.live_bytes += bytes;
-        self.change(extent.start, Head { live, ..head });
+        self.change(extent.start, head, |head| head.live = live);
     }
 
     pub(super) fn sub_live(&mut self, extent: Extent, bytes: u64) {
@@ -273,14 +272,7 @@ impl Tier {
             "{extent} has {} live bytes, {bytes} die",
             head.live
         );
-        self.counts.live_bytes -= bytes;
-        self.change(
-            extent.start,
-            Head {
-                live: head.live - bytes,
-                ..head
-            },
-        );
+        self.change(extent.start, head, |head| head.live -= bytes);
     }
 
     /// Cuts what changed since the last freeze; what died since then dies with `generation`.
@@ -322,13 +314,7 @@ impl Tier {
                 .states
                 .head(change.start)
                 .expect("an extent outlives the cut that records its change");
-            self.change(
-                change.start,
-                Head {
-                    persisted: change.known,
-                    ..head
-                },
-            );
+            self.change(change.start, head, |head| head.persisted = change.known);
         }
     }
 
@@ -357,7 +343,7 @@ impl Tier {
                 self.extent(start, head.units)
             );
             self.pending.pop_front();
-            self.counts.dead_units -= head.units;
+            self.counts.sub(&head);
             self.vacate(start, head.units);
             extents += 1;
             units += head.units;
@@ -370,123 +356,43 @@ impl Tier {
         self.pending.front().is_some_and(|first| first.epoch < safe_epoch)
     }
 
-    /// Takes free units out, for an operation of the device on them.
-    pub(super) fn hold(&mut self, range: Range<u32>) {
-        self.free.remove(range.clone());
-        self.backed.clear(range.clone());
-        self.held.push(range);
-    }
-
-    /// Gives held units back as free.
-    pub(super) fn unhold(&mut self, range: &Range<u32>, space: Space) {
-        let at = self.held.iter().position(|held| held == range);
-        self.held
-            .swap_remove(at.expect("only what is held is given back"));
-        self.free.insert(range.clone());
-        match space {
-            Space::Backed => {
-                self.holes.clear(range.clone());
-                self.backed.insert(range.clone());
-            }
-            Space::Hole => {
-                self.holes.reach(range.end);
-                self.holes.set(range.clone());
-            }
-            Space::AsItWas => {}
-        }
-    }
-
-    /// The file has grown: its new units are free and backed.
-    pub(super) fn extend(&mut self, units: u32) {
-        let new = self.units..units;
-        self.free.reach(units);
-        self.backed.reach(units);
-        self.free.insert(new.clone());
-        self.backed.insert(new);
-        self.units = units;
-    }
-
-    /// The file was shortened by a held range at its end.
-    pub(super) fn shorten(&mut self, cut: &Range<u32>) {
-        let at = self.held.iter().position(|held| held == cut);
-        self.held.swap_remove(at.expect("only what is held is cut off"));
-        assert_eq!(cut.end, self.units, "only the end of a file can be cut off");
-        self.units = cut.start;
-        self.holes.clear(cut.clone());
-        self.free.shrink(cut.start);
-        self.backed.shrink(cut.start);
-        self.holes.shrink(cut.start);
-    }
-
-    /// How much of the free end of the file holds at most `occupying` units that may have space.
-    pub(super) fn tail_with(&self, occupying: u32) -> Range<u32> {
-        let tail = self.units - self.free.run_below(self.units)..self.units;
-        let mut start = tail.start;
-        while self.free.count_in(start..tail.end) - self.holes.count_in(start..tail.end) > occupying {
-            // Each round skips at least one occupying unit too many, so the loop ends at `occupying` of them.
-            let surplus = tail.end - start - self.holes.count_in(start..tail.end) - occupying;
-            start += surplus;
-        }
-        start..tail.end
-    }
-
-    /// Everything that has no owner becomes free, of unknown backing: the end of an open.
-    pub(super) fn opened(&mut self, units: u32) {
-        self.units = units;
-        let states = &self.states;
-        self.free.fill(units, |index| states.free_bits(index));
-        self.backed.reach(units);
-    }
-
-    /// Puts an extent of the map where nothing is; whether there was room.
+    /// Makes a change that a map records; whether it fits what is there.
     pub(super) fn load(&mut self, change: &Change) -> bool {
-        let end = change.start.saturating_add(change.units);
-        match (self.states.head(change.start), change.now) {
-            (Some(head), None) => {
-                self.forget(&head);
-                self.states.vacate(change.start, head.units);
-                true
-            }
-            (Some(head), Some((references, live))) if head.units == change.units => {
-                self.forget(&head);
-                self.count_loaded(change.units, live);
-                self.states.update(
-                    change.start,
-                    &Head {
-                        references,
-                        live,
-                        ..head
-                    },
-                );
-                true
-            }
-            (None, Some((references, live))) if (change.start..end).all(|unit| self.states.is_free(unit)) => {
-                self.count_loaded(change.units, live);
-                let head = Head {
-                    life: Life::Live,
-                    units: change.units,
-                    references,
-                    live,
-                    dirty: false,
-                    persisted: true,
-                };
-                self.states.occupy(change.start, &head);
-                true
-            }
-            _ => false,
+        let before = self.states.head(change.start);
+        if change.known != before.is_some_and(|head| head.units == change.units) {
+            return false;
         }
+        if let Some(head) = &before {
+            self.counts.sub(head);
+        }
+        let Some((references, live)) = change.now else {
+            self.states.vacate(change.start, change.units);
+            return true;
+        };
+        let head = Head {
+            life: Life::Live,
+            units: change.units,
+            references,
+            live,
+            dirty: false,
+            persisted: true,
+        };
+        self.counts.add(&head);
+        if before.is_some() {
+            self.states.update(change.start, &head);
+            return true;
+        }
+        let room = (change.start..change.start + change.units).all(|unit| self.states.is_free(unit));
+        if room {
+            self.states.occupy(change.start, &head);
+        }
+        room
     }
 
-    fn count_loaded(&mut self, units: u32, live: u64) {
-        self.counts.live_extents += 1;
-        self.counts.live_units += units;
-        self.counts.live_bytes += live;
-    }
-
-    fn forget(&mut self, head: &Head) {
-        self.counts.live_extents -= 1;
-        self.counts.live_units -= head.units;
-        self.counts.live_bytes -= head.live;
+    /// Every dead extent.
+    pub(super) fn unlinked(&self) -> impl Iterator<Item = &Unlinked> {
+        let dead = self.dead.iter().flat_map(|(_, batch)| batch);
+        self.dying.iter().chain(dead).chain(&self.pending)
     }
 
     /// Bytes of memory that the tier takes.
@@ -499,13 +405,3 @@ impl Tier {
         self.states.memory_bytes() + sets.iter().sum::<u64>() + lists as u64
     }
 }
-
-/// What is known of the space behind units that are given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Space {
-    Backed,
-    Hole,
-    AsItWas,
-}
-
-const _: () = assert!(UNIT.is_power_of_two());

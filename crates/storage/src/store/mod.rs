@@ -306,7 +306,14 @@ impl Store {
     pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Result<Vec<String>> {
         let superblock = self.superblock.lock();
         let mut violations = superblock.check()?;
-        drop(reachable);
+        let map = superblock.durable().map;
+        violations.extend(self.extents.check(reachable).iter().map(ToString::to_string));
+        violations.extend(
+            self.extents
+                .check_map(&*self.directory, &map)?
+                .iter()
+                .map(ToString::to_string),
+        );
         violations.extend(self.log.check()?.iter().map(ToString::to_string));
         violations.extend(self.cache.check().iter().map(ToString::to_string));
         Ok(violations)

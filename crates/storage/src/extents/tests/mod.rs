@@ -1,3 +1,8 @@
+mod crash;
+mod faults;
+mod full;
+mod model;
+
 use super::*;
 use crate::Error;
 use alluvium_device::Directory;
@@ -7,6 +12,7 @@ struct Bed {
     directory: Arc<dyn Directory>,
     tiers: Arc<Tiers>,
     extents: Extents,
+    options: ExtentOptions,
 }
 
 fn bed(count: usize, options: ExtentOptions) -> Bed {
@@ -17,6 +23,7 @@ fn bed(count: usize, options: ExtentOptions) -> Bed {
         directory,
         tiers,
         extents,
+        options,
     }
 }
 
@@ -38,7 +45,7 @@ impl Bed {
 
     fn reopen(&self, pointer: &MapPointer) -> Result<Extents, Error> {
         let tiers = Arc::clone(&self.tiers);
-        Extents::open(&self.directory, tiers, pointer, ExtentOptions::default())
+        Extents::open(&self.directory, tiers, pointer, self.options)
     }
 }
 

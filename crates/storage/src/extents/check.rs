@@ -1,0 +1,343 @@
+//! Compares what is kept with what is reachable, with itself, and with its map on disk. Every violation is listed.
+
+use super::open::read_map;
+use super::space::UnitSet;
+use super::state::{Head, Life};
+use super::tier::{Counts, Tier};
+use super::{Extent, Extents, MAX_TIER_UNITS, MapPointer};
+use crate::Result;
+use alluvium_device::Directory;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Something that is not as the invariants of [`extents`](super) say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A live extent that nothing reaches: its space is lost.
+    Leaked {
+        /// The extent.
+        extent: Extent,
+        /// The references it has.
+        references: u32,
+    },
+    /// An extent that something reaches is not live, or is live with another length.
+    NotLive {
+        /// The extent as it is reached.
+        extent: Extent,
+        /// What is at its first unit.
+        found: String,
+    },
+    /// The references that are counted are not those that reach the extent.
+    References {
+        /// The extent.
+        extent: Extent,
+        /// What is counted.
+        counted: u32,
+        /// What was found by walking.
+        reachable: u64,
+    },
+    /// Two reachable extents share a unit.
+    Overlap {
+        /// The one that begins first.
+        first: Extent,
+        /// The other.
+        second: Extent,
+    },
+    /// More bytes are live than there are (E6).
+    LiveBytes {
+        /// The extent.
+        extent: Extent,
+        /// Its live bytes.
+        live: u64,
+    },
+    /// An extent reaches past the end of its tier's file.
+    OutsideFile {
+        /// The extent.
+        extent: Extent,
+        /// The units that the file has.
+        units: u32,
+    },
+    /// The bookkeeping of a tier contradicts itself (E1, E6).
+    Inconsistent {
+        /// The tier.
+        tier: u8,
+        /// What contradicts what.
+        what: String,
+    },
+    /// The map on disk and the installed state differ about an extent that has not changed since (E4).
+    Map {
+        /// The extent.
+        extent: Extent,
+        /// References and live bytes on disk, if it is there.
+        on_disk: Option<(u32, u64)>,
+        /// References and live bytes in memory, if it should be there.
+        in_memory: Option<(u32, u64)>,
+    },
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Violation::Leaked { extent, references } => {
+                write!(
+                    f,
+                    "{extent} are live with {references} references, and nothing reaches them"
+                )
+            }
+            Violation::NotLive { extent, found } => write!(f, "{extent} are reachable, found there: {found}"),
+            Violation::References {
+                extent,
+                counted,
+                reachable,
+            } => {
+                write!(f, "{extent} have {counted} references, {reachable} were found")
+            }
+            Violation::Overlap { first, second } => write!(f, "{first} and {second} overlap, both reachable"),
+            Violation::LiveBytes { extent, live } => write!(f, "{extent} have {live} live bytes"),
+            Violation::OutsideFile { extent, units } => {
+                write!(f, "{extent} reach past the file's {units} units")
+            }
+            Violation::Inconsistent { tier, what } => write!(f, "tier {tier}: {what}"),
+            Violation::Map {
+                extent,
+                on_disk,
+                in_memory,
+            } => {
+                write!(
+                    f,
+                    "{extent}: the map says {on_disk:?} (references, live bytes), memory {in_memory:?}"
+                )
+            }
+        }
+    }
+}
+
+impl Extents {
+    /// Compares the live extents with those that are reachable, each given with the references that reach it (one
+    /// that is given several times has the sum), and the bookkeeping with itself. Nothing may change meanwhile.
+    pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        let mut wanted: BTreeMap<Extent, u64> = BTreeMap::new();
+        for (extent, references) in reachable {
+            *wanted.entry(extent).or_default() += u64::from(references);
+        }
+        find_overlaps(&wanted, &mut violations);
+        for slot in &self.shared.slots {
+            let tier = slot.tier.lock();
+            check_live(&tier, &mut wanted, &mut violations);
+            check_inside(&tier, &mut violations);
+        }
+        for extent in wanted.into_keys() {
+            let slot = self.shared.slots.get(usize::from(extent.tier));
+            let found = slot.map(|slot| slot.tier.lock().states.head(extent.start));
+            let found = match found {
+                None => "no such tier".to_owned(),
+                Some(None) => "no extent begins there".to_owned(),
+                Some(Some(head)) => format!("{:?}, {} units", head.life, head.units),
+            };
+            violations.push(Violation::NotLive { extent, found });
+        }
+        violations
+    }
+
+    /// Reads a map and compares it with the installed state, but for the extents that changed since the last cut.
+    /// The pointer is the one that was written last, and no cut is under way.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) when the map cannot be read; as the device says.
+    pub fn check_map(&self, directory: &dyn Directory, map: &MapPointer) -> Result<Vec<Violation>> {
+        let mut violations = Vec::new();
+        let units: Vec<u32> = self
+            .shared
+            .slots
+            .iter()
+            .map(|slot| slot.tier.lock().units)
+            .collect();
+        let on_disk = read_map(directory, map, &units)?;
+        for (slot, on_disk) in self.shared.slots.iter().zip(&on_disk) {
+            compare_map(&slot.tier.lock(), on_disk, &mut violations);
+        }
+        Ok(violations)
+    }
+}
+
+fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<Violation>) {
+    // Extents are in the order of tier and start, so the one that reaches furthest so far overlaps first.
+    let mut furthest: Option<Extent> = None;
+    for &second in wanted.keys() {
+        let end = |extent: &Extent| u64::from(extent.start) + u64::from(extent.units);
+        match furthest {
+            Some(first) if first.tier == second.tier && u64::from(second.start) < end(&first) => {
+                violations.push(Violation::Overlap { first, second });
+                if end(&second) > end(&first) {
+                    furthest = Some(second);
+                }
+            }
+            _ => furthest = Some(second),
+        }
+    }
+}
+
+/// Compares the live extents of a tier with the reachable ones, which it takes out.
+fn check_live(tier: &Tier, wanted: &mut BTreeMap<Extent, u64>, violations: &mut Vec<Violation>) {
+    for (start, head) in tier.states.heads().filter(|(_, head)| head.life == Life::Live) {
+        let extent = tier.extent(start, head.units);
+        let counted = head.references;
+        match wanted.remove(&extent) {
+            None => violations.push(Violation::Leaked {
+                extent,
+                references: counted,
+            }),
+            Some(reachable) if reachable != u64::from(counted) => {
+                violations.push(Violation::References {
+                    extent,
+                    counted,
+                    reachable,
+                });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Compares the bookkeeping of a tier with itself.
+fn check_inside(tier: &Tier, violations: &mut Vec<Violation>) {
+    let mut whats = Vec::new();
+    // What is held for an operation of the device is free, but for the operation.
+    let mut free = tier.free.clone();
+    for held in &tier.held {
+        if free.count_in(held.clone()) > 0 {
+            whats.push(format!("units {held:?} are free and held"));
+        }
+        free.reach(held.end);
+        free.set(held.clone());
+    }
+    let mut end = 0;
+    for (start, head) in tier.states.heads() {
+        let extent = tier.extent(start, head.units);
+        if start < end {
+            whats.push(format!("{extent} begin inside another extent"));
+        } else if let Some(stray) = (end..start).find(|&unit| !tier.states.is_free(unit)) {
+            whats.push(format!("unit {stray} is inside no extent"));
+        }
+        end = extent.end();
+        whats.extend(check_extent(&extent, &head, free.count_in(start..end)));
+        if head.live > extent.bytes() {
+            violations.push(Violation::LiveBytes {
+                extent,
+                live: head.live,
+            });
+        }
+        if end > tier.units {
+            violations.push(Violation::OutsideFile {
+                extent,
+                units: tier.units,
+            });
+        }
+    }
+    whats.extend(check_lists(tier));
+    whats.extend(check_sets(tier, &free));
+    violations.extend(whats.into_iter().map(|what| Violation::Inconsistent {
+        tier: tier.number,
+        what,
+    }));
+}
+
+/// Whether what is known of an extent fits together.
+fn check_extent(extent: &Extent, head: &Head, free: u32) -> Option<String> {
+    let Head { life, references, .. } = head;
+    if free > 0 {
+        return Some(format!("{extent} are {life:?}, and {free} of them free"));
+    }
+    if *life == Life::Provisional && (head.persisted || head.dirty) {
+        return Some(format!("{extent} are provisional and in the map"));
+    }
+    ((*references == 0) != (*life == Life::Dead))
+        .then(|| format!("{extent} are {life:?} with {references} references"))
+}
+
+/// Compares the counts and the lists of a tier with its extents.
+fn check_lists(tier: &Tier) -> Vec<String> {
+    let mut whats = Vec::new();
+    let mut counts = Counts::default();
+    tier.states.heads().for_each(|(_, head)| counts.add(&head));
+    if counts != tier.counts {
+        whats.push(format!("counted {counts:?}, kept {:?}", tier.counts));
+    }
+    let starts = |wanted: fn(&Head) -> bool| -> Vec<u32> {
+        let heads = tier.states.heads().filter(|(_, head)| wanted(head));
+        heads.map(|(start, _)| start).collect()
+    };
+    let mut listed = tier.dirty.clone();
+    listed.sort_unstable();
+    let dirty = starts(|head| head.dirty);
+    if listed != dirty {
+        whats.push(format!("changed extents at {dirty:?}, listed {listed:?}"));
+    }
+    let mut listed: Vec<u32> = tier.unlinked().map(|unlinked| unlinked.start).collect();
+    listed.sort_unstable();
+    let dead = starts(|head| head.life == Life::Dead);
+    if listed != dead {
+        whats.push(format!("dead extents at {dead:?}, listed {listed:?}"));
+    }
+    whats
+}
+
+/// Compares the sets of free units with the states and with each other.
+fn check_sets(tier: &Tier, free: &UnitSet) -> Vec<String> {
+    let file = 0..tier.units;
+    let lost = free
+        .gaps_in(file.clone())
+        .flatten()
+        .find(|&unit| tier.states.is_free(unit));
+    let outside = free.runs_in(tier.units..MAX_TIER_UNITS).next();
+    let backed = tier
+        .backed
+        .runs_in(0..MAX_TIER_UNITS)
+        .find(|run| !tier.free.contains(run.clone()));
+    let holes = tier
+        .holes
+        .runs_in(0..MAX_TIER_UNITS)
+        .find(|run| !free.contains(run.clone()));
+    let both = tier
+        .backed
+        .runs_in(file)
+        .find(|run| tier.holes.count_in(run.clone()) > 0);
+    let findings = [
+        lost.map(|unit| format!("unit {unit} is neither free nor used")),
+        outside.map(|run| format!("units {run:?} are free outside the file")),
+        backed.map(|run| format!("units {run:?} are backed and not all free")),
+        holes.map(|run| format!("units {run:?} are holes and not all free")),
+        both.map(|run| format!("units {run:?} are backed, and holes among them")),
+    ];
+    findings.into_iter().flatten().collect()
+}
+
+/// Compares a tier with what its map says.
+fn compare_map(tier: &Tier, on_disk: &Tier, violations: &mut Vec<Violation>) {
+    let described = |map: &Tier, start| {
+        let head = map.states.head(start).filter(|head| head.life == Life::Live)?;
+        Some((head.units, (head.references, head.live)))
+    };
+    let starts: BTreeSet<u32> = tier
+        .states
+        .heads()
+        .chain(on_disk.states.heads())
+        .map(|(start, _)| start)
+        .collect();
+    for start in starts {
+        if tier.states.head(start).is_some_and(|head| head.dirty) {
+            continue;
+        }
+        let (memory, disk) = (described(tier, start), described(on_disk, start));
+        if memory != disk {
+            let units = memory.or(disk).map_or(1, |(units, _)| units);
+            violations.push(Violation::Map {
+                extent: tier.extent(start, units),
+                on_disk: disk.map(|(_, values)| values),
+                in_memory: memory.map(|(_, values)| values),
+            });
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Reading the map that a superblock names: exactly its prefix, or an error.
+
+use super::allocate::file_units;
+use super::format::{Entry, MapPointer, decode_record, first_link, map_file, map_number, place, record_len};
+use super::map::MapState;
+use super::tier::{Change, Tier};
+use super::{ExtentOptions, Extents, Shared};
+use crate::node::tier_file;
+use crate::{Error, Place, Result, Structure, Tiers};
+use alluvium_base::{MIB, Purpose};
+use alluvium_device::{BLOCK, Device, Directory, FileOptions};
+use std::sync::Arc;
+
+/// How much of a map is read at once, in bytes.
+const READ: u64 = MIB;
+
+impl Extents {
+    /// Reads the map that a superblock names. What it does not name is free.
+    ///
+    /// Nothing is written; what a crash left behind goes when the next generation is durable.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the file is not exactly what the pointer means, or a tier's file is too short;
+    /// [`Error::NewerFormat`]; as the device says.
+    pub fn open(
+        directory: &Arc<dyn Directory>,
+        tiers: Arc<Tiers>,
+        map: &MapPointer,
+        options: ExtentOptions,
+    ) -> Result<Extents> {
+        let numbers = 0..tiers.count() as u8;
+        let units = numbers
+            .map(|number| file_units(&tiers, number))
+            .collect::<Result<Vec<u32>>>()?;
+        let mut maps = read_map(directory.as_ref(), map, &units)?;
+        for (tier, units) in maps.iter_mut().zip(units) {
+            tier.opened(units);
+        }
+        let others = directory.list()?;
+        let others = others
+            .iter()
+            .filter_map(|name| map_number(name))
+            .filter(|&number| number != map.file);
+        let replaced: Vec<(u64, u64)> = others.map(|number| (number, 0)).collect();
+        let newest = replaced
+            .iter()
+            .map(|&(number, _)| number)
+            .fold(map.file, u64::max);
+        let state = MapState {
+            directory: Some(Arc::clone(directory)),
+            current: Some((*map, None)),
+            next_file: newest.saturating_add(1),
+            replaced,
+            frozen: false,
+        };
+        Ok(Extents {
+            shared: Arc::new(Shared::new(tiers, options, maps, state)),
+        })
+    }
+}
+
+/// Reads exactly the prefix that a pointer names, into tiers that hold nothing else. Their files have so many units.
+pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &[u32]) -> Result<Vec<Tier>> {
+    let file = match directory.open(&map_file(pointer.file), FileOptions::DIRECT.read_only()) {
+        Err(alluvium_device::Error::NotFound { .. }) => {
+            return Err(Error::corrupt(place(pointer.file, 0), "an extent map", "no file"));
+        }
+        file => file?,
+    };
+    if file.len() < pointer.length {
+        let (expected, found) = (
+            format!("{} bytes", pointer.length),
+            format!("{} bytes", file.len()),
+        );
+        return Err(Error::corrupt(place(pointer.file, 0), expected, found));
+    }
+    let mut loader = Loader::new(units);
+    let mut window = Window {
+        file: file.as_ref(),
+        end: pointer.length,
+        at: 0,
+        bytes: Vec::new(),
+    };
+    let mut read = MapPointer {
+        length: 0,
+        checksum: first_link(pointer.file),
+        generation: 0,
+        snapshot: 0,
+        records: 0,
+        ..*pointer
+    };
+    while read.length < pointer.length {
+        let here = place(pointer.file, read.length);
+        let len = record_len(window.bytes(BLOCK as usize)?, &here)?;
+        let (header, sum) = decode_record(window.bytes(len)?, read.checksum, &here, |header, entry| {
+            loader.load(header.tier, &entry, &here)
+        })?;
+        if header.file != pointer.file || header.generation < read.generation {
+            let expected = format!("file {}, generation {} or later", pointer.file, read.generation);
+            return Err(Error::corrupt(here, expected, format!("{header:?}")));
+        }
+        window.skip(len);
+        read.length += len as u64;
+        read.checksum = sum;
+        read.generation = header.generation;
+        read.records = read.records.saturating_add(1);
+        if read.length == pointer.snapshot {
+            read.snapshot = read.length;
+        }
+    }
+    if read != *pointer {
+        return Err(Error::corrupt(
+            pointer.place(),
+            format!("{pointer:?}"),
+            format!("{read:?}"),
+        ));
+    }
+    loader.finish(&pointer.place())
+}
+
+/// Puts what records say into tiers.
+struct Loader {
+    /// Each tier with the units of its file.
+    maps: Vec<(Tier, u32)>,
+    /// For each tier, the units of extents behind the file's end. The file may have been shortened since an early record,
+    /// if a later one says that they are gone.
+    behind: Vec<i64>,
+}
+
+impl Loader {
+    fn new(units: &[u32]) -> Loader {
+        Loader {
+            maps: units
+                .iter()
+                .enumerate()
+                .map(|(number, &units)| (Tier::new(number as u8), units))
+                .collect(),
+            behind: vec![0; units.len()],
+        }
+    }
+
+    fn load(&mut self, tier: u8, entry: &Entry, place: &Place) -> Result<()> {
+        let bad = |expected: String, found| Err(Error::corrupt(place.clone(), expected, found));
+        let tiers = self.maps.len();
+        let Some((map, units)) = self.maps.get_mut(usize::from(tier)) else {
+            return bad(format!("a tier below {tiers}"), format!("tier {tier}"));
+        };
+        let inside = (units.saturating_sub(entry.start) / entry.units).min(entry.repeats + 1);
+        for repeat in 0..inside {
+            let change = Change {
+                start: entry.start + repeat * entry.units,
+                units: entry.units,
+                now: entry.now,
+                known: !entry.new,
+            };
+            if !map.load(&change) {
+                return bad(
+                    "an entry that fits those before it".to_owned(),
+                    format!("{change:?}"),
+                );
+            }
+        }
+        let behind = i64::from(entry.units) * i64::from(entry.repeats + 1 - inside);
+        self.behind[usize::from(tier)] += match (entry.new, entry.now) {
+            (true, _) => behind,
+            (false, Some(_)) => 0,
+            (false, None) => -behind,
+        };
+        Ok(())
+    }
+
+    /// The tiers, when no extent is left behind the end of its file.
+    fn finish(self, place: &Place) -> Result<Vec<Tier>> {
+        for ((tier, units), behind) in self.maps.iter().zip(&self.behind) {
+            if *behind != 0 {
+                let expected = format!(
+                    "{behind} units more behind the {units} of {}",
+                    tier_file(tier.number)
+                );
+                return Err(Error::corrupt(place.clone(), expected, "the end of the file"));
+            }
+        }
+        Ok(self.maps.into_iter().map(|(tier, _)| tier).collect())
+    }
+}
+
+/// A part of a map file in memory.
+struct Window<'a> {
+    file: &'a dyn Device,
+    end: u64,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// The next `len` bytes.
+    fn bytes(&mut self, len: usize) -> Result<&[u8]> {
+        while self.bytes.len() < len {
+            let from = self.at + self.bytes.len() as u64;
+            let most = (self.end - from).min(READ);
+            if most == 0 {
+                let expected = format!("a record of {len} bytes");
+                let found = format!("{} bytes before the end", self.bytes.len());
+                return Err(Error::corrupt(
+                    Place::new(Structure::ExtentMap, self.file.name(), self.at),
+                    expected,
+                    found,
+                ));
+            }
+            self.bytes
+                .extend_from_slice(&self.file.read_at(from, most as usize, Purpose::Recovery)?);
+        }
+        Ok(&self.bytes[..len])
+    }
+
+    fn skip(&mut self, len: usize) {
+        self.at += len as u64;
+        self.bytes.drain(..len);
+    }
+}

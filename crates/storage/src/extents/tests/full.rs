@@ -1,0 +1,248 @@
+//! Full disks: an error before anything changes, a reserve for what is essential, and work again once there is space.
+
+use super::*;
+use alluvium_base::{MIB, Purpose};
+use alluvium_device::simulated::{Fault, SimDirectory};
+use alluvium_device::{Buffer, Operation};
+
+fn simulated(capacity: u64) -> (SimDirectory, Bed) {
+    let simulated = SimDirectory::new(1);
+    simulated.set_capacity(capacity);
+    let directory: Arc<dyn Directory> = Arc::new(simulated.clone());
+    let tiers = Arc::new(Tiers::create(directory.as_ref(), 1).unwrap());
+    let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap();
+    (
+        simulated,
+        Bed {
+            directory,
+            tiers,
+            extents,
+            options: ExtentOptions::default(),
+        },
+    )
+}
+
+impl Bed {
+    /// Writes every block of an extent: on a file system that is out of space this fails where there is a hole.
+    fn fill(&self, extent: Extent) {
+        let file = self.tiers.get(extent.tier).unwrap();
+        file.write_at(
+            extent.offset(),
+            Buffer::zeroed(extent.bytes() as usize),
+            Purpose::Other,
+        )
+        .unwrap();
+    }
+
+    /// Allocates and fills until nothing more is to be had.
+    fn exhaust(&self, class: Class) -> Vec<Extent> {
+        let mut taken = Vec::new();
+        loop {
+            match self.extents.allocate_between(0, 1..=8, class, None) {
+                Ok(extent) => {
+                    self.fill(extent);
+                    self.extents.install(&[(extent, UNIT)]);
+                    taken.push(extent);
+                }
+                Err(error) => {
+                    assert!(error.is_full(), "{error}");
+                    return taken;
+                }
+            }
+        }
+    }
+
+    fn check(&self, owned: &[Extent]) {
+        assert_eq!(self.extents.check(owned.iter().map(|&extent| (extent, 1))), []);
+    }
+}
+
+#[test]
+fn the_reserve_is_for_the_essential_and_what_is_handed_out_can_be_written() {
+    for capacity in [3 * MIB, 10 * MIB, 33 * MIB + 5000, 200 * MIB] {
+        let (simulated, bed) = simulated(capacity);
+        let mut owned = bed.exhaust(Class::Normal);
+        let error = bed.extents.allocate(0, 1, Class::Normal).unwrap_err();
+        assert!(matches!(error, Error::Full { reserve: true, .. }), "{error}");
+        let essential = bed.exhaust(Class::Essential);
+        let units: u32 = essential.iter().map(|extent| extent.units).sum();
+        assert!(u64::from(units) * UNIT >= 2 * MIB, "{units} units of reserve");
+        owned.extend(essential);
+        assert!(capacity - simulated.used() < UNIT, "all of the disk was used");
+        assert!(matches!(
+            bed.extents.allocate(0, 1, Class::Essential),
+            Err(Error::Full { reserve: false, .. })
+        ));
+        bed.check(&owned);
+    }
+}
+
+#[test]
+fn work_goes_on_by_itself_once_there_is_space() {
+    let (simulated, bed) = simulated(20 * MIB);
+    let mut owned = bed.exhaust(Class::Normal);
+    simulated.set_capacity(40 * MIB);
+    let more = bed.exhaust(Class::Normal);
+    assert!(more.len() as u64 * 8 * UNIT >= 19 * MIB);
+    owned.extend(more);
+    // On the full disk a checkpoint works, and what dies comes back.
+    bed.checkpoint(1);
+    for extent in owned.drain(10..) {
+        bed.extents.release(extent, 0);
+    }
+    bed.checkpoint(2);
+    while bed.extents.reclaim(1, ReclaimLimit::default()).unwrap().more {}
+    owned.extend(bed.exhaust(Class::Normal));
+    assert!(owned.len() > 20);
+    bed.check(&owned);
+}
+
+#[test]
+fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
+    let (simulated, bed) = simulated(64 * MIB);
+    let mut owned = bed.exhaust(Class::Normal);
+    simulated.set_capacity(simulated.used());
+    bed.checkpoint(1);
+    for generation in 2..200 {
+        let changed = owned[generation as usize % owned.len()];
+        bed.extents.retain(changed);
+        let pointer = bed.checkpoint(generation);
+        bed.extents.release(changed, generation);
+        assert_eq!(
+            bed.extents.check_map(bed.directory.as_ref(), &pointer).unwrap(),
+            []
+        );
+    }
+    // Opened anew, it is not known which free units have space; those that do are found without any to spare.
+    bed.checkpoint(200);
+    let last = owned.pop().unwrap();
+    bed.extents.release(last, 0);
+    bed.checkpoint(201);
+    let pointer = bed.checkpoint(202);
+    let opened = bed.reopen(&pointer).unwrap();
+    let extent = opened.allocate(0, last.units, Class::Essential).unwrap();
+    bed.fill(extent);
+}
+
+#[test]
+fn a_disk_that_is_full_at_any_request_changes_nothing() {
+    for operation in [Operation::Grow, Operation::Create, Operation::Write] {
+        for sticky in [true, false] {
+            for call in 1.. {
+                let (simulated, bed) = simulated(1 << 40);
+                let fault = Fault::full(operation).at(call);
+                simulated.inject(if sticky { fault.sticky() } else { fault });
+                let owned = churn(&bed);
+                let hits = simulated.faults_hit();
+                simulated.clear_faults();
+                bed.check(&owned);
+                let pointer = bed.checkpoint(100);
+                let opened = bed.reopen(&pointer).unwrap();
+                assert_eq!(opened.check(owned.iter().map(|&extent| (extent, 1))), []);
+                if hits == 0 {
+                    assert!(call > 1, "{operation} happens");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Allocates, releases, checkpoints and reclaims whatever a full disk does, which is a refusal and nothing else.
+fn churn(bed: &Bed) -> Vec<Extent> {
+    let mut owned: Vec<Extent> = Vec::new();
+    for generation in 1..6 {
+        for step in 0..24 {
+            let before = bed.extents.usage().total().provisional_bytes;
+            match bed.extents.allocate(0, 1 + (step * 7) % 40, Class::Normal) {
+                Ok(extent) => {
+                    bed.extents.install(&[(extent, 1)]);
+                    owned.push(extent);
+                }
+                Err(error) => {
+                    assert!(error.is_full(), "{error}");
+                    assert_eq!(bed.extents.usage().total().provisional_bytes, before);
+                }
+            }
+            if step % 3 == 0 && owned.len() > 5 {
+                let dying = owned.swap_remove(step as usize % 5);
+                bed.extents.release(dying, generation);
+            }
+        }
+        match bed
+            .extents
+            .write_map(&bed.directory, bed.extents.freeze(generation))
+        {
+            Ok(_) => bed.extents.made_durable(generation),
+            Err(error) => assert!(error.is_full(), "{error}"),
+        }
+        bed.extents
+            .reclaim(
+                generation,
+                ReclaimLimit {
+                    extents: 1000,
+                    operations: 100,
+                },
+            )
+            .unwrap();
+    }
+    owned
+}
+
+#[test]
+fn a_limit_is_kept_and_space_that_is_freed_returns_to_the_file_system() {
+    let options = ExtentOptions {
+        max_bytes: Some(32 * MIB),
+        ..ExtentOptions::default()
+    };
+    let bed = bed(1, options);
+    let mut owned = bed.exhaust(Class::Normal);
+    let usage = bed.extents.usage();
+    assert_eq!(
+        (usage.occupied_bytes, usage.total().live_extent_bytes),
+        (32 * MIB, 30 * MIB)
+    );
+    bed.checkpoint(1);
+    // The first third stays, so the end can be cut off; of the rest every other extent stays.
+    let mut index = 0;
+    owned.retain(|&extent| {
+        index += 1;
+        let stays = index <= 10 || (index < 20 && index % 2 == 0);
+        if !stays {
+            bed.extents.release(extent, 1);
+        }
+        stays
+    });
+    bed.checkpoint(2);
+    let (mut punched, mut truncated) = (0, 0);
+    loop {
+        let done = bed
+            .extents
+            .reclaim(
+                2,
+                ReclaimLimit {
+                    extents: 3,
+                    operations: 1,
+                },
+            )
+            .unwrap();
+        punched += done.punched_bytes;
+        truncated += done.truncated_bytes;
+        if !done.more {
+            break;
+        }
+    }
+    let usage = bed.extents.usage();
+    assert!(
+        truncated > 0 && punched + truncated >= 10 * MIB,
+        "{punched} punched, {truncated} cut off"
+    );
+    assert!(
+        usage.occupied_bytes <= usage.total().live_extent_bytes + 6 * MIB,
+        "{usage:?}"
+    );
+    bed.check(&owned);
+    owned.extend(bed.exhaust(Class::Normal));
+    assert_eq!(bed.extents.usage().occupied_bytes, 32 * MIB);
+    bed.check(&owned);
+}
