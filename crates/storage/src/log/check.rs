@@ -6,6 +6,7 @@
 use super::Log;
 use super::format::Kind;
 use super::merge::{Merge, Next, Reading};
+use super::pool::CONTROL_SEGMENTS;
 use super::scan::{Cursor, Inventory, Source, Stop};
 use super::segment::slot_file;
 use crate::{Place, Result, Structure};
@@ -91,7 +92,8 @@ impl Log {
         };
         let mut violations = check(&shared.directory, known)?;
         let usage = shared.usage();
-        let most = usage.limit_bytes.max(shared.recovered_bytes());
+        let control = CONTROL_SEGMENTS * shared.options.segment_bytes;
+        let most = usage.limit_bytes.max(shared.recovered_bytes()) + control;
         if usage.live_bytes > most {
             violations.push(Violation {
                 place: Place::new(Structure::LogSegment, shared.directory.describe(), 0),

@@ -16,7 +16,8 @@
 //!     72     8  length of the segment in bytes, this block included
 //!     80     8  identity of the store, from the options
 //!     88     2  lane
-//!     90   414  zero
+//!     90     1  how it is written: 0 by calls, 1 by stores into a mapping
+//!     91   413  zero
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
 //!
@@ -90,6 +91,8 @@ pub struct SegmentHeader {
     pub identity: u64,
     /// The lane that writes it.
     pub lane: u16,
+    /// Whether it is written by stores into a mapping, and so in order, record by record.
+    pub mapped: bool,
 }
 
 /// What a header block turned out to be.
@@ -122,7 +125,8 @@ impl SegmentHeader {
             .u64(self.synced)
             .u64(self.len)
             .u64(self.identity)
-            .u16(self.lane);
+            .u16(self.lane)
+            .u8(u8::from(self.mapped));
         block.resize(CHECKSUM_AT, 0);
         let sum = checksum(&block);
         Writer::new(&mut block).u64(sum);
@@ -178,6 +182,7 @@ impl SegmentHeader {
             len,
             identity: reader.u64()?,
             lane: reader.u16()?,
+            mapped: reader.u8()? == 1,
         }))
     }
 
@@ -327,6 +332,7 @@ mod tests {
         len: 1 << 20,
         identity: 0xfeed,
         lane: 2,
+        mapped: true,
     };
 
     fn hex(bytes: &[u8]) -> String {
@@ -341,10 +347,10 @@ mod tests {
             hex(&block[..96]),
             "616c6c75766c6f67010000000300000022110000000000000700000000000000\
              6300000000000000b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b00500000000000000\
-             62000000000000000000100000000000edfe0000000000000200000000000000"
+             62000000000000000000100000000000edfe0000000000000200010000000000"
         );
         assert!(block[96..504].iter().all(|&byte| byte == 0));
-        assert_eq!(hex(&block[504..]), "df607a552aff6c96");
+        assert_eq!(hex(&block[504..]), "c7d66ae577052477");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! comes from the pool; only then can an append fail for lack of room, and then nothing has changed.
 
 use super::format::{BLOCK_BYTES, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, record_len};
-use super::options::{Durability, Importance};
+use super::options::Durability;
+use super::pool::Claim;
 use super::segment::{Pen, Segment};
 use super::shared::Shared;
 use crate::{Error, Result};
@@ -41,7 +42,7 @@ struct Active {
     segment: Arc<Segment>,
     at: u64,
     pen: Pen,
-    /// Ordinary writes may not use it: it came from the reserve.
+    /// It did not fit the ordinary limit: whoever writes it must have room.
     reserved: bool,
 }
 
@@ -134,14 +135,11 @@ impl Lane {
         self.named
     }
 
-    fn fits(&mut self, shared: &Shared, total: u64, importance: Importance) -> bool {
+    fn fits(&mut self, shared: &Shared, total: u64, claim: Claim) -> bool {
         let Some(active) = &mut self.current else {
             return false;
         };
-        if active.reserved && importance == Importance::Normal {
-            active.reserved = !shared.pool.has_normal_room();
-        }
-        let refused = active.reserved && importance == Importance::Normal;
+        let refused = active.reserved && !shared.pool.has_room(claim);
         !refused && active.at + total + SEAL_BYTES <= active.segment.slot.len
     }
 
@@ -154,11 +152,11 @@ impl Lane {
         shared: &Shared,
         entry: Entry<'_>,
         durability: Durability,
-        importance: Importance,
+        claim: Claim,
     ) -> Result<()> {
         let total = record_len(entry.payload.len() as u64);
-        if !self.fits(shared, total, importance) {
-            self.switch(shared, total, importance)?;
+        if !self.fits(shared, total, claim) {
+            self.switch(shared, total, claim)?;
         }
         let synced = shared.commit.synced();
         let active = self.current.as_mut().expect("a lane has switched to a segment");
@@ -185,10 +183,10 @@ impl Lane {
     }
 
     /// Seals the segment and goes on to another one that has room for `total` bytes.
-    fn switch(&mut self, shared: &Shared, total: u64, importance: Importance) -> Result<()> {
+    fn switch(&mut self, shared: &Shared, total: u64, claim: Claim) -> Result<()> {
         let taken = shared
             .pool
-            .take(total, importance)
+            .take(total, claim)
             .map_err(|error| shared.poison_unless_full(error))?;
         if let Err(error) = self.seal(shared) {
             shared
@@ -202,6 +200,7 @@ impl Lane {
             number: shared.next_number(),
             lane: self.number,
             len: taken.slot.len,
+            mapped: taken.slot.mapping().is_some(),
             synced: shared.commit.synced(),
             ..shared.header()
         };

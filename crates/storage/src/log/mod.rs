@@ -27,8 +27,8 @@
 //!   use of a file left can never be taken for a record.
 //! - **L2** A slot is handed to a lane only once its name and space are durable; a full disk or a full log is found
 //!   there, before anything is written.
-//! - **L3** A lane writes its records one after the other, each whole before the next: on the boot that wrote it, nothing
-//!   lies behind a record that is not whole.
+//! - **L3** A lane writes its records one after the other, each whole before the next: on the boot that wrote it, no record
+//!   of a mapped segment lies behind one that is not whole.
 //! - **L4** A record begins at most a window above the completion watermark, and never at or below it.
 //! - **L5** `synced` moves only after a sync that began when everything up to its new value was complete, or to what a
 //!   durable checkpoint holds.
@@ -41,7 +41,8 @@
 //!   What a recovery cuts off is destroyed, durably, before it lets anybody append.
 //! - **L11** Everything at or below the highest synced watermark that any valid record, header or the superblock names is
 //!   there, or opening fails with the place.
-//! - **L12** Live bytes never exceed the limit, but by what a recovery must write.
+//! - **L12** Live bytes never exceed the limit, but by a few segments for the records without which nothing could be
+//!   released, and by what a recovery must write.
 //!
 //! *Records longer than a segment* get a segment of their own length, whose file is removed when it is released. They are
 //! not fragmented: a record is whole where its checksum is, and nothing has to be put together.
@@ -72,6 +73,7 @@ use crate::{Error, Result};
 use alluvium_device::Directory;
 use format::Kind;
 use lane::Entry;
+use pool::Claim;
 use recover::{Start, Strictness};
 use segment::slot_of;
 use shared::{Origin, Shared};
@@ -261,7 +263,7 @@ impl Log {
             count,
             payload,
         };
-        self.shared.append(entry, durability, importance)
+        self.shared.append(entry, durability, importance.into())
     }
 
     /// Gives up sequences that were assigned and could not be appended: they hold nothing, and nothing waits for them
@@ -279,8 +281,10 @@ impl Log {
             count,
             payload: &[],
         };
-        self.shared
-            .append(entry, Durability::Process, Importance::Essential)
+        // The lowest incomplete sequence keeps everything above it from being released.
+        let lowest = first == self.completed() + 1;
+        let claim = if lowest { Claim::Unblock } else { Claim::Essential };
+        self.shared.append(entry, Durability::Process, claim)
     }
 
     /// Makes everything that is complete durable, and returns up to where that is.

@@ -28,6 +28,9 @@ const PAGE: u64 = 4096;
 /// How much of a slot one step of preparation touches, in bytes.
 pub(super) const POPULATE_SLICE: u64 = 1 << 20;
 
+/// How many segments control records may add to the limit.
+pub(super) const CONTROL_SEGMENTS: u64 = 3;
+
 /// How many steps of preparation in a row must find nothing to do before a free slot is punched.
 const IDLE_STEPS: u64 = 16;
 
@@ -94,6 +97,28 @@ pub(super) enum Header {
     Stale,
 }
 
+/// What a slot is wanted for: each may use more of the limit, and of the slots that are ready, than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Claim {
+    /// Ordinary writes.
+    Normal,
+    /// Deletes and the like: they may use the reserve.
+    Essential,
+    /// A void for the lowest incomplete sequence: without it nothing could be released.
+    Unblock,
+    /// Notes and the mark of a close: without a note nothing is released.
+    Control,
+}
+
+impl From<Importance> for Claim {
+    fn from(importance: Importance) -> Claim {
+        match importance {
+            Importance::Normal => Claim::Normal,
+            Importance::Essential => Claim::Essential,
+        }
+    }
+}
+
 /// A slot for a lane, and whether it came from the reserve.
 #[derive(Debug)]
 pub(super) struct Taken {
@@ -140,14 +165,41 @@ impl Pool {
         }
     }
 
+    /// The slots of the reserve, and one for a note.
     fn reserve_slots(&self) -> usize {
-        (self.options.reserve_bytes / self.options.segment_bytes) as usize
+        (self.options.reserve_bytes / self.options.segment_bytes) as usize + 1
     }
 
-    /// Whether ordinary writes have room beside the reserve.
+    /// How many bytes may be live for this claim.
+    fn allowance(&self, claim: Claim) -> u64 {
+        let LogOptions {
+            limit_bytes,
+            reserve_bytes,
+            segment_bytes,
+            ..
+        } = self.options;
+        match claim {
+            _ if self.unlimited.load(Ordering::Relaxed) => u64::MAX,
+            Claim::Normal => limit_bytes - reserve_bytes,
+            Claim::Essential => limit_bytes,
+            Claim::Unblock => limit_bytes + segment_bytes,
+            Claim::Control => limit_bytes + CONTROL_SEGMENTS * segment_bytes,
+        }
+    }
+
+    /// How many ready slots this claim leaves behind.
+    fn keeps(&self, claim: Claim) -> usize {
+        match claim {
+            Claim::Normal => self.reserve_slots(),
+            Claim::Essential => 1,
+            Claim::Unblock | Claim::Control => 0,
+        }
+    }
+
+    /// Whether this claim may go on writing a segment that did not fit the ordinary limit.
     #[must_use]
-    pub(super) fn has_normal_room(&self) -> bool {
-        self.idle.lock().live <= self.options.limit_bytes - self.options.reserve_bytes
+    pub(super) fn has_room(&self, claim: Claim) -> bool {
+        self.idle.lock().live <= self.allowance(claim)
     }
 
     /// A slot for a lane that has a record of `total` bytes to write.
@@ -155,40 +207,26 @@ impl Pool {
     /// # Errors
     /// [`Error::LogFull`] at the limit, `DiskFull` where the file system has no room, with nothing changed; or as the
     /// device says.
-    pub(super) fn take(&self, total: u64, importance: Importance) -> Result<Taken> {
+    pub(super) fn take(&self, total: u64, claim: Claim) -> Result<Taken> {
         let len = self.length_for(total);
-        let LogOptions {
-            limit_bytes,
-            reserve_bytes,
-            segment_bytes,
-            ..
-        } = self.options;
         let mut idle = self.idle.lock();
-        let normal = limit_bytes - reserve_bytes;
-        let allowed = match importance {
-            Importance::Normal => normal,
-            Importance::Essential => limit_bytes,
-        };
-        if idle.live + len > allowed && !self.unlimited.load(Ordering::Relaxed) {
+        let live = idle.live + len;
+        if live > self.allowance(claim) {
             return Err(Error::LogFull {
                 wanted: total,
                 live: idle.live,
-                limit: limit_bytes,
-                reserve: importance == Importance::Normal && idle.live + len <= limit_bytes,
+                limit: self.options.limit_bytes,
+                reserve: live <= self.options.limit_bytes,
             });
         }
-        let reserved = idle.live + len > normal;
-        idle.live += len;
+        let reserved = live > self.allowance(Claim::Normal);
+        idle.live = live;
         idle.idle_steps = 0;
-        if len != segment_bytes {
+        if len != self.options.segment_bytes {
             drop(idle);
             return self.account(len, self.create(len), reserved);
         }
-        let keep = match importance {
-            Importance::Normal => self.reserve_slots(),
-            Importance::Essential => 0,
-        };
-        if idle.ready.len() > keep {
+        if idle.ready.len() > self.keeps(claim) {
             let slot = idle.ready.remove(0);
             return Ok(Taken { slot, reserved });
         }
@@ -252,6 +290,7 @@ impl Pool {
         self.idle.lock().holes.extend(left);
         match (filled, failure) {
             (Some(slot), _) => {
+                slot.prove(self.directory.as_ref())?;
                 slot.forget_populated();
                 Ok(slot)
             }
@@ -275,12 +314,12 @@ impl Pool {
             .create(&name, FileOptions::BUFFERED)
             .and_then(|file| {
                 file.grow(len)?;
-                file.sync(Purpose::Log)?;
-                self.directory.sync()?;
-                Ok(file)
+                let slot = Slot::new(index, file, len);
+                slot.prove(self.directory.as_ref())?;
+                Ok(Arc::new(slot))
             });
         match made {
-            Ok(file) => Ok(Arc::new(Slot::new(index, file, len))),
+            Ok(slot) => Ok(slot),
             Err(error) => {
                 // What was begun is removed as far as it goes; a file that stays is found empty at the next opening.
                 if self.directory.remove(&name).is_ok() {
@@ -400,7 +439,9 @@ impl Pool {
         let free = {
             let mut idle = self.idle.lock();
             let next = idle.live + (idle.ready.len() as u64 + 1) * self.options.segment_bytes;
-            if idle.ready.len() >= target || next > self.options.limit_bytes {
+            // One for a note is kept whatever the limit says.
+            let room = idle.ready.is_empty() || next <= self.options.limit_bytes;
+            if idle.ready.len() >= target || !room {
                 return Ok(false);
             }
             idle.free.pop().map(|(slot, _)| slot)

@@ -21,8 +21,8 @@
 use super::format::Kind;
 use super::lane::Entry;
 use super::merge::{Fact, Found, Merge, Next, Reading};
-use super::options::{Durability, Importance, LogOptions};
-use super::pool::{Header, Limit};
+use super::options::{Durability, LogOptions};
+use super::pool::{Claim, Header, Limit};
 use super::scan::{Cursor, Inventory, Source, Stop};
 use super::segment::{Segment, Slot, slot_file, void};
 use super::shared::{Origin, Shared};
@@ -166,15 +166,15 @@ impl Survey {
     }
 }
 
-/// On the boot that wrote it, a segment ends at its last record or at one that was being written: a record behind that
-/// is proof of damage.
+/// On the boot that wrote it, a mapped segment ends at its last record or at one that was being written: a record behind
+/// that is proof of damage. (A write call that a kill interrupts may leave parts of what it writes.)
 fn refuse_records_behind_the_end(inventory: &Inventory, survey: &Survey, same_boot: &[bool]) -> Result<()> {
     for ((source, fact), _) in inventory
         .sources
         .iter()
         .zip(&survey.facts)
         .zip(same_boot)
-        .filter(|(_, same)| **same)
+        .filter(|((source, _), same)| **same && source.header.mapped)
     {
         let Some(Stop::At(at, why)) = &fact.stop else {
             continue;
@@ -376,7 +376,7 @@ fn repeat(shared: &Shared, entry: Entry<'_>) -> Result<()> {
     shared
         .lanes
         .first()
-        .put(shared, entry, Durability::Process, Importance::Essential)
+        .put(shared, entry, Durability::Process, Claim::Essential)
 }
 
 /// Covers missing sequences with void records, so that what follows them is never again behind a gap.

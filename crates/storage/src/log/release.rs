@@ -2,8 +2,8 @@
 
 use super::format::Kind;
 use super::lane::Entry;
-use super::options::{Durability, Importance};
-use super::pool::POPULATE_SLICE;
+use super::options::Durability;
+use super::pool::{Claim, POPULATE_SLICE};
 use super::segment::Segment;
 use super::shared::Shared;
 use crate::Result;
@@ -112,7 +112,7 @@ impl Shared {
         let put = self
             .lanes
             .first()
-            .put(self, entry, Durability::Process, Importance::Normal);
+            .put(self, entry, Durability::Process, Claim::Normal);
         match put {
             Ok(()) => Ok(true),
             Err(error) if error.is_full() => Ok(false),
@@ -137,7 +137,7 @@ impl Shared {
                     count: 0,
                     payload: &[],
                 };
-                lane.put(self, entry, Durability::Process, Importance::Essential)?;
+                lane.put(self, entry, Durability::Process, Claim::Control)?;
             }
         }
         let segments = self.table.lock().clone();

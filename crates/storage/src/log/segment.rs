@@ -3,7 +3,7 @@
 use super::format::{BLOCK_BYTES, SegmentHeader};
 use crate::Result;
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, Buffer, Device, Mapping};
+use alluvium_device::{BLOCK, Buffer, Device, Directory, Mapping};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -34,12 +34,14 @@ pub(super) struct Slot {
     /// Its length in bytes.
     pub(super) len: u64,
     mapping: OnceLock<Mapping>,
+    /// Whether its name and length are known to be durable.
+    proven: AtomicBool,
     /// Pages below this offset were touched since the slot was last handed out.
     populated: AtomicU64,
 }
 
 impl Slot {
-    /// A slot over an open file.
+    /// A slot over an open file, which perhaps a crash kept from becoming durable.
     #[must_use]
     pub(super) fn new(index: u32, file: Arc<dyn Device>, len: u64) -> Slot {
         Slot {
@@ -47,8 +49,22 @@ impl Slot {
             file,
             len,
             mapping: OnceLock::new(),
+            proven: AtomicBool::new(false),
             populated: AtomicU64::new(0),
         }
+    }
+
+    /// Makes the file's name and length durable, unless they are known to be.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn prove(&self, directory: &dyn Directory) -> alluvium_device::Result<()> {
+        if !self.proven.load(Ordering::Acquire) {
+            self.file.sync(Purpose::Log)?;
+            directory.sync()?;
+            self.proven.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// The mapping of the whole file, made at the first call.
@@ -356,8 +372,8 @@ pub(super) fn void(file: &dyn Device) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alluvium_device::FileOptions;
     use alluvium_device::memory::MemoryDirectory;
-    use alluvium_device::{Directory, FileOptions};
 
     #[test]
     fn slot_names_are_read_back_and_others_are_not_ours() {

@@ -3,8 +3,8 @@
 use super::commit::Commit;
 use super::format::{Kind, SegmentHeader};
 use super::lane::{Entry, Lanes, check_payload};
-use super::options::{Durability, Importance, LogOptions};
-use super::pool::{Limit, Pool};
+use super::options::{Durability, LogOptions};
+use super::pool::{Claim, Limit, Pool};
 use super::segment::Segment;
 use super::watermark::Watermark;
 use crate::{Error, Result};
@@ -108,6 +108,7 @@ impl Shared {
             len: 0,
             identity: self.options.identity,
             lane: 0,
+            mapped: false,
         }
     }
 
@@ -177,12 +178,7 @@ impl Shared {
     ///
     /// # Errors
     /// As [`Log::append`](super::Log::append).
-    pub(super) fn append(
-        &self,
-        entry: Entry<'_>,
-        durability: Durability,
-        importance: Importance,
-    ) -> Result<()> {
+    pub(super) fn append(&self, entry: Entry<'_>, durability: Durability, claim: Claim) -> Result<()> {
         self.commit.healthy()?;
         check_payload(entry.payload.len())?;
         assert!(
@@ -193,9 +189,7 @@ impl Shared {
         if !self.watermark.has_room(entry.first) {
             self.commit.sleep_until(|| self.watermark.has_room(entry.first))?;
         }
-        self.lanes
-            .pick(durability)
-            .put(self, entry, durability, importance)?;
+        self.lanes.pick(durability).put(self, entry, durability, claim)?;
         if self.watermark.complete(entry.first, last) {
             self.commit.completed_moved();
         }
@@ -266,7 +260,7 @@ impl Shared {
                 count: 0,
                 payload: &[],
             };
-            lane.put(self, entry, Durability::Process, Importance::Essential)?;
+            lane.put(self, entry, Durability::Process, Claim::Control)?;
             Arc::clone(lane.position().expect("a lane has a segment after a record").0)
         };
         self.sync_segment(&segment)

@@ -1,0 +1,133 @@
+//! Crashes at every device operation and between them, on the same boot and after power loss, and again during the
+//! recovery from a crash, and after it.
+
+use super::super::*;
+use super::small;
+use super::story::{Crash, Model, Story, open_image};
+use alluvium_device::simulated::{SimDirectory, Survival};
+use fastrand::Rng;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many images were opened, by depth.
+static IMAGES: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+fn survivals(rng: &mut Rng) -> Survival {
+    Survival::ALL[rng.usize(..Survival::ALL.len())]
+}
+
+/// Opens an image, judges it, crashes the opening at some of its operations, and lets the recovered log go on.
+fn verify(
+    image: &SimDirectory,
+    options: LogOptions,
+    model: &Model,
+    crash: Crash,
+    depth: usize,
+    rng: &mut Rng,
+    context: &str,
+) {
+    IMAGES[depth].fetch_add(1, Ordering::Relaxed);
+    let nested = Arc::new(Mutex::new(Vec::new()));
+    if depth > 0 {
+        let (nested, mut rng) = (Arc::clone(&nested), rng.fork());
+        image.on_operation(move |point| {
+            if rng.u8(..3) == 0 {
+                let (survival, seed) = (survivals(&mut rng), rng.u64(..));
+                let text = format!("{} {} {survival:?}", point.index, point.operation);
+                nested.lock().push((survival, point.image(survival, seed), text));
+            }
+        });
+    }
+    let opened = open_image(image, options, model);
+    image.clear_hook();
+    let (log, replayed) = opened.unwrap_or_else(|error| panic!("{context}: {error}"));
+    model.judge(crash, &replayed, log.completed(), context);
+    for (survival, image, text) in nested.lock().drain(..) {
+        let context = format!("{context} > during recovery {text}");
+        let crash = crash.and(Crash::of(survival));
+        verify(&image, options, model, crash, depth - 1, rng, &context);
+    }
+    if depth > 0 {
+        let model = model.recovered(&replayed, &log);
+        let mut story = Story::of(image.clone(), options, log, model, rng.fork());
+        for step in 0..rng.usize(1..12) {
+            let context = format!("{context} > after recovery, step {step}");
+            story.step().unwrap_or_else(|error| panic!("{context}: {error}"));
+            if rng.u8(..4) == 0 {
+                crash_now(&story, depth - 1, rng, &context);
+            }
+        }
+        crash_now(&story, depth - 1, rng, context);
+    }
+}
+
+fn crash_now(story: &Story, depth: usize, rng: &mut Rng, context: &str) {
+    let survival = survivals(rng);
+    let image = story.directory.image(survival, rng.u64(..));
+    let model = story.model.lock().clone();
+    let context = format!("{context} > {survival:?}");
+    verify(
+        &image,
+        story.options,
+        &model,
+        Crash::of(survival),
+        depth,
+        rng,
+        &context,
+    );
+}
+
+/// A story of `steps` steps, with an image verified before one in `rarity` operations and after one in `rarity` steps.
+fn run(seed: u64, options: LogOptions, steps: usize, rarity: u32, depth: usize) -> Story {
+    let mut story = Story::new(seed, options);
+    let mut rng = Rng::with_seed(!seed);
+    let (model, mut hook_rng) = (Arc::clone(&story.model), rng.fork());
+    story.directory.on_operation(move |point| {
+        if hook_rng.u32(..rarity) != 0 {
+            return;
+        }
+        let survival = survivals(&mut hook_rng);
+        let image = point.image(survival, hook_rng.u64(..));
+        let model = model.lock().clone();
+        let context = format!(
+            "seed {seed}: before operation {} ({} {}) {survival:?}",
+            point.index, point.operation, point.file
+        );
+        verify(
+            &image,
+            options,
+            &model,
+            Crash::of(survival),
+            depth,
+            &mut hook_rng,
+            &context,
+        );
+    });
+    for step in 0..steps {
+        let context = format!("seed {seed}: step {step}");
+        story.step().unwrap_or_else(|error| panic!("{context}: {error}"));
+        if rng.u32(..rarity) == 0 {
+            crash_now(&story, depth, &mut rng, &context);
+        }
+    }
+    story.directory.clear_hook();
+    assert_eq!(story.log().check().unwrap(), [], "seed {seed}");
+    story
+}
+
+#[test]
+fn every_crash_leaves_what_was_told_and_nothing_else() {
+    let count = std::env::var("ALLUVIUM_LOG_SEEDS").map_or(12, |count| count.parse().unwrap());
+    for seed in 0..count {
+        let access = [Access::Mapped, Access::Written][seed as usize % 2];
+        let options = LogOptions {
+            access,
+            lanes: 1 + seed as usize % 3,
+            ..small()
+        };
+        run(seed, options, 150, 12, 2);
+    }
+    let images: Vec<u64> = IMAGES.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+    assert!(images[0] > 0 && images[1] > 0 && images[2] > 0, "{images:?}");
+    println!("images by depth: {images:?}");
+}

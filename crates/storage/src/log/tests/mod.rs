@@ -1,0 +1,41 @@
+//! Tests of the whole log.
+
+mod basic;
+mod crash;
+mod story;
+
+use super::*;
+use alluvium_device::memory::MemoryDirectory;
+
+fn memory() -> Arc<dyn Directory> {
+    Arc::new(MemoryDirectory::new())
+}
+
+/// Sixteen segments of one page, two lanes: everything happens often.
+fn small() -> LogOptions {
+    LogOptions {
+        limit_bytes: 16 * 4096,
+        segment_bytes: 4096,
+        reserve_bytes: 4096,
+        lanes: 2,
+        access: Access::Mapped,
+        identity: 7,
+    }
+}
+
+type Replayed = Vec<(u64, u32, Vec<u8>)>;
+
+/// Opens a log at a superblock that holds everything up to `from` at `generation`.
+fn reopen(
+    directory: &Arc<dyn Directory>,
+    options: LogOptions,
+    from: u64,
+    generation: u64,
+) -> Result<(Log, Replayed)> {
+    let mut seen = Vec::new();
+    let log = Log::open(directory, options, from, generation, 0, &mut |record| {
+        seen.push((record.first, record.count, record.payload.to_vec()));
+        Ok(())
+    })?;
+    Ok((log, seen))
+}

@@ -1,0 +1,365 @@
+//! A naive model of a log, a story that drives both from one seed, and what the log may be after a crash.
+
+use super::super::*;
+use super::Replayed;
+use alluvium_device::simulated::{SimDirectory, Survival};
+use fastrand::Rng;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// What the model knows of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) last: u64,
+    /// `None` for a void.
+    pub(super) payload: Option<Vec<u8>>,
+    /// Whether the caller was told that it survives the process.
+    pub(super) told: bool,
+}
+
+/// Everything that was ever appended and still counts, and what the caller was told of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Model {
+    pub(super) records: BTreeMap<u64, Known>,
+    /// The next sequence to assign.
+    pub(super) next: u64,
+    /// What the caller was told is synced.
+    pub(super) synced: u64,
+    /// The superblock: everything up to here is in the checkpoint, and its generation.
+    pub(super) from: u64,
+    pub(super) generation: u64,
+}
+
+/// What lies between the model and what is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Crash {
+    /// The process was killed.
+    Process,
+    /// Power was lost, and perhaps the process was killed during the recovery.
+    Power,
+    /// The process was killed, and power was lost during the recovery, which may have voided gaps before.
+    ProcessThenPower,
+}
+
+impl Crash {
+    pub(super) fn of(survival: Survival) -> Crash {
+        match survival {
+            Survival::Process => Crash::Process,
+            _ => Crash::Power,
+        }
+    }
+
+    pub(super) fn and(self, other: Crash) -> Crash {
+        match (self, other) {
+            (Crash::Process, Crash::Power) => Crash::ProcessThenPower,
+            (Crash::Process, other) => other,
+            _ => self,
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn new() -> Model {
+        Model {
+            next: 1,
+            generation: 1,
+            ..Model::default()
+        }
+    }
+
+    /// What may have been replayed after a crash; panics with `context` if it may not.
+    pub(super) fn judge(&self, crash: Crash, replayed: &Replayed, completed: u64, context: &str) {
+        let mut expected = self.from + 1;
+        for (first, count, payload) in replayed {
+            let known = self.records.get(first);
+            let known = known.unwrap_or_else(|| panic!("{context}: {first} was never appended"));
+            assert!(*first >= expected, "{context}: {first} after {expected}");
+            assert_eq!(
+                (known.last, known.payload.as_ref()),
+                (first + u64::from(*count) - 1, Some(payload)),
+                "{context}: record {first} is not the one that was appended"
+            );
+            for (missing, between) in self.records.range(expected..*first) {
+                let allowed = between.payload.is_none() || crash != Crash::Power && !between.told;
+                assert!(allowed, "{context}: {missing} is missing before {first}");
+            }
+            expected = known.last + 1;
+        }
+        assert!(
+            completed >= self.synced,
+            "{context}: {completed} of {} synced",
+            self.synced
+        );
+        for (missing, known) in self.records.range(expected..) {
+            let told = crash == Crash::Process && known.told || known.last <= self.synced;
+            assert!(
+                known.payload.is_none() || !told,
+                "{context}: {missing} is missing at the end ({completed})"
+            );
+        }
+        assert!(completed < self.next, "{context}: {completed} was never assigned");
+    }
+
+    /// The model of what was recovered.
+    pub(super) fn recovered(&self, replayed: &Replayed, log: &Log) -> Model {
+        let mut records: BTreeMap<u64, Known> = BTreeMap::new();
+        let mut next = self.from + 1;
+        let void = |records: &mut BTreeMap<u64, Known>, next: u64, until: u64| {
+            if next < until {
+                let known = Known {
+                    last: until - 1,
+                    payload: None,
+                    told: true,
+                };
+                records.insert(next, known);
+            }
+        };
+        for (first, count, payload) in replayed {
+            void(&mut records, next, *first);
+            next = first + u64::from(*count);
+            let known = Known {
+                last: next - 1,
+                payload: Some(payload.clone()),
+                told: true,
+            };
+            records.insert(*first, known);
+        }
+        void(&mut records, next, log.completed() + 1);
+        Model {
+            records,
+            next: log.completed() + 1,
+            synced: log.synced(),
+            ..*self
+        }
+    }
+}
+
+/// A log on a simulated machine, the model beside it, and the seed.
+pub(super) struct Story {
+    pub(super) directory: SimDirectory,
+    pub(super) options: LogOptions,
+    pub(super) log: Option<Log>,
+    pub(super) model: Arc<Mutex<Model>>,
+    pub(super) rng: Rng,
+    /// Sequences that were assigned and are not appended yet.
+    late: Vec<(u64, u32)>,
+    /// How often each thing was done, for the tests that want to be sure.
+    pub(super) done: BTreeMap<&'static str, u64>,
+}
+
+pub(super) fn open_image(
+    directory: &SimDirectory,
+    options: LogOptions,
+    model: &Model,
+) -> Result<(Log, Replayed)> {
+    let directory: Arc<dyn Directory> = Arc::new(directory.reopen());
+    super::reopen(&directory, options, model.from, model.generation)
+}
+
+impl Story {
+    pub(super) fn new(seed: u64, options: LogOptions) -> Story {
+        let directory = SimDirectory::new(seed);
+        let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+        let log = Log::create(&shared, options, 1).unwrap();
+        Story::of(directory, options, log, Model::new(), Rng::with_seed(seed))
+    }
+
+    pub(super) fn of(
+        directory: SimDirectory,
+        options: LogOptions,
+        log: Log,
+        model: Model,
+        rng: Rng,
+    ) -> Story {
+        Story {
+            directory,
+            options,
+            log: Some(log),
+            model: Arc::new(Mutex::new(model)),
+            rng,
+            late: Vec::new(),
+            done: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn log(&self) -> &Log {
+        self.log.as_ref().expect("the log is open")
+    }
+
+    fn did(&mut self, what: &'static str) {
+        *self.done.entry(what).or_default() += 1;
+    }
+
+    fn assign(&mut self) -> (u64, u32) {
+        let count = if self.rng.u8(..4) == 0 {
+            self.rng.u32(1..5)
+        } else {
+            1
+        };
+        let mut model = self.model.lock();
+        let first = model.next;
+        model.next += u64::from(count);
+        (first, count)
+    }
+
+    fn append(&mut self, first: u64, count: u32, durability: Durability) -> Result<()> {
+        let len = match self.rng.u8(..20) {
+            0 => self.rng.usize(3000..9000),
+            1..4 => self.rng.usize(200..1500),
+            _ => self.rng.usize(..150),
+        };
+        let payload: Vec<u8> = (0..len).map(|_| self.rng.u8(..)).collect();
+        let last = first + u64::from(count) - 1;
+        let known = |told| Known {
+            last,
+            payload: Some(payload.clone()),
+            told,
+        };
+        self.model.lock().records.insert(first, known(false));
+        self.log().append(first, count, &payload, durability)?;
+        let mut model = self.model.lock();
+        model
+            .records
+            .insert(first, known(durability != Durability::Memory));
+        if durability == Durability::Disk {
+            model.synced = model.synced.max(last);
+        }
+        Ok(())
+    }
+
+    /// Everything that was assigned is appended or given up.
+    fn settle(&mut self) -> Result<()> {
+        for (first, count) in std::mem::take(&mut self.late) {
+            self.did("late");
+            if self.rng.bool() {
+                self.give_up(first, count)?;
+            } else if let Err(error) = self.append(first, count, Durability::Process) {
+                self.full(error)?;
+                self.give_up(first, count)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, first: u64, count: u32) -> Result<()> {
+        let known = |told| Known {
+            last: first + u64::from(count) - 1,
+            payload: None,
+            told,
+        };
+        self.model.lock().records.insert(first, known(false));
+        if let Err(error) = self.log().void(first, count) {
+            self.full(error)?;
+            self.checkpoint()?;
+            self.log().void(first, count)?;
+        }
+        self.model.lock().records.insert(first, known(true));
+        self.did("void");
+        Ok(())
+    }
+
+    fn full(&mut self, error: Error) -> Result<()> {
+        if !matches!(error, Error::LogFull { .. }) {
+            return Err(error);
+        }
+        self.did("full");
+        Ok(())
+    }
+
+    pub(super) fn checkpoint(&mut self) -> Result<()> {
+        let completed = self.log().completed();
+        let generation = {
+            let mut model = self.model.lock();
+            let records = model.records.range(..=completed);
+            let through = if self.rng.bool() {
+                completed
+            } else {
+                // Some record's end.
+                let ends: Vec<u64> = records.map(|(_, known)| known.last).collect();
+                let most = completed.min(model.from.max(*ends.last().unwrap_or(&0)));
+                ends.get(self.rng.usize(..ends.len().max(1)))
+                    .map_or(most, |&end| end.min(completed))
+            };
+            model.from = model.from.max(through);
+            model.generation += 1;
+            let from = model.from;
+            model.records.retain(|_, known| known.last > from);
+            model.synced = model.synced.max(from);
+            model.generation
+        };
+        self.log().note_generation(generation)?;
+        let from = self.model.lock().from;
+        self.log().release(from)?;
+        self.did("checkpoint");
+        Ok(())
+    }
+
+    /// One random step.
+    pub(super) fn step(&mut self) -> Result<()> {
+        match self.rng.u8(..100) {
+            0..70 => {
+                let durability = match self.rng.u8(..10) {
+                    0 => Durability::Disk,
+                    1..4 => Durability::Memory,
+                    _ => Durability::Process,
+                };
+                let (first, count) = self.assign();
+                if durability != Durability::Disk && self.rng.u8(..8) == 0 {
+                    self.late.push((first, count));
+                    return Ok(());
+                }
+                if durability == Durability::Disk {
+                    self.settle()?;
+                }
+                if let Err(error) = self.append(first, count, durability) {
+                    self.full(error)?;
+                    self.settle()?;
+                    self.give_up(first, count)?;
+                    self.checkpoint()?;
+                }
+            }
+            70..78 => self.settle()?,
+            78..84 => {
+                let synced = self.log().sync_all()?;
+                let mut model = self.model.lock();
+                model.synced = model.synced.max(synced);
+                drop(model);
+                self.did("sync");
+            }
+            84..94 => {
+                for _ in 0..self.rng.usize(1..6) {
+                    self.log().prepare()?;
+                }
+            }
+            94..98 => self.checkpoint()?,
+            98 => {
+                self.settle()?;
+                self.log.take().expect("the log is open").close()?;
+                let mut model = self.model.lock().clone();
+                model.synced = model.next - 1;
+                for known in model.records.values_mut() {
+                    known.told = true;
+                }
+                *self.model.lock() = model;
+                self.reopen("a clean close")?;
+                self.did("close");
+            }
+            _ => {
+                self.log = None;
+                self.late.clear();
+                self.reopen("a kill")?;
+                self.did("kill");
+            }
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, context: &str) -> Result<()> {
+        let model = self.model.lock().clone();
+        let (log, replayed) = open_image(&self.directory, self.options, &model)?;
+        model.judge(Crash::Process, &replayed, log.completed(), context);
+        *self.model.lock() = model.recovered(&replayed, &log);
+        self.log = Some(log);
+        Ok(())
+    }
+}
