@@ -444,13 +444,21 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_is_decoded(len in 0u32..100, count in 1u32.., first in 1u64..u64::MAX / 2, synced: u64) {
+        fn what_is_encoded_is_decoded(len in 0u32..100, count in 1u32.., first in 1..IMPOSSIBLE, synced in 0..IMPOSSIBLE) {
             let header = RecordHeader { len, count, first, synced, kind: Kind::Data };
             let payload = vec![7; len as usize];
             let mut bytes = header.encode(3, 512, &payload).to_vec();
             bytes.extend_from_slice(&payload);
             prop_assert_eq!(RecordHeader::decode(&bytes), Some(header));
             prop_assert!(header.verify(3, 512, &bytes));
+        }
+
+        #[test]
+        fn an_impossibly_high_number_is_not_read(number in IMPOSSIBLE..) {
+            let record = RecordHeader { len: 0, count: 1, first: number, synced: 0, kind: Kind::Void };
+            prop_assert_eq!(RecordHeader::decode(&record.encode(3, 512, b"")), None);
+            let segment = SegmentHeader { incarnation: number, ..HEADER };
+            prop_assert!(matches!(SegmentHeader::decode(&segment.encode()), Decoded::Damaged(_)));
         }
     }
 }

@@ -144,7 +144,7 @@ fn has_snapshot(workspace: &Workspace, format: &Source) -> bool {
         source.path == format.path || within.is_some_and(tests)
     };
     let snapshot =
-        |name: &str| name.contains("bytes") && (name.contains("version") || name.contains("change"));
+        |name: &str| name.contains("change") && (name.contains("bytes") || name.contains("version"));
     let named = |source: &Source| {
         let mut functions = source.functions().into_iter();
         functions.any(|(name, line, _)| source.is_test(line) && snapshot(name))
