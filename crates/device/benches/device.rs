@@ -2,7 +2,8 @@
 //!
 //! Each line is a median of three rounds in which fio and each of our modes alternate. The modes of random reads differ in
 //! how the depth is kept: *batches* waits for a whole batch before it submits the next, so the queue runs empty at the end
-//! of each; *halves* keeps two batches of half the depth in flight; *window* submits one read for each that came back.
+//! of each; *halves* keeps two batches of half the depth in flight; *window* submits one read for each that came back. Words on the
+//! command line choose lines: `cargo bench -p alluvium-device -- "depth 32"`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use alluvium_base::Purpose;
@@ -25,6 +26,8 @@ struct Settings {
     len: u64,
     each: Duration,
     fio: bool,
+    /// Only lines whose name contains one of these are measured; all of them when there are none.
+    wanted: Vec<String>,
 }
 
 /// What one measurement gave.
@@ -44,6 +47,10 @@ struct Bench {
 
 fn main() {
     let real = std::env::args().any(|argument| argument == "--bench");
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
     let settings = if real {
         let has_fio = Command::new("fio").arg("--version").output().is_ok();
         if !has_fio {
@@ -53,12 +60,14 @@ fn main() {
             len: 4 << 30,
             each: Duration::from_secs(3),
             fio: has_fio,
+            wanted,
         }
     } else {
         Settings {
             len: 16 << 20,
             each: Duration::from_millis(10),
             fio: false,
+            wanted,
         }
     };
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
@@ -119,7 +128,12 @@ fn write_out(directory: &FileDirectory, len: u64) -> Arc<dyn Device> {
 
 impl Bench {
     /// Prints a line for each of our modes against fio; all of them take turns, `ROUNDS` times.
-    fn compare(&mut self, fio: &[&str], unit: &str, modes: &mut [(String, Mode<'_>)]) {
+    fn compare(&mut self, fio: &[&str], unit: &str, mut modes: Vec<(String, Mode<'_>)>) {
+        let wanted = &self.settings.wanted;
+        modes.retain(|(name, _)| wanted.is_empty() || wanted.iter().any(|part| name.contains(part)));
+        if modes.is_empty() {
+            return;
+        }
         let mut theirs = Vec::new();
         let mut ours: Vec<Vec<Figure>> = modes.iter().map(|_| Vec::new()).collect();
         for _ in 0..ROUNDS {
@@ -156,18 +170,18 @@ impl Bench {
         self.compare(
             &fio,
             "reads",
-            &mut [
+            vec![
                 (
                     format!("random 4 KiB, depth {depth}, batches"),
-                    Box::new(move |b| b.batches(depth)),
+                    Box::new(move |b: &mut Bench| b.batches(depth)),
                 ),
                 (
                     format!("random 4 KiB, depth {depth}, halves"),
-                    Box::new(move |b| b.halves(depth)),
+                    Box::new(move |b: &mut Bench| b.halves(depth)),
                 ),
                 (
                     format!("random 4 KiB, depth {depth}, window"),
-                    Box::new(move |b| b.window(depth)),
+                    Box::new(move |b: &mut Bench| b.window(depth)),
                 ),
             ],
         );
@@ -177,14 +191,14 @@ impl Bench {
         self.compare(
             &["--rw=randread", "--bs=4k", "--iodepth=1"],
             "reads",
-            &mut [
+            vec![
                 (
                     "random 4 KiB, one at a time".to_owned(),
                     Box::new(Bench::one_at_a_time),
                 ),
                 (
                     "random 4 KiB, submit and wait".to_owned(),
-                    Box::new(|b| b.window(1)),
+                    Box::new(|b: &mut Bench| b.window(1)),
                 ),
             ],
         );
@@ -195,17 +209,17 @@ impl Bench {
         self.compare(
             &["--rw=read", "--bs=1m", &depth],
             "MiB read",
-            &mut [(
+            vec![(
                 "sequential read of 1 MiB".to_owned(),
-                Box::new(|b| b.stream(Kind::Read)),
+                Box::new(|b: &mut Bench| b.stream(Kind::Read)),
             )],
         );
         self.compare(
             &["--rw=write", "--bs=1m", &depth],
             "MiB written",
-            &mut [(
+            vec![(
                 "sequential write of 1 MiB".to_owned(),
-                Box::new(|b| b.stream(Kind::Write)),
+                Box::new(|b: &mut Bench| b.stream(Kind::Write)),
             )],
         );
     }

@@ -158,6 +158,10 @@ pub trait Directory: Send + Sync + fmt::Debug {
 
     /// Offers a region whose parts will be used as buffers, so that it may be registered with the kernel. A hint: it
     /// changes speed only.
+    ///
+    /// Registering makes every page of the region resident and pins it until the directory and its files are dropped: a
+    /// region must not be given back to the operating system in parts (`madvise`) meanwhile, because requests would go on
+    /// using the old pages.
     fn register_memory(&self, _region: MemoryRegion) {}
 
     /// A path or another name of the place, for error texts.

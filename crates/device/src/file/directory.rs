@@ -15,6 +15,7 @@ use alluvium_base::Purpose;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, AtFlags, Dir, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -470,20 +471,24 @@ fn boot_id() -> std::result::Result<BootId, String> {
 /// A UUID's sixteen bytes.
 fn parse_boot_id(text: &str) -> Option<BootId> {
     let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
-    (digits.len() == 32).then_some(())?;
-    u128::from_str_radix(&digits, 16)
-        .ok()
-        .map(|id| BootId(id.to_be_bytes()))
+    if digits.len() != 32 || !digits.is_ascii() {
+        return None;
+    }
+    let mut id = [0; 16];
+    for (at, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(BootId(id))
 }
 
-/// A name that no other opening has.
+/// A name that no other opening has, from the randomness that the standard library keys its hash tables with.
 fn unique_boot_id() -> BootId {
     let mut id = [0; 16];
-    let random = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
-    if random != Ok(id.len()) {
-        let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let nanoseconds = elapsed.map_or(0, |elapsed| elapsed.as_nanos());
-        id = (nanoseconds << 32 | u128::from(std::process::id())).to_be_bytes();
+    for half in id.chunks_mut(8) {
+        let random = RandomState::new().build_hasher().finish();
+        for (at, byte) in half.iter_mut().enumerate() {
+            *byte = (random >> (8 * at)) as u8;
+        }
     }
     BootId(id)
 }

@@ -19,6 +19,13 @@
 //! modulo the number of rings, so with fewer threads than rings none is shared; a ticket remembers its ring, so that any
 //! thread may wait for it. Rings are made when a thread first comes to them.
 
+//!
+//! What it saves: a blocking 4 KiB read costs 21–30 µs of processor time here (a small virtual machine with a virtio disk),
+//! one of a batch of 32 costs 2.3–3.5 µs, nearly all of it in the kernel's block layer and in notifying the device. A
+//! single read costs the same through a ring as by a blocking call, so a batch of one that is waited for at once never
+//! comes here and disturbs nobody's ring. Syncs do not come here either: the kernel runs those of a ring on threads too, and at
+//! most one of a file may run (`file`, F1).
+
 mod ring;
 mod station;
 

@@ -1,10 +1,8 @@
 //! One io_uring, and the requests that are in it.
 //!
-//! All of the rings' `unsafe` is here, behind functions that are safe because of one rule:
-//!
-//! - **U1** A request that is handed to the kernel is moved into `table`, with its buffer and its file, and leaves it
-//!   only when its completion was taken from the completion queue. So the kernel never holds an address of memory that
-//!   anyone else may use or free (D1).
+//! All of the rings' `unsafe` is here, behind functions that are safe because of one rule, U1 of the pool: a request that
+//! is handed to the kernel is moved into `table`, with its buffer and its file, and leaves it only when its completion was
+//! taken from the completion queue. So the kernel never holds an address of memory that anyone else may use or free (D1).
 //!
 //! The submission queue is touched only under `state`, the completion queue only under `reaper`; entering the kernel
 //! needs neither.
@@ -88,7 +86,9 @@ impl Ring {
     /// # Errors
     /// `ENOSYS`, `EPERM` and the like where the kernel or its administrator refuses.
     pub(super) fn new() -> io::Result<Ring> {
-        let kernel = build()?;
+        // Neither DEFER_TASKRUN nor COOP_TASKRUN: they save an interrupt by completing requests only when the thread that
+        // submitted them enters the kernel, and here another thread may be the one that waits.
+        let kernel = IoUring::builder().dontfork().build(CAPACITY as u32)?;
         if !kernel.params().is_feature_nodrop() || !kernel.params().is_feature_submit_stable() {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -304,16 +304,6 @@ fn piece_of(pieces: &[Piece], start: usize, len: usize) -> Option<u16> {
                 && piece.len - (start - piece.start) >= len
         })
         .map(|piece| piece.index)
-}
-
-/// A ring with what this kernel offers.
-fn build() -> io::Result<IoUring> {
-    IoUring::builder()
-        .dontfork()
-        .setup_coop_taskrun()
-        .build(CAPACITY as u32)
-        // Before 5.19 there is no cooperative task running.
-        .or_else(|_| IoUring::builder().dontfork().build(CAPACITY as u32))
 }
 
 impl Reaper<'_> {
