@@ -44,7 +44,7 @@ pub enum Violation {
         /// The other.
         second: Extent,
     },
-    /// More bytes are live than there are (E6).
+    /// More bytes are live than there are (X6).
     LiveBytes {
         /// The extent.
         extent: Extent,
@@ -58,14 +58,14 @@ pub enum Violation {
         /// The units that the file has.
         units: u32,
     },
-    /// The bookkeeping of a tier contradicts itself (E1, E6).
+    /// The bookkeeping of a tier contradicts itself (X1, X6).
     Inconsistent {
         /// The tier.
         tier: u8,
         /// What contradicts what.
         what: String,
     },
-    /// The map on disk and the installed state differ about an extent that has not changed since (E4).
+    /// The map on disk and the installed state differ about an extent that has not changed since (X4).
     Map {
         /// The extent.
         extent: Extent,

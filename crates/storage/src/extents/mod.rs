@@ -31,19 +31,19 @@
 //!
 //! # Invariants
 //!
-//! - **E1** A unit has one owner at most: it is free, held by one operation of the device, or in one extent.
-//! - **E2** A unit that a durable generation names, or that a guard may reach, is never handed out: from step 4 to step
+//! - **X1** A unit has one owner at most: it is free, held by one operation of the device, or in one extent.
+//! - **X2** A unit that a durable generation names, or that a guard may reach, is never handed out: from step 4 to step
 //!   6 there is no way around `made_durable` and `reclaim`.
-//! - **E3** What is handed out has its space on the file system. Exhaustion is [`Error::Full`](crate::Error::Full),
+//! - **X3** What is handed out has its space on the file system. Exhaustion is [`Error::Full`](crate::Error::Full),
 //!   before anything changed; a part of the space is kept for [`Class::Essential`].
-//! - **E4** The map of a generation names exactly the extents that were live at its freeze, with their references and
+//! - **X4** The map of a generation names exactly the extents that were live at its freeze, with their references and
 //!   live bytes.
-//! - **E5** The bytes that a durable pointer names are never written again: records are padded to blocks and appended
+//! - **X5** The bytes that a durable pointer names are never written again: records are padded to blocks and appended
 //!   behind the pointer's prefix; a new file is durable, name and content, before a pointer to it leaves; an old one
 //!   goes only when a generation that names another file is durable.
-//! - **E6** Live bytes never exceed an extent's bytes; references are above zero exactly while it is provisional or
+//! - **X6** Live bytes never exceed an extent's bytes; references are above zero exactly while it is provisional or
 //!   live.
-//! - **E7** No lock is held during I/O, but the one that lets one writer of the map run at a time.
+//! - **X7** No lock is held during I/O, but the one that lets one writer of the map run at a time.
 
 mod allocate;
 mod backing;

@@ -46,7 +46,7 @@ impl Checkpoint<'_> {
     /// up to there is given free. Nodes that the payload reaches are written (`NodeWriter::finish`) and installed.
     ///
     /// # Errors
-    /// A full disk aborts it and changes nothing; any other failure makes the store refuse changes (T2).
+    /// A full disk aborts it and changes nothing; any other failure makes the store refuse changes (K2).
     ///
     /// # Panics
     /// When the payload is longer than [`MAX_PAYLOAD`].
@@ -59,7 +59,7 @@ impl Checkpoint<'_> {
         let store = self.store;
         let generation = self.generation();
         store.health.judge(self.make_durable(payload, cut))?;
-        // The generation is durable; what follows gives free what it no longer needs (T1, step 7).
+        // The generation is durable; what follows gives free what it no longer needs (K1, step 7).
         store.extents.made_durable(generation);
         store.health.judge(store.log.release(cut))?;
         Ok(generation)

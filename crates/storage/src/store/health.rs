@@ -21,7 +21,7 @@ impl Health {
         }
     }
 
-    /// Passes the result of a change on, and remembers a failure of the device. A full disk is not one (T2).
+    /// Passes the result of a change on, and remembers a failure of the device. A full disk is not one (K2).
     pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && !error.is_full()

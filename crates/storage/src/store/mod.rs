@@ -19,10 +19,10 @@
 //!
 //! Invariants, beside those of the rooms and S1 to S6 of the crate:
 //!
-//! - **T1** Steps 3 to 7 of a checkpoint run in this order, and nothing of step 7 is done unless step 6 was.
-//! - **T2** A disk that is full aborts a checkpoint at step 3 or 4 and changes nothing; any other failure of a write
+//! - **K1** Steps 3 to 7 of a checkpoint run in this order, and nothing of step 7 is done unless step 6 was.
+//! - **K2** A disk that is full aborts a checkpoint at step 3 or 4 and changes nothing; any other failure of a write
 //!   or a sync makes the store refuse changes (S6).
-//! - **T3** Opening ends with what a checkpoint's steps 6 and 7 may have missed, so that a crash between 5 and 7
+//! - **K3** Opening ends with what a checkpoint's steps 6 and 7 may have missed, so that a crash between 5 and 7
 //!   leaks nothing.
 
 mod checkpoint;
@@ -362,7 +362,7 @@ impl Opening {
             (durable.generation, durable.cut, durable.synced)
         };
         let log = Log::open(&directory, options.log, cut, generation, synced, replay)?;
-        // A crash may have come between the superblock and what follows it in a checkpoint (T3).
+        // A crash may have come between the superblock and what follows it in a checkpoint (K3).
         log.note_generation(generation)?;
         extents.made_durable(generation);
         log.release(cut)?;
