@@ -60,7 +60,7 @@ impl Tiers {
     }
 
     /// These files, for tests with devices of their own.
-    #[cfg(test)]
+    #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn of(files: Vec<Arc<dyn Device>>) -> Tiers {
         Tiers { files }
     }

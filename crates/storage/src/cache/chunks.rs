@@ -118,9 +118,8 @@ impl Shared {
     fn cut(&self, chunk: u32, class: usize) {
         let frames = self.geometry.cut(class).frames;
         let ids = (0..frames).map(|slot| self.geometry.frame(chunk, slot));
-        for (slot, frame) in ids.clone().enumerate() {
-            let data = self.geometry.data_at(chunk, class, slot);
-            self.header(frame).cut(class, data as u64);
+        for frame in ids.clone() {
+            self.header(frame).cut(class);
         }
         let owner = &self.chunks.classes[class];
         owner.chunks.write().push(chunk);

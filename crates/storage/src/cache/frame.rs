@@ -70,8 +70,6 @@ impl Key {
 pub(super) struct Header {
     /// Written while the frame is [`State::Filling`] only, so it stands still for whoever found the frame under a guard.
     key: [AtomicU64; 4],
-    /// Where the frame's bytes begin in the arena; written when the chunk is cut.
-    data: AtomicU64,
     /// The epoch at which the frame was retired.
     retired: AtomicU64,
     state: AtomicU32,
@@ -83,7 +81,7 @@ pub(super) struct Header {
     class: AtomicU32,
 }
 
-// SAFETY: every field is an atomic integer; zero is a free frame of class 0 at offset 0.
+// SAFETY: every field is an atomic integer; zero is a free frame of class 0.
 unsafe impl ZeroedAtomics for Header {}
 
 #[cfg(not(alluvium_model_check))]
@@ -91,17 +89,11 @@ const _: () = assert!(size_of::<Header>() == 64);
 
 impl Header {
     /// Makes the header that of a free frame. The chunk belongs to the caller alone.
-    pub(super) fn cut(&self, class: usize, data: u64) {
-        self.data.store(data, Ordering::Relaxed);
+    pub(super) fn cut(&self, class: usize) {
         self.retired.store(0, Ordering::Relaxed);
         self.heat.store(0, Ordering::Relaxed);
         self.class.store(class as u32, Ordering::Relaxed);
         self.state.store(State::Free as u32, Ordering::Release);
-    }
-
-    #[inline]
-    pub(super) fn data(&self) -> usize {
-        self.data.load(Ordering::Relaxed) as usize
     }
 
     pub(super) fn class(&self) -> usize {
@@ -239,7 +231,6 @@ impl Default for Header {
     fn default() -> Self {
         Header {
             key: std::array::from_fn(|_| AtomicU64::new(0)),
-            data: AtomicU64::new(0),
             retired: AtomicU64::new(0),
             state: AtomicU32::new(State::Free as u32),
             pins: AtomicU32::new(0),

@@ -116,10 +116,11 @@ impl Geometry {
         self.chunk_at(self.chunk_of(frame)) + self.slot_of(frame) * size_of::<Header>()
     }
 
-    /// Where the bytes of frame `slot` of a class are in the arena.
-    pub(super) fn data_at(&self, chunk: u32, class: usize, slot: usize) -> usize {
+    /// Where the bytes of a frame of a class are in the arena.
+    #[inline]
+    pub(super) fn data_at(&self, frame: FrameId, class: usize) -> usize {
         let cut = self.cuts[class];
-        self.chunk_at(chunk) + cut.header_bytes + slot * cut.frame_bytes
+        self.chunk_at(self.chunk_of(frame)) + cut.header_bytes + self.slot_of(frame) * cut.frame_bytes
     }
 
     /// How many chunks frame numbers can name.
@@ -140,11 +141,14 @@ mod tests {
                 for class in 0..CLASSES {
                     let cut = geometry.cut(class);
                     assert!(cut.frames >= 1 && cut.frames <= 1 << geometry.slot_bits);
-                    let last = geometry.data_at(3, class, cut.frames - 1) + cut.frame_bytes;
+                    let last = geometry.data_at(geometry.frame(3, cut.frames - 1), class) + cut.frame_bytes;
                     assert!(last <= geometry.chunk_at(4));
                     let header = geometry.header_at(geometry.frame(3, cut.frames - 1));
-                    assert!(header + 64 <= geometry.data_at(3, class, 0));
-                    assert_eq!(geometry.data_at(3, class, 0) % BUFFER_ALIGNMENT, 0);
+                    assert!(header + 64 <= geometry.data_at(geometry.frame(3, 0), class));
+                    assert_eq!(
+                        geometry.data_at(geometry.frame(3, 0), class) % BUFFER_ALIGNMENT,
+                        0
+                    );
                     assert_eq!(geometry.chunk_of(geometry.frame(3, cut.frames - 1)), 3);
                 }
             }

@@ -141,6 +141,8 @@ pub(crate) struct Shared {
     pinned_bytes: CachePadded<AtomicU64>,
     /// Nodes that are being read, decoded.
     reading_bytes: CachePadded<AtomicU64>,
+    /// How many nodes pass-through reads are reading.
+    passing: CachePadded<AtomicU64>,
     /// How many chunks were offered for registration: their memory is never given back.
     offered: CachePadded<AtomicU64>,
     resizing: Mutex<()>,
@@ -150,6 +152,11 @@ impl Shared {
     #[inline]
     fn header(&self, frame: FrameId) -> &Header {
         self.arena.at(self.geometry.header_at(frame))
+    }
+
+    /// Where a frame's bytes are in the arena.
+    fn data_at(&self, frame: FrameId) -> usize {
+        self.geometry.data_at(frame, self.header(frame).class())
     }
 
     fn headers(&self) -> Headers<'_> {
@@ -232,6 +239,7 @@ impl Cache {
             resident_bytes: CachePadded::default(),
             pinned_bytes: CachePadded::default(),
             reading_bytes: CachePadded::default(),
+            passing: CachePadded::default(),
             offered: CachePadded::default(),
             resizing: Mutex::default(),
         };

@@ -174,9 +174,11 @@ impl Shared {
         _guard: &'g Guard,
     ) -> NodeRef<'g> {
         let len = self.page_size.node_bytes(pointer.pages);
+        // From the frame's number alone, so that the processor need not wait for the header to fetch the node.
+        let at = self.geometry.data_at(frame, usize::from(pointer.pages) - 1);
         // SAFETY: the frame holds the pointer's node, which has this length, and is not recycled while the guard lives (C2),
         // so nobody writes it (C1).
-        let bytes = unsafe { self.arena.bytes(self.header(frame).data(), len) };
+        let bytes = unsafe { self.arena.bytes(at, len) };
         NodeRef::new(self, frame, bytes)
     }
 }

@@ -239,6 +239,9 @@ impl Shared {
             index,
         });
         drop(shard);
+        if residence == Residence::PassThrough {
+            self.passing.fetch_add(1, Ordering::Relaxed);
+        }
         self.counters.missed(guard);
         Joined::Reading {
             reading,
@@ -275,7 +278,7 @@ impl Shared {
             let buffer = match entry.memory {
                 // SAFETY: the frame was taken for this entry alone, and has room for the encoded node, which is never
                 // longer than the decoded one.
-                Memory::Frame(frame) => unsafe { self.arena.buffer(self.header(frame).data(), len) },
+                Memory::Frame(frame) => unsafe { self.arena.buffer(self.data_at(frame), len) },
                 Memory::Private(_) => {
                     bytes += len as u64;
                     Buffer::zeroed(len)
@@ -349,6 +352,9 @@ impl Shared {
         };
         shard.retain(|flight| flight.key != key);
         drop(shard);
+        if residence == Residence::PassThrough {
+            self.passing.fetch_sub(1, Ordering::Relaxed);
+        }
         match &home {
             // Whoever waits for the node may still read it: it is retired like any other.
             Ok(Home::Frame(frame)) if !listed => self.retire(&[*frame], guard),
@@ -387,7 +393,7 @@ impl Shared {
         drop(read);
         let len = self.page_size.node_bytes(pointer.pages);
         // SAFETY: the frame was taken for this node alone, and the buffer that it was read through is gone.
-        let mut node = unsafe { self.arena.buffer(self.header(frame).data(), len) };
+        let mut node = unsafe { self.arena.buffer(self.data_at(frame), len) };
         Codec::decode(pointer, self.page_size, &encoded, &mut node)
     }
 
@@ -484,7 +490,7 @@ impl Shared {
             return;
         };
         // SAFETY: the frame was taken for this node alone.
-        unsafe { self.arena.buffer(self.header(frame).data(), node.len()) }.copy_from_slice(node);
+        unsafe { self.arena.buffer(self.data_at(frame), node.len()) }.copy_from_slice(node);
         let shard = self.flights.shard(hash);
         if self.look(&key, hash, guard).is_some() || shard.iter().any(|flight| flight.key == key) {
             drop(shard);

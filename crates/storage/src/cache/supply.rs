@@ -119,7 +119,7 @@ impl Shared {
             let mut evicted = Vec::with_capacity(HAND);
             let spare = match residence {
                 Residence::Keep => 0,
-                Residence::PassThrough => self.cold_share() / 2,
+                Residence::PassThrough => self.cold_share() / 4,
             };
             self.evict_cold(class, guard, spare, wanted, &mut evicted);
             let mut hands = if self.may_sweep(class, lane, residence) {
@@ -138,8 +138,12 @@ impl Shared {
 
     /// Whether frames that others may want are swept: pass-through reads make do with their share once they have it.
     fn may_sweep(&self, class: usize, lane: usize, residence: Residence) -> bool {
-        residence == Residence::Keep
-            || self.cold.lock().len() + self.lanes[lane].lock().waiting(class) < self.cold_share()
+        if residence == Residence::Keep {
+            return true;
+        }
+        let stock = self.lanes[lane].lock().stock(class);
+        let filled = self.cold.lock().len();
+        stock + filled + self.passing.load(Ordering::Relaxed) as usize <= self.cold_share()
     }
 
     fn gain(&self, class: usize, evicted: &[FrameId]) -> usize {
@@ -185,13 +189,12 @@ impl Shared {
 
     /// Notes a frame that a pass-through read has filled.
     pub(super) fn note_cold(&self, frame: FrameId) {
-        let most = self.cold_share();
         let mut cold = self.cold.lock();
-        cold.push_back(frame);
-        if cold.len() > most {
-            // It stays as a frame that nobody has used, for the hand.
-            cold.pop_front();
+        if cold.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
+            // Many entries are out of date: frames that were used, or went, since. The rest is left to the hand.
+            cold.retain(|&frame| self.header(frame).is_cold());
         }
+        cold.push_back(frame);
     }
 
     /// Claims the next frames of a class's CLOCK hand, and evicts those that were not used since it last passed.

@@ -17,7 +17,7 @@ use super::frame::FrameId;
 use crate::sync::{AtomicU64, Ordering, spin};
 
 /// Words in a bucket.
-pub(super) const WORDS: usize = 7;
+pub(super) const WORDS: usize = if cfg!(alluvium_model_check) { 2 } else { 7 };
 /// How many buckets are looked at for one node. At four words a bucket the chance that a node fits none is below 10⁻⁹.
 const PROBES: usize = 8;
 /// Words that a bucket is meant to have on average.

@@ -36,7 +36,7 @@
 //! - **E3** What was unlinked before `e = current()` was read is unreachable by every guard and hold once `e < safe()`.
 //! - **E4** Only the thread that has claimed a slot writes its word.
 
-mod ledger;
+pub(crate) mod ledger;
 #[cfg(all(test, alluvium_model_check))]
 mod model;
 #[cfg(all(test, not(alluvium_model_check)))]

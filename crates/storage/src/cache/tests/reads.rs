@@ -114,7 +114,7 @@ fn pointers_that_cannot_be_one_are_errors_and_never_panics() {
         },
         NodePointer { offset: 17, ..good },
         NodePointer {
-            offset: u64::MAX & !4095,
+            offset: !4095,
             ..good
         },
     ];

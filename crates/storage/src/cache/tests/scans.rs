@@ -124,7 +124,7 @@ fn a_cache_of_one_hundredth_of_the_data_degrades_and_does_not_thrash() {
         let pointer = &pointers[if hot {
             random.usize(..100)
         } else {
-            random.usize(..)
+            random.usize(..pointers.len())
         }];
         let guard = cache.epochs().pin();
         let was_there = cache.peek(pointer, &guard).is_some();
