@@ -129,20 +129,20 @@ impl Shared {
                 }
                 if self.look(&key, key.hash(), &guard) != Some(frame) {
                     say(
-                        "T3",
+                        "W3",
                         format!("{frame:?} is not found by its key {key:?}, {distance} buckets from home"),
                     );
                 }
                 if !keys.insert(format!("{key:?}")) {
                     say(
-                        "T2",
+                        "W2",
                         format!("{frame:?} holds a node that another frame holds: {key:?}"),
                     );
                 }
             }
             for (bucket, pass) in passes.iter().enumerate().filter(|&(_, &pass)| pass != 0) {
                 say(
-                    "T3",
+                    "W3",
                     format!("bucket {bucket} counts {} nodes too many", *pass as i64),
                 );
             }

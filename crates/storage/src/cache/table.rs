@@ -6,12 +6,12 @@
 //!
 //! Invariants:
 //!
-//! - **T1** A word's frame holds a node with the word's hash, from before the word is stored until two epochs after it is
+//! - **W1** A word's frame holds a node with the word's hash, from before the word is stored until two epochs after it is
 //!   removed.
-//! - **T2** No two words have one frame, and no two frames of words hold one node.
-//! - **T3** A node whose hash names bucket b lies in one of the [`PROBES`] buckets from b on, and every bucket between b and
+//! - **W2** No two words have one frame, and no two frames of words hold one node.
+//! - **W3** A node whose hash names bucket b lies in one of the [`PROBES`] buckets from b on, and every bucket between b and
 //!   it counts it.
-//! - **T4** A bucket that was moved to a newer table says so for good, and takes no more words.
+//! - **W4** A bucket that was moved to a newer table says so for good, and takes no more words.
 
 use super::frame::FrameId;
 use crate::sync::{AtomicU64, Ordering, spin};
@@ -254,7 +254,7 @@ impl Table {
             let before = bucket.control.fetch_sub(PASS, Ordering::Relaxed);
             assert!(
                 before >= PASS,
-                "a bucket counts every node that passed over it (T3)"
+                "a bucket counts every node that passed over it (W3)"
             );
         }
     }
