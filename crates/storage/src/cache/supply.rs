@@ -41,9 +41,7 @@ impl Shared {
         if low || frame.is_none() {
             self.restock(class, lane, guard, residence);
         }
-        if self.chunks.draining() > 0 {
-            self.go_on_draining(guard);
-        }
+        self.drain_if_due(guard);
         let frame = frame
             .or_else(|| {
                 let mut lane = self.lanes[lane].lock();
@@ -191,8 +189,8 @@ impl Shared {
     pub(super) fn note_cold(&self, frame: FrameId) {
         let mut cold = self.cold.lock();
         if cold.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
-            // Many entries are out of date: frames that were used, or went, since. The rest is left to the hand.
-            cold.retain(|&frame| self.header(frame).is_cold());
+            // Most entries are out of date: frames that were used, or went, since. One that is not is left to the hand.
+            cold.pop_front();
         }
         cold.push_back(frame);
     }

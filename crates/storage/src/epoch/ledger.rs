@@ -12,7 +12,7 @@ const CHUNKS: usize = if cfg!(alluvium_model_check) { 1 } else { 16 };
 pub(crate) const MAX_SLOTS: usize = SLOTS_PER_CHUNK * CHUNKS;
 /// The first epoch, so that `safe` starts above zero.
 const FIRST: u64 = 2;
-/// Counted participants are counted by epoch modulo this: at most two epochs ever have any (invariant P2).
+/// Counted participants are counted by epoch modulo this: at most two epochs ever have any (invariant R2).
 const COUNTS: usize = 4;
 
 const _: () = assert!(COUNTS.is_power_of_two() && COUNTS >= 3);

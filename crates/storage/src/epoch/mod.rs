@@ -31,10 +31,10 @@
 //!
 //! Invariants:
 //!
-//! - **P1** While a guard or hold at epoch w is alive, `current()` is w or w + 1.
-//! - **P2** Counted participants (holds, and guards of threads without a slot) are of epoch `current()` or the one before.
-//! - **P3** What was unlinked before `e = current()` was read is unreachable by every guard and hold once `e < safe()`.
-//! - **P4** Only the thread that has claimed a slot writes its word.
+//! - **R1** While a guard or hold at epoch w is alive, `current()` is w or w + 1.
+//! - **R2** Counted participants (holds, and guards of threads without a slot) are of epoch `current()` or the one before.
+//! - **R3** What was unlinked before `e = current()` was read is unreachable by every guard and hold once `e < safe()`.
+//! - **R4** Only the thread that has claimed a slot writes its word.
 
 pub(crate) mod ledger;
 #[cfg(all(test, alluvium_model_check))]
@@ -137,7 +137,7 @@ impl Epochs {
     #[must_use]
     pub fn hold(&self) -> Hold {
         let guard = self.pin();
-        // The guard is alive, so its epoch is not yet past (P1).
+        // The guard is alive, so its epoch is not yet past (R1).
         self.shared.ledger.count_in_at(guard.epoch);
         Hold {
             shared: Arc::clone(&self.shared),
@@ -156,7 +156,7 @@ impl Epochs {
         self.shared.ledger.advance()
     }
 
-    /// Whatever was unlinked at an epoch below this is unreachable by every guard and hold (P3).
+    /// Whatever was unlinked at an epoch below this is unreachable by every guard and hold (R3).
     #[must_use]
     pub fn safe(&self) -> u64 {
         self.shared.ledger.safe()
@@ -259,7 +259,7 @@ impl Hold {
 
 impl Clone for Hold {
     fn clone(&self) -> Self {
-        // `self` is counted meanwhile, so the epoch is not yet past (P1).
+        // `self` is counted meanwhile, so the epoch is not yet past (R1).
         self.shared.ledger.count_in_at(self.epoch);
         Hold {
             shared: Arc::clone(&self.shared),

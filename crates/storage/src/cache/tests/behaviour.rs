@@ -1,5 +1,13 @@
 use super::*;
 
+const _: () = {
+    const fn is_handle<T: Clone + Send + Sync + 'static>() {}
+    is_handle::<Cache>();
+    is_handle::<FrameRef>();
+    is_handle::<Epochs>();
+    is_handle::<crate::Hold>();
+};
+
 #[test]
 fn a_node_is_read_once_and_found_afterwards() {
     let mut store = Store::new(1);
