@@ -92,6 +92,8 @@ impl Header {
     pub(super) fn cut(&self, class: usize) {
         self.retired.store(0, Ordering::Relaxed);
         self.heat.store(0, Ordering::Relaxed);
+        // The header may lie where a node of another class was.
+        self.pins.store(0, Ordering::Relaxed);
         self.class.store(class as u32, Ordering::Relaxed);
         self.state.store(State::Free as u32, Ordering::Release);
     }

@@ -32,7 +32,7 @@ mod options;
 mod tests;
 
 pub use checkpoint::Checkpoint;
-pub use options::StoreOptions;
+pub use options::{CacheMemory, StoreOptions};
 
 use crate::cache::Cache;
 use crate::epoch::Epochs;
@@ -168,7 +168,9 @@ impl Store {
             options.page_size,
             options.cache_bytes,
         )?;
-        directory.register_memory(cache.memory_region());
+        if options.cache_memory == CacheMemory::Registered {
+            directory.register_memory(cache.memory_region());
+        }
         let building = AtomicU64::new(superblock.durable().generation + 1);
         Ok(Store {
             directory,

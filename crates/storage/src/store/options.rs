@@ -6,6 +6,16 @@ use crate::tiers::MAX_TIERS;
 use crate::{Error, PageSize, Result};
 use alluvium_base::MIB;
 
+/// What the cache's memory may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheMemory {
+    /// What a smaller budget frees goes back to the operating system.
+    Returnable,
+    /// Registered with the kernel, which saves it some work in each read, and resident as long as the store is open,
+    /// whatever the budget.
+    Registered,
+}
+
 /// Options of a store. Those marked *creation* are kept in the superblock; opening takes them from there.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -17,6 +27,8 @@ pub struct StoreOptions {
     pub tiers: usize,
     /// The cache's budget in bytes, all told.
     pub cache_bytes: u64,
+    /// Whether the cache's memory is registered with the kernel.
+    pub cache_memory: CacheMemory,
     /// How space is managed.
     pub extents: ExtentOptions,
     /// How the log is laid out.
@@ -30,6 +42,7 @@ impl Default for StoreOptions {
             page_size: PageSize::default(),
             tiers: 1,
             cache_bytes: 32 * MIB,
+            cache_memory: CacheMemory::Returnable,
             extents: ExtentOptions::default(),
             log: LogOptions::default(),
         }

@@ -17,6 +17,10 @@ use device::Gated;
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
+/// What stands between the words that tell nodes apart. No byte of it is zero: where the cache takes memory of one node
+/// for something else, nothing may look as if it were cleared.
+const FILLER: u64 = 0x0707_0707_0707_0707;
+
 /// A store of nodes that were written by hand.
 struct Store {
     directory: MemoryDirectory,
@@ -90,7 +94,7 @@ fn content(offset: u64, birth: u64, pages: u8) -> Vec<u8> {
         if i.is_multiple_of(4) {
             offset ^ (birth << 48) ^ (i << 40)
         } else {
-            7
+            FILLER
         }
     };
     (0..words).flat_map(|i| word(i).to_le_bytes()).collect()
@@ -105,7 +109,7 @@ fn is_content_of(pointer: &NodePointer, node: &[u8]) -> bool {
         && (0..words)
             .step_by(64)
             .chain([words - 4])
-            .all(|i| word(i) == expected(i) && word(i + 1) == 7)
+            .all(|i| word(i) == expected(i) && word(i + 1) == FILLER)
 }
 
 fn assert_content(pointer: &NodePointer, node: &[u8]) {
