@@ -140,6 +140,7 @@ impl Store {
             ..options.clone()
         }
         .identified();
+        options.validate()?;
         let tiers = Arc::new(Tiers::open(&*directory, options.tiers, FileOptions::DIRECT)?);
         let extents = Extents::open(&directory, Arc::clone(&tiers), &durable.map, options.extents)?;
         Ok(Opening {

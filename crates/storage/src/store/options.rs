@@ -1,5 +1,6 @@
 //! What a store is created and opened with.
 
+use crate::cache::Cache;
 use crate::extents::ExtentOptions;
 use crate::log::LogOptions;
 use crate::tiers::MAX_TIERS;
@@ -59,11 +60,23 @@ impl StoreOptions {
         StoreOptions { log, ..self.clone() }
     }
 
+    /// Checks every option, before anything is created or opened.
     pub(super) fn validate(&self) -> Result<()> {
         if !(1..=MAX_TIERS).contains(&self.tiers) {
             let why = format!("{} is not from 1 to {MAX_TIERS}", self.tiers);
             return Err(Error::BadOption { option: "tiers", why });
         }
-        Ok(())
+        let least = Cache::least_budget(self.page_size);
+        if self.cache_bytes < least {
+            let why = format!(
+                "{} bytes is less than {least}, the least with this page size",
+                self.cache_bytes
+            );
+            return Err(Error::BadOption {
+                option: "cache budget",
+                why,
+            });
+        }
+        self.log.validate()
     }
 }

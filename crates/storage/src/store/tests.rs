@@ -311,3 +311,138 @@ fn repair_accepts_the_older_generation_and_says_what_is_missing() {
     assert_eq!(store.superblock().generation, 3);
     assert_eq!(records.last().unwrap().1, b"three");
 }
+
+/// What opening says after `harm` was done to a store that was closed cleanly.
+fn said_after(harm: impl FnOnce(&SimDirectory)) -> Error {
+    let sim = SimDirectory::new(17);
+    let store = Store::create(Arc::new(sim.clone()), &options(), b"").unwrap();
+    store.log().append(1, 1, b"one", Durability::Disk).unwrap();
+    checkpoint(&store, "sound", 0).unwrap();
+    store.close().unwrap();
+    harm(&sim);
+    open(&(Arc::new(sim) as Arc<dyn Directory>))
+        .map(|_| ())
+        .unwrap_err()
+}
+
+#[test]
+fn each_kind_of_bad_input_has_its_own_error_that_names_the_file() {
+    let names = |sim: &SimDirectory, prefix: &str| -> Vec<String> {
+        sim.list()
+            .unwrap()
+            .into_iter()
+            .filter(|name| name.starts_with(prefix))
+            .collect()
+    };
+    let each = |prefix: &'static str, corruption: Corruption| {
+        said_after(move |sim| {
+            for name in names(sim, prefix) {
+                sim.corrupt(&name, &corruption).unwrap();
+            }
+        })
+    };
+    let corrupt = |error: Error, structure: Structure| match error {
+        Error::Corrupt {
+            place,
+            expected,
+            found,
+        } if place.structure == structure => (expected, found),
+        other => panic!("{structure}: {other}"),
+    };
+    let wrong_magic = said_after(|sim| {
+        let file = sim.open("superblock", FileOptions::DIRECT).unwrap();
+        file.write_at(0, Buffer::padded(&[b'x'; 16384]), Purpose::Other)
+            .unwrap();
+    });
+    assert!(corrupt(wrong_magic, Structure::Superblock).0.contains("magic"));
+    corrupt(
+        each("superblock", Corruption::Truncate { len: 0 }),
+        Structure::Superblock,
+    );
+    corrupt(
+        each("superblock", Corruption::Zero { range: 0..16384 }),
+        Structure::Superblock,
+    );
+    let no_superblock = each("superblock", Corruption::Remove);
+    assert!(
+        matches!(no_superblock, Error::NotAStore { ref why, .. } if why.contains("backup")),
+        "{no_superblock}"
+    );
+
+    corrupt(
+        each("extents-", Corruption::Truncate { len: 0 }),
+        Structure::ExtentMap,
+    );
+    corrupt(
+        each("extents-", Corruption::Zero { range: 0..512 }),
+        Structure::ExtentMap,
+    );
+    corrupt(
+        each("tier-", Corruption::Truncate { len: 0 }),
+        Structure::ExtentMap,
+    );
+    assert_eq!(
+        corrupt(each("extents-", Corruption::Remove), Structure::ExtentMap).1,
+        "no file"
+    );
+    assert_eq!(
+        each("tier-", Corruption::Remove).to_string(),
+        "tier-0.data does not exist"
+    );
+    for harm in [
+        Corruption::Truncate { len: 0 },
+        Corruption::Remove,
+        Corruption::Zero { range: 0..1 << 20 },
+    ] {
+        let said = each("log-", harm.clone());
+        assert!(
+            matches!(said, Error::Corrupt { .. } | Error::OlderGeneration { .. }),
+            "{harm:?}: {said}"
+        );
+        assert!(said.to_string().contains("log"), "{said}");
+    }
+}
+
+#[test]
+fn options_that_do_not_fit_are_named_before_anything_is_created() {
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    for (bad, named) in [
+        (
+            StoreOptions {
+                tiers: 0,
+                ..options()
+            },
+            "tiers",
+        ),
+        (
+            StoreOptions {
+                tiers: 9,
+                ..options()
+            },
+            "tiers",
+        ),
+        (
+            StoreOptions {
+                cache_bytes: 1,
+                ..options()
+            },
+            "cache",
+        ),
+        (
+            StoreOptions {
+                log: LogOptions {
+                    lanes: 0,
+                    ..options().log
+                },
+                ..options()
+            },
+            "log lanes",
+        ),
+    ] {
+        let said = Store::create(Arc::clone(&directory), &bad, b"")
+            .unwrap_err()
+            .to_string();
+        assert!(said.contains(named), "{said}");
+        assert_eq!(directory.list().unwrap(), Vec::<String>::new(), "{named}");
+    }
+}
