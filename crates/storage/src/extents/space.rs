@@ -41,34 +41,47 @@ impl Runs {
     }
 
     fn of(words: &[u64]) -> Runs {
-        let full = words.len() as u32 * 64;
         let (mut longest, mut run) = (0, 0);
         let mut first = None;
         for &word in words {
-            let (mut rest, mut left) = (word, 64);
-            while left > 0 {
-                let ones = rest.trailing_ones().min(left);
-                run += ones;
-                left -= ones;
-                if left == 0 {
-                    break;
-                }
-                // A zero: the stretch ends here.
-                longest = longest.max(run);
-                first.get_or_insert(run);
-                run = 0;
-                rest = rest.unbounded_shr(ones);
-                let zeros = rest.trailing_zeros().min(left);
-                rest = rest.unbounded_shr(zeros);
-                left -= zeros;
+            if word == u64::MAX {
+                run += 64;
+                continue;
             }
+            // The stretch so far ends in this word's low bits; another begins in its high ones.
+            let ended = run + word.trailing_ones();
+            first.get_or_insert(ended);
+            longest = longest.max(ended).max(longest_ones(word));
+            run = word.leading_ones();
         }
         Runs {
-            first: first.unwrap_or(full),
+            first: first.unwrap_or(run),
             longest: longest.max(run),
             last: run,
         }
     }
+}
+
+/// The longest stretch of ones in a word.
+fn longest_ones(word: u64) -> u32 {
+    // `starts[k]` has a one wherever a stretch of 2^k ones begins.
+    let mut starts = [0; 7];
+    let (mut ones, mut power) = (word, 0);
+    while ones != 0 {
+        starts[power] = ones;
+        ones &= ones.unbounded_shr(1 << power);
+        power += 1;
+    }
+    let (mut longest, mut begins) = (0, u64::MAX);
+    for (power, &starts) in starts.iter().enumerate().take(power).rev() {
+        // Where a stretch of `longest` begins, and one of 2^power right behind it.
+        let longer = begins & starts.unbounded_shr(longest);
+        if longer != 0 {
+            begins = longer;
+            longest += 1 << power;
+        }
+    }
+    longest
 }
 
 /// A set of units.
@@ -446,6 +459,23 @@ mod tests {
                 assert_eq!(copy.first_fit(len), set.first_fit(len));
             }
         }
+    }
+
+    #[test]
+    fn the_longest_stretch_of_a_word_is_found() {
+        let mut random = fastrand::Rng::with_seed(12);
+        for index in 0..20_000u64 {
+            let word = match index % 4 {
+                0 => random.u64(..) & random.u64(..),
+                1 => random.u64(..) | random.u64(..),
+                2 => random.u64(..) >> random.u32(..64),
+                _ => (u64::MAX << random.u32(..64)) ^ (1 << random.u32(..64)),
+            };
+            let text = format!("{word:b}");
+            let expected = text.split('0').map(str::len).max().unwrap();
+            assert_eq!(longest_ones(word) as usize, expected, "{word:x}");
+        }
+        assert_eq!([0, u64::MAX].map(longest_ones), [0, 64]);
     }
 
     #[test]

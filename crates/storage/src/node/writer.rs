@@ -7,6 +7,7 @@
 //! An extent's live bytes are the sum of its nodes' [`NodePointer::read_len`]: encoded bytes up to the next logical
 //! block, which nothing else can use. Who drops a node takes that from its extent.
 
+use super::codec::Encoder;
 use super::{Codec, MAX_PAGES, NodePointer, PageSize};
 use crate::extents::{Class, Extent, Extents, UNIT};
 use crate::{Error, Result, Tiers};
@@ -91,6 +92,7 @@ pub struct NodeWriter {
     in_flight: VecDeque<(Ticket, Arc<dyn Device>)>,
     /// Buffers whose writes are over.
     spare: Vec<Buffer>,
+    encoder: Encoder,
     encoded: Vec<u8>,
     /// Extents that are written or being written.
     written: Written,
@@ -126,6 +128,7 @@ impl NodeWriter {
             filling: None,
             in_flight: VecDeque::with_capacity(MAX_IN_FLIGHT),
             spare: Vec::new(),
+            encoder: Encoder::new(options.codec),
             encoded: Vec::new(),
             written: Written::default(),
             failed: None,
@@ -151,7 +154,7 @@ impl NodeWriter {
             node.len()
         );
         let mut encoded = std::mem::take(&mut self.encoded);
-        let codec = self.options.codec.encode(node, &mut encoded);
+        let codec = self.encoder.encode(node, &mut encoded);
         let bytes = if codec == Codec::None { node } else { &encoded[..] };
         let placed = self.place(bytes, codec);
         let pointer = placed.map(|offset| NodePointer {

@@ -2,6 +2,7 @@ mod crash;
 mod faults;
 mod full;
 mod model;
+mod threads;
 
 use super::*;
 use crate::Error;

@@ -1,6 +1,8 @@
 use super::*;
 use crate::extents::ExtentOptions;
+use alluvium_device::Operation;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::simulated::{Completion, Fault, SimDirectory, SimOptions};
 
 struct Bed {
     tiers: Arc<Tiers>,
@@ -245,4 +247,131 @@ fn no_pointer_makes_reading_panic() {
         };
         assert!(read_node(&bed.tiers, &pointer, PageSize::MIN, Purpose::Check).is_err());
     }
+}
+
+/// A store on a simulated machine that completes requests in any order.
+fn shuffled(seed: u64) -> (SimDirectory, Bed) {
+    let options = SimOptions {
+        completion: Completion::Shuffled,
+        ..SimOptions::new(seed)
+    };
+    let directory = SimDirectory::with(options);
+    let tiers = Arc::new(Tiers::create(&directory, 1).unwrap());
+    let extents = Arc::new(Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap());
+    (directory, Bed { tiers, extents })
+}
+
+#[test]
+fn writes_are_in_flight_together_and_may_complete_in_any_order() {
+    for seed in 0..5 {
+        let (directory, bed) = shuffled(seed);
+        let mut writer = bed.writer(WriterOptions {
+            extent_units: 1,
+            ..options(Codec::None, PageSize::MIN)
+        });
+        let (mut pointers, mut most) = (Vec::new(), 0);
+        for index in 0..640u32 {
+            pointers.push(writer.add(&[index as u8; 4096]).unwrap());
+            most = most.max(directory.in_flight());
+        }
+        assert_eq!(most, MAX_IN_FLIGHT);
+        bed.extents.install(&writer.finish().unwrap().extents);
+        assert_eq!(directory.in_flight(), 0);
+        for (index, pointer) in pointers.iter().enumerate() {
+            let node = read_node(&bed.tiers, pointer, PageSize::MIN, Purpose::Check).unwrap();
+            assert_eq!(node, [index as u8; 4096]);
+        }
+    }
+}
+
+#[test]
+fn a_failed_write_is_an_error_wherever_it_happens_and_gives_the_extents_up() {
+    for call in 1..=20 {
+        let (directory, bed) = shuffled(call);
+        directory.inject(Fault::failing(Operation::Write).at(call));
+        let mut writer = bed.writer(WriterOptions {
+            extent_units: 1,
+            ..options(Codec::None, PageSize::MIN)
+        });
+        let added = (0..640u32).find_map(|index| writer.add(&[index as u8; 4096]).err());
+        if let Some(error) = &added {
+            assert!(matches!(error, Error::Device(_)), "{error}");
+            assert!(matches!(writer.add(&[0; 4096]), Err(Error::Poisoned { .. })));
+        }
+        assert!(writer.finish().is_err(), "write {call} failed");
+        assert_eq!((directory.in_flight(), directory.faults_hit()), (0, 1));
+        assert_eq!(bed.extents.usage().total().provisional_bytes, 0);
+    }
+}
+
+#[test]
+fn a_dropped_writer_waits_for_its_writes_before_it_gives_their_extents_up() {
+    let (directory, bed) = shuffled(1);
+    let mut writer = bed.writer(WriterOptions {
+        extent_units: 1,
+        ..options(Codec::None, PageSize::MIN)
+    });
+    for _ in 0..100 {
+        writer.add(&[3; 4096]).unwrap();
+    }
+    assert!(directory.in_flight() > 0);
+    drop(writer);
+    assert_eq!(
+        (
+            directory.in_flight(),
+            bed.extents.usage().total().provisional_bytes
+        ),
+        (0, 0)
+    );
+}
+
+#[test]
+fn damage_to_a_node_is_always_found() {
+    let mut random = fastrand::Rng::with_seed(15);
+    let bed = bed(ExtentOptions::default());
+    let mut cases = 0;
+    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        let mut writer = bed.writer(options(codec, PageSize::MIN));
+        let nodes: Vec<Vec<u8>> = (0..40).map(|_| node(&mut random, 8192)).collect();
+        let pointers: Vec<NodePointer> = nodes.iter().map(|node| writer.add(node).unwrap()).collect();
+        bed.extents.install(&writer.finish().unwrap().extents);
+        let file = bed.tiers.get(0).unwrap();
+        for (index, pointer) in pointers.iter().enumerate() {
+            let good = file
+                .read_at(pointer.offset, pointer.read_len(), Purpose::Check)
+                .unwrap()
+                .to_vec();
+            let other = &pointers[(index + 1) % pointers.len()];
+            let stale = file
+                .read_at(other.offset, other.read_len(), Purpose::Check)
+                .unwrap();
+            for fault in 0..60 {
+                let mut bytes = good.clone();
+                match fault {
+                    0 => bytes.fill(0),
+                    1 => bytes[..512].fill(0),
+                    2 => bytes
+                        .iter_mut()
+                        .zip(stale.iter())
+                        .for_each(|(byte, &stale)| *byte = stale),
+                    _ => bytes[random.usize(..pointer.encoded_len as usize)] ^= 1 << random.u8(..8),
+                }
+                if bytes == good {
+                    continue;
+                }
+                file.write_at(pointer.offset, Buffer::padded(&bytes), Purpose::Other)
+                    .unwrap();
+                let error = read_node(&bed.tiers, pointer, PageSize::MIN, Purpose::Check).unwrap_err();
+                assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+                cases += 1;
+            }
+            file.write_at(pointer.offset, Buffer::padded(&good), Purpose::Other)
+                .unwrap();
+            assert_eq!(
+                read_node(&bed.tiers, pointer, PageSize::MIN, Purpose::Check).unwrap(),
+                nodes[index]
+            );
+        }
+    }
+    assert!(cases > 6000, "{cases} cases");
 }
