@@ -1,7 +1,7 @@
 //! What the extents of a large store cost: `cargo bench -p alluvium-storage --bench extents`.
 //!
 //! A tier of 1 TiB in memory, of which nothing is written, is filled in three ways; then the map's costs and those of
-//! single calls are measured. Each figure is a median of three, of the time that the thread had a core. Under `cargo test` the tier has 1 GiB.
+//! single calls are measured. Each figure is a median of three. Under `cargo test` the tier has 1 GiB.
 
 use alluvium_base::{GIB, KIB, MIB, Purpose, TIB};
 use alluvium_device::Directory;
@@ -10,7 +10,7 @@ use alluvium_storage::Tiers;
 use alluvium_storage::extents::{Class, Extent, ExtentOptions, Extents, MapPointer, ReclaimLimit, UNIT};
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a store is filled.
 struct Shape {
@@ -85,7 +85,7 @@ impl Bench {
         let mut random = fastrand::Rng::with_seed(1);
         let count = (size / UNIT) as u32 / shape.units;
         let mut live = Vec::with_capacity(count as usize);
-        let start = CpuTime::now();
+        let start = Instant::now();
         for _ in 0..count {
             let extent = extents
                 .allocate(0, shape.units, Class::Normal)
@@ -130,7 +130,7 @@ impl Bench {
                 extents: usize::MAX,
                 operations: 0,
             };
-            let start = CpuTime::now();
+            let start = Instant::now();
             bench.extents.reclaim(1, limit).expect("memory");
             report(
                 "reclaim: one extent becomes free",
@@ -149,10 +149,10 @@ impl Bench {
 
     fn checkpoint(&mut self) -> (MapPointer, Duration, Duration) {
         self.generation += 1;
-        let start = CpuTime::now();
+        let start = Instant::now();
         let frozen = self.extents.freeze(self.generation);
         let cut = start.elapsed();
-        let start = CpuTime::now();
+        let start = Instant::now();
         let pointer = self.extents.write_map(&self.directory, frozen).expect("memory");
         let written = start.elapsed();
         self.extents.made_durable(self.generation);
@@ -205,7 +205,7 @@ impl Bench {
             );
         }
         let runs = [(); 3].map(|()| {
-            let start = CpuTime::now();
+            let start = Instant::now();
             let tiers = Arc::clone(&self.tiers);
             let opened = Extents::open(&self.directory, tiers, &pointer, ExtentOptions::default());
             let elapsed = start.elapsed();
@@ -216,7 +216,7 @@ impl Bench {
             elapsed
         });
         report("open", &format!("{:.1?}", median(runs)));
-        let start = CpuTime::now();
+        let start = Instant::now();
         let reachable = self.live.iter().map(|&extent| (extent, 1));
         let violations = self.extents.check(reachable);
         assert_eq!(violations, []);
@@ -229,12 +229,12 @@ impl Bench {
             let calls = calls / units as usize;
             let (mut allocate, mut abandon) = ([Duration::ZERO; 3], [Duration::ZERO; 3]);
             for run in 0..3 {
-                let start = CpuTime::now();
+                let start = Instant::now();
                 taken.extend(
                     (0..calls).map(|_| self.extents.allocate(0, units, Class::Normal).expect("room")),
                 );
                 allocate[run] = start.elapsed();
-                let start = CpuTime::now();
+                let start = Instant::now();
                 taken.drain(..).for_each(|extent| self.extents.abandon(extent));
                 abandon[run] = start.elapsed();
             }
@@ -251,7 +251,7 @@ impl Bench {
             .map(|_| self.live[self.random.usize(..self.live.len())])
             .collect();
         let runs = [(); 3].map(|()| {
-            let start = CpuTime::now();
+            let start = Instant::now();
             for &extent in &picked {
                 self.extents.retain(extent);
                 black_box(self.extents.release(extent, 0));
@@ -263,26 +263,5 @@ impl Bench {
             &per_call(calls, median(runs)),
         );
         black_box(self.tiers.sync(Purpose::Other).is_ok());
-    }
-}
-
-/// The time that this thread has had a core: figures do not depend on who else wants one.
-#[derive(Clone, Copy)]
-struct CpuTime(Duration);
-
-impl CpuTime {
-    fn now() -> CpuTime {
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the call fills the structure that it is given.
-        let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-        assert_eq!(failed, 0, "the clock of the thread is there");
-        CpuTime(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-    }
-
-    fn elapsed(self) -> Duration {
-        CpuTime::now().0 - self.0
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One thread packs nodes into extents on the memory device: compression, checksum, the copy into the extent's buffer and
 //! the device's own copy. Beside it stand the parts alone. Each figure is a median of three; a round writes to the space
-//! that the round before gave up. Times are those that the thread had a core. Under `cargo test` a round is 2 MiB.
+//! that the round before gave up. Under `cargo test` a round is 2 MiB.
 
 use alluvium_base::{MIB, Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
@@ -12,7 +12,7 @@ use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::{Codec, PageSize, Tiers};
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 fn main() {
     let real = std::env::args().any(|argument| argument == "--bench");
@@ -60,7 +60,7 @@ fn records(len: usize) -> Vec<u8> {
 fn speed(bytes: usize, mut round: impl FnMut()) -> f64 {
     round();
     let mut runs = [(); 3].map(|()| {
-        let start = CpuTime::now();
+        let start = Instant::now();
         round();
         bytes as f64 / start.elapsed().as_nanos() as f64
     });
@@ -141,25 +141,4 @@ fn writer(nodes: &[u8], bytes: usize, page_size: PageSize, pages: u8, codec: Cod
         speed,
         &format!("{:.1} % in nodes, {:.1} % on disk", part(encoded), part(stored)),
     );
-}
-
-/// The time that this thread has had a core: figures do not depend on who else wants one.
-#[derive(Clone, Copy)]
-struct CpuTime(Duration);
-
-impl CpuTime {
-    fn now() -> CpuTime {
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the call fills the structure that it is given.
-        let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-        assert_eq!(failed, 0, "the clock of the thread is there");
-        CpuTime(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-    }
-
-    fn elapsed(self) -> Duration {
-        CpuTime::now().0 - self.0
-    }
 }

@@ -127,7 +127,8 @@ impl Extents {
         }
     }
 
-    /// Gives up an extent of a step that is not installed. Its writes must be over, and nobody may have read it.
+    /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache may hold a part of it: the
+    /// next owner may write to it in the same generation.
     ///
     /// # Panics
     /// When it is not provisional.

@@ -1,4 +1,28 @@
 //! The map on disk: cut in an instant, written outside the tiers' locks.
+//!
+//! # What it costs
+//!
+//! A checkpoint writes what changed; when the deltas have become longer than their snapshot, everything once more. So
+//! the cost is in proportion to what changed, in space and in time, the rest being spread over as many changes again.
+//! A checkpoint at which nothing changed writes nothing. Measured at 1 TiB in memory, in the time that a thread had a core, on a busy
+//! machine with two (`cargo bench -p alluvium-storage --bench extents`):
+//!
+//! ```text
+//!                                     1 Mi extents of 1 MiB       4 Mi extents of 128 KiB,
+//!                                    alike        all different   all different, a gap after each
+//! delta of 1 change                  0.5 KiB      0.5 KiB         0.5 KiB
+//!   freeze + write                   2 µs         5 µs            4 µs
+//! delta of 100 changes               1.0 KiB      1.0 KiB         1.0 KiB
+//!   freeze + write                   10 µs        8 µs            7 µs
+//! delta of 10,000 changes            40 KiB       57 KiB          56 KiB
+//!   freeze + write                   1.7 ms       1.6 ms          1.3 ms
+//! snapshot                           0.5 KiB      4.0 MiB         19.5 MiB
+//!   write                            42 ms        38 ms           161 ms
+//! open                               160 ms       163 ms          188 ms
+//! memory                             70 MiB       70 MiB          134 MiB
+//! allocate 8 units                   321 ns       323 ns          323 ns
+//! retain and release                 366 ns       343 ns          191 ns
+//! ```
 
 use super::format::{
     Entry, MAX_RECORD, MapPointer, RecordBuilder, RecordHeader, first_link, map_file, map_number,

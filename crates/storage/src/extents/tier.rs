@@ -84,7 +84,8 @@ pub(super) struct Tier {
     dying: Vec<Unlinked>,
     /// Dead at the freeze of a generation that is not durable yet.
     dead: VecDeque<(u64, Vec<Unlinked>)>,
-    /// Dead in a durable generation; free once their epoch is safe.
+    /// Dead in a durable generation; free once their epoch is safe. In the order of their deaths, so an epoch that is
+    /// not safe yet holds up at most what died about when it did.
     pending: VecDeque<Unlinked>,
     pub(super) counts: Counts,
     /// The file is being grown or shortened outside the lock.
@@ -343,6 +344,10 @@ impl Tier {
                 self.extent(start, head.units)
             );
             self.pending.pop_front();
+            if self.pending.is_empty() {
+                // The memory of a burst goes with it.
+                self.pending = VecDeque::new();
+            }
             self.counts.sub(&head);
             self.vacate(start, head.units);
             extents += 1;

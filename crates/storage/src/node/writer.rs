@@ -6,6 +6,10 @@
 //!
 //! An extent's live bytes are the sum of its nodes' [`NodePointer::read_len`]: encoded bytes up to the next logical
 //! block, which nothing else can use. Who drops a node takes that from its extent.
+//!
+//! On the memory device one core writes 3.6 to 4.2 GB/s of uncompressed nodes, checksums and both copies included (the
+//! device's own copy alone: 8.8, the checksum alone: 12 to 21); LZ4 takes in 0.4 to 0.5 and Zstd 0.25 to 0.3, of
+//! records that hardly compress (`cargo bench -p alluvium-storage --bench nodes`, on a busy machine with two cores).
 
 use super::codec::Encoder;
 use super::{Codec, MAX_PAGES, NodePointer, PageSize};

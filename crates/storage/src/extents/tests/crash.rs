@@ -231,6 +231,12 @@ fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, poi
                 // It must be able to go on.
                 (0..3).for_each(|_| story.write());
                 story.checkpoint();
+                let names = image.list().unwrap();
+                assert_eq!(
+                    names.iter().filter(|name| name.ends_with(".map")).count(),
+                    1,
+                    "{names:?}"
+                );
                 let named = story.named.lock().clone();
                 Story::recover(&story.simulated.image(Survival::None, seed), &named, bug, seed);
             }
