@@ -4,8 +4,8 @@
 //!
 //! A checkpoint writes what changed; when the deltas have become longer than their snapshot, everything once more. So
 //! the cost is in proportion to what changed, in space and in time, the rest being spread over as many changes again.
-//! A checkpoint at which nothing changed writes nothing. Measured at 1 TiB in memory, in the time that a thread had a core, on a busy
-//! machine with two (`cargo bench -p alluvium-storage --bench extents`):
+//! A checkpoint at which nothing changed writes nothing. Measured at 1 TiB in memory, in the time that the thread had a
+//! core of a busy machine with two (`cargo bench -p alluvium-storage --bench extents`):
 //!
 //! ```text
 //!                                     1 Mi extents of 1 MiB       4 Mi extents of 128 KiB,
