@@ -1,6 +1,4 @@
 use super::*;
-use std::sync::Barrier;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 
 #[test]
@@ -132,59 +130,57 @@ fn a_guard_in_a_thread_local_outlives_the_threads_claims() {
 
 #[test]
 fn nothing_is_freed_under_a_reader() {
-    const THINGS: usize = 4;
-    // A thing is a number that its writer overwrites with zero when the epochs say that nobody reads it any more.
+    const LINKS: usize = 4;
+    const READERS: u64 = 2;
+    const LOOKS: u64 = 20_000;
+    // A thing is a number that its writer overwrites with zero once the epochs say that nobody reads it any more. Both
+    // sides work for as long as the other does, however the system schedules them.
     let epochs = Epochs::new();
-    let cells: Arc<Vec<AtomicU64>> = Arc::new((0..THINGS * 64).map(|_| AtomicU64::new(0)).collect());
-    let links: Arc<Vec<AtomicUsize>> = Arc::new((0..THINGS).map(|_| AtomicUsize::new(usize::MAX)).collect());
-    let (stop, start) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(3)));
-    let readers: Vec<_> = (0..2u64)
-        .map(|seed| {
-            let (epochs, cells, links) = (epochs.clone(), Arc::clone(&cells), Arc::clone(&links));
-            let (stop, start) = (Arc::clone(&stop), Arc::clone(&start));
-            thread::spawn(move || {
-                let mut random = fastrand::Rng::with_seed(seed);
-                let mut seen = 0u64;
-                start.wait();
-                while !stop.load(Ordering::Relaxed) {
-                    let guard = epochs.pin();
-                    let link = links[random.usize(..THINGS)].load(Ordering::Acquire);
-                    if link != usize::MAX {
-                        for _ in 0..random.u32(1..20) {
-                            assert_ne!(cells[link].load(Ordering::Relaxed), 0, "freed under a guard");
-                        }
-                        seen += 1;
-                    }
-                    drop(guard);
-                }
-                seen
-            })
-        })
-        .collect();
-    let mut free: Vec<usize> = (0..cells.len()).collect();
-    let mut limbo = std::collections::VecDeque::new();
-    let mut random = fastrand::Rng::with_seed(9);
-    start.wait();
-    let mut replaced = 0;
-    while replaced < 20_000 {
-        epochs.try_advance();
-        while limbo.front().is_some_and(|&(epoch, _)| epoch < epochs.safe()) {
-            let (_, cell): (u64, usize) = limbo.pop_front().unwrap();
-            cells[cell].store(0, Ordering::Relaxed);
-            free.push(cell);
+    let things: Vec<AtomicU64> = (0..LINKS * 64).map(|_| AtomicU64::new(1)).collect();
+    let links: Vec<AtomicUsize> = (0..LINKS).map(AtomicUsize::new).collect();
+    let (replaced, ended) = (AtomicU64::new(0), AtomicU64::new(0));
+    let read = &|seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut looks = 0;
+        while looks < LOOKS || replaced.load(Ordering::Relaxed) < LOOKS {
+            let guard = epochs.pin();
+            let thing = links[random.usize(..LINKS)].load(Ordering::Acquire);
+            for _ in 0..random.u32(1..20) {
+                assert_ne!(things[thing].load(Ordering::Relaxed), 0, "freed under a guard");
+            }
+            drop(guard);
+            looks += 1;
         }
-        let Some(cell) = free.pop() else {
-            thread::yield_now();
-            continue;
-        };
-        cells[cell].store(1, Ordering::Relaxed);
-        let old = links[random.usize(..THINGS)].swap(cell, Ordering::AcqRel);
-        if old != usize::MAX {
+        ended.fetch_add(1, Ordering::Relaxed);
+    };
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS).map(|seed| scope.spawn(move || read(seed))).collect();
+        let mut free: Vec<usize> = (LINKS..things.len()).collect();
+        let mut limbo = std::collections::VecDeque::new();
+        let mut random = fastrand::Rng::with_seed(9);
+        while !readers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            epochs.try_advance();
+            while let Some(&(epoch, thing)) = limbo.front()
+                && epoch < epochs.safe()
+            {
+                limbo.pop_front();
+                let thing: usize = thing;
+                things[thing].store(0, Ordering::Relaxed);
+                free.push(thing);
+            }
+            let Some(thing) = free.pop() else {
+                thread::yield_now();
+                continue;
+            };
+            things[thing].store(1, Ordering::Relaxed);
+            let old = links[random.usize(..LINKS)].swap(thing, Ordering::AcqRel);
             limbo.push_back((epochs.current(), old));
+            replaced.fetch_add(1, Ordering::Relaxed);
         }
-        replaced += 1;
-    }
-    stop.store(true, Ordering::Relaxed);
-    let seen: u64 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
-    assert!(seen > 0);
+    });
+    assert_eq!(
+        ended.load(Ordering::Relaxed),
+        READERS,
+        "no reader saw a freed thing"
+    );
 }
