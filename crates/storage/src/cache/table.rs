@@ -339,3 +339,64 @@ impl Drop for BucketLock<'_> {
         self.bucket.control.fetch_and(!LOCKED, Ordering::Release);
     }
 }
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    /// A hash whose home is the first bucket, with a tag of its own.
+    fn hash(tag: u32) -> u64 {
+        u64::from(tag)
+    }
+
+    #[test]
+    fn nodes_of_one_bucket_overflow_into_the_next_ones_and_leave_no_trace_when_they_go() {
+        let table = Table::new(100 * MEAN).unwrap();
+        let most = (PROBES * WORDS) as u32;
+        for tag in 0..most {
+            assert_eq!(table.insert(hash(tag), FrameId(tag)), Change::Made);
+        }
+        assert_eq!(
+            table.insert(hash(most), FrameId(most)),
+            Change::Not,
+            "every bucket in reach is full"
+        );
+        for tag in 0..most {
+            assert_eq!(table.find(hash(tag), |_| true), Found::Frame(FrameId(tag)));
+        }
+        assert_eq!(table.find(hash(most), |_| true), Found::Nothing);
+        for tag in (0..most).rev() {
+            assert_eq!(table.remove(hash(tag), FrameId(tag)), Change::Made);
+            assert_eq!(table.remove(hash(tag), FrameId(tag)), Change::Not);
+        }
+        let (words, passes) = table.dump();
+        assert!(words.is_empty() && passes.iter().all(|&passes| passes == 0));
+    }
+
+    #[test]
+    fn frames_with_one_tag_are_told_apart_by_whoever_looks() {
+        let table = Table::new(4).unwrap();
+        for frame in 0..3 {
+            assert_eq!(table.insert(hash(5), FrameId(frame)), Change::Made);
+        }
+        assert_eq!(
+            table.find(hash(5), |frame| frame.0 == 2),
+            Found::Frame(FrameId(2))
+        );
+        assert_eq!(table.remove(hash(5), FrameId(1)), Change::Made);
+        assert_eq!(table.find(hash(5), |frame| frame.0 == 1), Found::Nothing);
+    }
+
+    #[test]
+    fn the_last_bucket_overflows_into_the_first() {
+        let table = Table::new(8 * MEAN).unwrap();
+        let last = |tag: u64| !0 << 40 | tag;
+        for tag in 0..=WORDS as u64 {
+            assert_eq!(table.insert(last(tag), FrameId(tag as u32)), Change::Made);
+        }
+        let (words, _) = table.dump();
+        assert_eq!(words.iter().filter(|(bucket, _)| *bucket == 0).count(), 1);
+        assert_eq!(table.distance(last(0), 0), 1);
+        assert_eq!(table.find(last(7), |_| true), Found::Frame(FrameId(7)));
+    }
+}
