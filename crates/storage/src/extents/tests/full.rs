@@ -2,6 +2,7 @@
 
 use super::*;
 use alluvium_base::{MIB, Purpose};
+use alluvium_device::file::FileDirectory;
 use alluvium_device::simulated::{Fault, SimDirectory};
 use alluvium_device::{Buffer, Operation};
 
@@ -245,4 +246,35 @@ fn a_limit_is_kept_and_space_that_is_freed_returns_to_the_file_system() {
     owned.extend(bed.exhaust(Class::Normal));
     assert_eq!(bed.extents.usage().occupied_bytes, 32 * MIB);
     bed.check(&owned);
+}
+
+#[test]
+fn on_a_real_file_system_space_comes_back_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(folder.path()).unwrap());
+    let tiers = Arc::new(Tiers::create(directory.as_ref(), 1).unwrap());
+    let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap();
+    let bed = Bed {
+        directory,
+        tiers,
+        extents,
+        options: ExtentOptions::default(),
+    };
+    let mut owned: Vec<Extent> = (0..12).map(|_| bed.live(0, 8, UNIT)).collect();
+    owned.iter().for_each(|&extent| bed.fill(extent));
+    bed.checkpoint(1);
+    let kept = owned.swap_remove(9);
+    owned
+        .drain(..)
+        .for_each(|extent| _ = bed.extents.release(extent, 0));
+    let pointer = bed.checkpoint(2);
+    while bed.extents.reclaim(1, ReclaimLimit::default()).unwrap().more {}
+    let usage = bed.extents.usage();
+    assert!(usage.occupied_bytes <= MIB + 4 * MIB, "{usage:?}");
+    bed.check(&[kept]);
+    let opened = bed.reopen(&pointer).unwrap();
+    assert_eq!(opened.check([(kept, 1)].into_iter()), []);
+    let again = opened.allocate(0, 8, Class::Normal).unwrap();
+    assert!(!again.overlaps(&kept));
+    bed.fill(again);
 }
