@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
-//! *Read in this order*: [`bytes`], [`checksum`], [`purpose`], [`cost`], [`message`].
+//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`message`].
 //!
 //! A thing enters this room only with two users.
 //!

@@ -6,7 +6,7 @@ use thiserror::Error;
 /// The result of a device operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What was being done when an [`Error`] arose.
+/// What was being done when an [`enum@Error`] arose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Reading blocks.

@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: any engine. A system under test comes as a [`Story`].
 //!
-//! *Read in this order*: [`story`] (what a system must offer), [`reference`] (what a crash may leave), [`generate`] (steps
+//! *Read in this order*: [`story`] (what a system must offer), [`mod@reference`] (what a crash may leave), [`generate`] (steps
 //! from a seed), [`driver`] (crashes, and devices that fail), `shrink` (small failures), [`replay`] (one line),
 //! [`saboteur`] (planted bugs, for tests of tests), [`coverage`].
 //!

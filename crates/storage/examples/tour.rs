@@ -140,7 +140,7 @@ fn doomed(path: &Path) -> Outcome<()> {
     }
     let written = writer.finish()?;
     store.extents().install(&written.extents);
-    let root = write_root(&store, &pointers, written.extents)?;
+    let root = write_root(&store, &pointers, &written.extents)?;
     let generation = store.begin_checkpoint()?.finish(&root, 0)?;
     println!(
         "   Generation {generation} is durable after {:?}.",
@@ -163,7 +163,7 @@ fn doomed(path: &Path) -> Outcome<()> {
 const ROOTS: usize = (PAGES as usize * NodePointer::BYTES).div_ceil(16 * 4096);
 
 /// Writes the pages' pointers into nodes of their own. The payload is the pointers to those and every extent in use.
-fn write_root(store: &Store, pointers: &[NodePointer], extents: Vec<(Extent, u64)>) -> Outcome<Vec<u8>> {
+fn write_root(store: &Store, pointers: &[NodePointer], extents: &[(Extent, u64)]) -> Outcome<Vec<u8>> {
     let mut writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Essential))?;
     let node_bytes = store.page_size().node_bytes(16);
     let mut payload = Vec::new();

@@ -3,7 +3,7 @@
 //! *Knows*: direct and buffered descriptors, allocation and holes, real mappings, file locks, what the file system at hand
 //! refuses and what is done instead.
 //!
-//! *Does not know*: how requests reach the kernel together; that is [`uring`](crate::uring)'s, or the thread pool's.
+//! *Does not know*: how requests reach the kernel together; that is `uring`'s, or the thread pool's.
 //!
 //! *Read in this order*: `directory` (names), `device` (how a batch is sorted), `open_file` (blocking transfers), `state`
 //! (length, poison, the turn to sync), `mapping`, `lock`, `threads`, `sys` (all of the room's `unsafe` but the rings').
