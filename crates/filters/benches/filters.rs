@@ -1,0 +1,410 @@
+//! How small, how exact and how fast the filters are: `cargo bench -p alluvium-filters`.
+//!
+//! The bloom filter is measured in the same run, over the same keys and at the same false-positive rate; its lookups alternate with the
+//! quotient filter's in short turns, so that whatever disturbs the machine disturbs both. Figures are medians of the turns' times. "One by
+//! one" calls the lookup of one page; "in batches" asks for the memory of 32 lookups before it does them, as the trees do.
+
+use alluvium_filters::{
+    BATCH, BloomGeometry, BloomPage, BloomView, Builder, Chunk, Entry, Error, Fingerprint, Geometry, Image,
+    Maplet, PageView, Shape, lookup_many, merge, sort,
+};
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Lookups in a turn: some 100 µs, less than a time slice.
+const TURN: usize = 10_000;
+
+fn main() {
+    let full = std::env::args().any(|argument| argument == "--bench");
+    let scale = if full {
+        Scale {
+            small: 20,
+            large: 28,
+            turns: 60,
+            strangers: 20_000_000,
+            merged: 2_000_000,
+        }
+    } else {
+        TINY
+    };
+    space_and_false_positives(&scale);
+    lookups(&scale);
+    building_and_merging(&scale);
+}
+
+/// How much to do.
+struct Scale {
+    /// Logarithm of the bytes of a filter that fits a core's cache.
+    small: u32,
+    /// Logarithm of the bytes of one that does not.
+    large: u32,
+    turns: usize,
+    strangers: usize,
+    /// Fingerprints of each filter merged.
+    merged: u64,
+}
+
+const TINY: Scale = Scale {
+    small: 14,
+    large: 15,
+    turns: 1,
+    strangers: 20_000,
+    merged: 2000,
+};
+
+/// A filter with the keys in it.
+struct Quotient {
+    geometry: Geometry,
+    bytes: Vec<u8>,
+    hashes: Vec<u64>,
+    spilled: u32,
+}
+
+/// A filter of about `bytes` bytes, at a load, whose remainders have exactly the freedom that their bits give: the quotients are
+/// (just above) a power of two.
+fn quotient(bytes: u64, remainder_bits: u32, value_bits: u32, load: f64) -> Quotient {
+    let bits_per_quotient = f64::from(remainder_bits + value_bits) + 2.8;
+    let quotient_bits = (bytes as f64 * 8.0 / bits_per_quotient).log2().round() as u32;
+    let shape = Shape::new(quotient_bits + remainder_bits, value_bits);
+    let (mut low, mut high) = (1u32, 1 << 20);
+    while low < high {
+        let middle = low.midpoint(high);
+        let enough = !Geometry::with_pages(middle, shape)
+            .is_ok_and(|geometry| geometry.quotients() < 1 << quotient_bits);
+        if enough { high = middle } else { low = middle + 1 }
+    }
+    let geometry = Geometry::with_pages(low, shape).expect("a filter of this shape");
+    assert_eq!(geometry.remainder_bits(), remainder_bits);
+    let mut random = fastrand::Rng::with_seed(7);
+    let keys = (geometry.quotients() as f64 * load) as usize;
+    let hashes: Vec<u64> = (0..keys).map(|_| random.u64(..)).collect();
+    let mut entries: Vec<Entry> = hashes
+        .iter()
+        .map(|&hash| {
+            Entry::new(
+                geometry.fingerprint(hash),
+                (hash & ((1 << value_bits) - 1)) as u16,
+            )
+        })
+        .collect();
+    sort(&mut entries);
+    let (bytes, spilled) = build(geometry, &entries);
+    Quotient {
+        geometry,
+        bytes,
+        hashes,
+        spilled,
+    }
+}
+
+fn build(geometry: Geometry, entries: &[Entry]) -> (Vec<u8>, u32) {
+    let mut bytes = Vec::with_capacity(geometry.bytes() as usize + 65536);
+    let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+        bytes.extend_from_slice(page);
+        Ok(())
+    });
+    entries
+        .iter()
+        .try_for_each(|&entry| builder.push(entry, 1))
+        .expect("sorted entries");
+    let built = builder.finish().expect("memory takes every page");
+    (bytes, built.spilled)
+}
+
+/// A bloom filter of the same keys at the same rate.
+struct Bloom {
+    geometry: BloomGeometry,
+    bytes: Vec<u8>,
+}
+
+fn bloom(hashes: &[u64], rate: f64) -> Bloom {
+    let geometry = BloomGeometry::for_keys(hashes.len() as u64, rate, 4096).expect("a filter at this rate");
+    let mut bytes = vec![0; geometry.bytes() as usize];
+    for (number, page) in bytes.chunks_mut(4096).enumerate() {
+        BloomPage::create(&geometry, page, number as u32).expect("a page");
+    }
+    for &hash in hashes {
+        let at = geometry.page_of(hash) as usize * 4096;
+        BloomPage::new(&geometry, &mut bytes[at..at + 4096])
+            .expect("a page")
+            .insert(hash);
+    }
+    Bloom { geometry, bytes }
+}
+
+impl Bloom {
+    #[inline(always)]
+    fn view(&self, hash: u64) -> BloomView<'_> {
+        let at = self.geometry.page_of(hash) as usize * 4096;
+        BloomView::new(&self.geometry, &self.bytes[at..at + 4096]).expect("a page")
+    }
+
+    fn one_by_one(&self, hashes: &[u64]) -> usize {
+        hashes
+            .iter()
+            .filter(|&&hash| self.view(hash).contains(hash))
+            .count()
+    }
+
+    fn in_batches(&self, hashes: &[u64]) -> usize {
+        let batch = |hashes: &[u64]| {
+            hashes.iter().for_each(|&hash| self.view(hash).prefetch(hash));
+            self.one_by_one(hashes)
+        };
+        hashes.chunks(BATCH).map(batch).sum()
+    }
+}
+
+impl Quotient {
+    #[inline(always)]
+    fn probe(&self, hash: u64) -> (PageView<'_>, Fingerprint) {
+        let fingerprint = self.geometry.fingerprint(hash);
+        let at = self.geometry.page_of(fingerprint) as usize * 4096;
+        (
+            PageView::new(&self.geometry, &self.bytes[at..at + 4096]).expect("a page"),
+            fingerprint,
+        )
+    }
+
+    fn one_by_one(&self, hashes: &[u64]) -> usize {
+        let found = |&&hash: &&u64| {
+            let (view, fingerprint) = self.probe(hash);
+            view.contains(fingerprint) != alluvium_filters::Presence::Absent
+        };
+        hashes.iter().filter(found).count()
+    }
+
+    /// As the trees look up: with the newest value.
+    fn values(&self, hashes: &[u64]) -> usize {
+        let newest = |&hash: &u64| {
+            let (view, fingerprint) = self.probe(hash);
+            match view.lookup(fingerprint) {
+                alluvium_filters::Found::Here(mut values) => {
+                    values.next().map_or(0, |value| usize::from(value) | 1)
+                }
+                alluvium_filters::Found::Spilled => 1,
+            }
+        };
+        hashes.iter().map(newest).sum()
+    }
+
+    fn in_batches(&self, hashes: &[u64]) -> usize {
+        let mut count = 0;
+        for hashes in hashes.chunks(BATCH) {
+            let mut probes = [self.probe(0); BATCH];
+            probes
+                .iter_mut()
+                .zip(hashes)
+                .for_each(|(probe, &hash)| *probe = self.probe(hash));
+            let found = |_, found: alluvium_filters::Found<'_>| {
+                count += usize::from(found.presence() != alluvium_filters::Presence::Absent);
+            };
+            lookup_many(&probes[..hashes.len()], found);
+        }
+        count
+    }
+}
+
+fn space_and_false_positives(scale: &Scale) {
+    println!(
+        "Space and false positives (theory: load x 2^-remainder bits; the bloom filter at the same rate)"
+    );
+    println!(
+        "remainder  load   bits/key   bloom   false positives     theory   ratio   bloom's   entries in a second page"
+    );
+    for remainder_bits in [12, 8] {
+        for load in [0.5, 0.9, 0.95] {
+            let filter = quotient(1 << (scale.small + 1), remainder_bits, 0, load);
+            let image = Image::new(&filter.geometry, &filter.bytes).expect("a filter");
+            let keys = filter.hashes.len() as f64;
+            let theory = load * f64::from(-(remainder_bits as i32)).exp2();
+            let bloom = bloom(&filter.hashes, theory);
+            let mut random = fastrand::Rng::with_seed(8);
+            let strangers: Vec<u64> = (0..scale.strangers).map(|_| random.u64(..)).collect();
+            let is_there = |&&hash: &&u64| {
+                image
+                    .contains(filter.geometry.fingerprint(hash))
+                    .expect("a sound filter")
+            };
+            let rate = |count: usize| count as f64 / strangers.len() as f64;
+            let (wrong, blooms) = (
+                rate(strangers.iter().filter(is_there).count()),
+                rate(bloom.one_by_one(&strangers)),
+            );
+            println!(
+                "{remainder_bits:>9}  {:>3.0} %  {:>8.2}  {:>6.2}   {wrong:>15.3e}  {theory:>9.3e}  {:>6.3}  {blooms:>8.2e}   {:>7.4} %",
+                load * 100.0,
+                filter.bytes.len() as f64 * 8.0 / keys,
+                bloom.bytes.len() as f64 * 8.0 / keys,
+                wrong / theory,
+                f64::from(filter.spilled) / keys * 100.0,
+            );
+        }
+    }
+}
+
+fn lookups(scale: &Scale) {
+    println!("\nLookups, millions a second in one thread (quotient filter | bloom filter | ratio)");
+    println!(
+        "   size  remainder+value  load        misses one by one     misses in batches      hits one by one       hits in batches   newest value, hits"
+    );
+    let small = [(12, 0), (8, 0), (12, 4)]
+        .into_iter()
+        .flat_map(|bits| [0.5, 0.9, 0.95].map(|load| (scale.small, bits, load)));
+    for (log, (remainder_bits, value_bits), load) in
+        small.chain([(scale.large, (12, 0), 0.9), (scale.large, (12, 4), 0.95)])
+    {
+        let filter = quotient(1 << log, remainder_bits, value_bits, load);
+        let bloom = bloom(&filter.hashes, load * f64::from(-(remainder_bits as i32)).exp2());
+        let mut random = fastrand::Rng::with_seed(9);
+        let queries = TURN * scale.turns;
+        let misses: Vec<u64> = (0..queries).map(|_| random.u64(..)).collect();
+        let hits: Vec<u64> = (0..queries)
+            .map(|_| filter.hashes[random.usize(..filter.hashes.len())])
+            .collect();
+        print!(
+            "{:>4} KiB  {remainder_bits:>9}+{value_bits:<5}  {:>3.0} %",
+            filter.bytes.len() >> 10,
+            load * 100.0
+        );
+        for queries in [&misses, &hits] {
+            let [one, blooms_one, batch, blooms_batch] = rates(
+                queries,
+                [
+                    &|hashes: &[u64]| filter.one_by_one(hashes),
+                    &|hashes: &[u64]| bloom.one_by_one(hashes),
+                    &|hashes: &[u64]| filter.in_batches(hashes),
+                    &|hashes: &[u64]| bloom.in_batches(hashes),
+                ],
+            );
+            print!("   {one:>6.1} |{blooms_one:>6.1} |{:>5.2}", one / blooms_one);
+            print!(
+                "   {batch:>6.1} |{blooms_batch:>6.1} |{:>5.2}",
+                batch / blooms_batch
+            );
+        }
+        let [values] = rates(&hits, [&|hashes: &[u64]| filter.values(hashes)]);
+        println!("   {values:>6.1}");
+    }
+}
+
+/// A way to look hashes up; it returns something that depends on every answer.
+type Way<'a> = &'a dyn Fn(&[u64]) -> usize;
+
+/// Runs the ways in turn over stretches of the queries, three times, and returns the median rate of each in millions a second.
+fn rates<const N: usize>(queries: &[u64], ways: [Way<'_>; N]) -> [f64; N] {
+    let mut times = [const { Vec::new() }; N];
+    for _ in 0..3 {
+        for queries in queries.chunks(TURN) {
+            for (way, times) in ways.iter().zip(&mut times) {
+                let begin = Instant::now();
+                black_box(way(queries));
+                times.push(begin.elapsed().as_secs_f64() / queries.len() as f64);
+            }
+        }
+    }
+    times.map(|times| 1e-6 / median(times))
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn building_and_merging(scale: &Scale) {
+    println!(
+        "\nBuilding and merging, millions of fingerprints a second in one thread (slots of 12 + 4 bits at 90 %)"
+    );
+    let shape = Shape::new(36, 4);
+    let total = scale.merged * 4;
+    let of = |count: u64, seconds: f64| count as f64 / seconds * 1e-6;
+    let mut random = fastrand::Rng::with_seed(10);
+    let geometry = Geometry::for_entries(total, shape).expect("a filter");
+    let unsorted: Vec<Entry> = (0..total)
+        .map(|_| Entry::new(geometry.fingerprint(random.u64(..)), random.u16(..16)))
+        .collect();
+    let mut sorted = unsorted.clone();
+    println!(
+        "sort                      {:>7.1}",
+        of(
+            total,
+            thrice(|| {
+                sorted.clone_from(&unsorted);
+                sort(&mut sorted);
+            })
+        )
+    );
+    println!(
+        "build from sorted         {:>7.1}",
+        of(total, thrice(|| drop(black_box(build(geometry, &sorted)))))
+    );
+    for ways in [2u64, 4, 8, 16] {
+        let parts: Vec<_> = (0..ways)
+            .map(|part| {
+                let entries: Vec<Entry> = sorted
+                    .iter()
+                    .skip(part as usize)
+                    .step_by(ways as usize)
+                    .copied()
+                    .collect();
+                let geometry = Geometry::for_entries(entries.len() as u64, shape).expect("a filter");
+                (geometry, build(geometry, &entries).0)
+            })
+            .collect();
+        let seconds = thrice(|| {
+            let mut pages = 0;
+            let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+                black_box(page);
+                pages += 1;
+                Ok(())
+            });
+            let sources = parts
+                .iter()
+                .map(|(geometry, bytes)| Image::new(geometry, bytes).expect("a filter").source());
+            let keep = |source: usize, entry: Entry| (entry.bits() & 0xff_0000 != 0).then_some(source as u16);
+            merge(sources.collect(), keep, &mut builder).expect("sound filters");
+            black_box(builder.finish::<Error>().expect("memory takes every page"));
+        });
+        println!("merge of {ways:>2}               {:>7.1}", of(total, seconds));
+    }
+    reading_and_inserting(&sorted, &unsorted, geometry);
+}
+
+fn reading_and_inserting(sorted: &[Entry], unsorted: &[Entry], geometry: Geometry) {
+    let (bytes, _) = build(geometry, sorted);
+    let image = Image::new(&geometry, &bytes).expect("a filter");
+    let seconds = thrice(|| {
+        let (mut source, mut chunk) = (image.source(), Chunk::new());
+        while source(&mut chunk).expect("a sound filter") {
+            black_box(chunk.entries().len());
+        }
+    });
+    println!(
+        "read in order             {:>7.1}",
+        sorted.len() as f64 / seconds * 1e-6
+    );
+    let some = &unsorted[..unsorted.len().min(200_000)];
+    let seconds = thrice(|| {
+        let mut maplet =
+            Maplet::new(Geometry::for_entries(some.len() as u64, geometry.shape()).expect("a filter"));
+        some.iter().for_each(|&entry| maplet.insert(entry).expect("room"));
+        black_box(maplet.len());
+    });
+    println!(
+        "insert one by one         {:>7.2}",
+        some.len() as f64 / seconds * 1e-6
+    );
+}
+
+/// The median time of three runs, in seconds.
+fn thrice(mut run: impl FnMut()) -> f64 {
+    median(
+        (0..3)
+            .map(|_| {
+                let begin = Instant::now();
+                run();
+                begin.elapsed().as_secs_f64()
+            })
+            .collect(),
+    )
+}

@@ -1,0 +1,149 @@
+//! What a filter holds: fingerprints, and small values under them.
+
+use std::fmt;
+
+/// The most bits a fingerprint may have: the others of 64 hold the value in an [`Entry`].
+pub const MAX_FINGERPRINT_BITS: u32 = 48;
+
+/// The most bits a value may have.
+pub const MAX_VALUE_BITS: u32 = 16;
+
+const _: () = assert!(
+    MAX_FINGERPRINT_BITS + MAX_VALUE_BITS == 64,
+    "an entry is one word"
+);
+
+/// The highest bits of a key's hash, left-aligned in a word. Their number is fixed for a store, so that filters can be
+/// merged without their keys: merging never lengthens a fingerprint.
+///
+/// ```
+/// use alluvium_filters::Fingerprint;
+/// let fingerprint = Fingerprint::of(0xabcd_ef01_2345_6789, 12);
+/// assert_eq!(fingerprint.number(12), 0xabc);
+/// assert_eq!(Fingerprint::of_number(0xabc, 12), fingerprint);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub(crate) u64);
+
+impl Fingerprint {
+    /// The first `bits` of a hash.
+    ///
+    /// # Panics
+    /// When `bits` is 0 or above [`MAX_FINGERPRINT_BITS`].
+    #[must_use]
+    #[inline]
+    pub fn of(hash: u64, bits: u32) -> Fingerprint {
+        assert!(
+            (1..=MAX_FINGERPRINT_BITS).contains(&bits),
+            "a fingerprint has 1 to 48 bits"
+        );
+        Fingerprint(hash & u64::MAX << (64 - bits))
+    }
+
+    /// The fingerprint whose `bits` bits are this number.
+    ///
+    /// # Panics
+    /// When `bits` is 0 or above [`MAX_FINGERPRINT_BITS`], or the number needs more.
+    #[must_use]
+    pub fn of_number(number: u64, bits: u32) -> Fingerprint {
+        assert!(
+            (1..=MAX_FINGERPRINT_BITS).contains(&bits),
+            "a fingerprint has 1 to 48 bits"
+        );
+        assert!(number >> bits == 0, "{number} needs more than {bits} bits");
+        Fingerprint(number << (64 - bits))
+    }
+
+    /// The fingerprint as a number of `bits` bits.
+    #[must_use]
+    #[inline]
+    pub fn number(self, bits: u32) -> u64 {
+        self.0 >> (64 - bits)
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({:012x})", self.0 >> 16)
+    }
+}
+
+/// A fingerprint and its value in one word. Entries sort by fingerprint, and under one fingerprint by value from the
+/// greatest to the least: runs are numbered from the oldest, so the newest comes first.
+///
+/// ```
+/// use alluvium_filters::{Entry, Fingerprint};
+/// let at = |number, value| Entry::new(Fingerprint::of_number(number, 20), value);
+/// assert!(at(1, 5) < at(1, 4), "the newer run first");
+/// assert!(at(1, 4) < at(2, 9));
+/// assert_eq!(at(2, 9).value(), 9);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry(pub(crate) u64);
+
+impl Entry {
+    /// A fingerprint with a value.
+    #[must_use]
+    #[inline]
+    pub fn new(fingerprint: Fingerprint, value: u16) -> Entry {
+        Entry(fingerprint.0 | u64::from(!value))
+    }
+
+    /// The fingerprint.
+    #[must_use]
+    #[inline]
+    pub fn fingerprint(self) -> Fingerprint {
+        Fingerprint(self.0 & !u64::from(u16::MAX))
+    }
+
+    /// The value.
+    #[must_use]
+    #[inline]
+    pub fn value(self) -> u16 {
+        !(self.0 as u16)
+    }
+
+    /// The same fingerprint with another value.
+    #[must_use]
+    #[inline]
+    pub fn with_value(self, value: u16) -> Entry {
+        Entry::new(self.fingerprint(), value)
+    }
+
+    /// The word itself, in which entries sort. For error texts and radix sorts.
+    #[must_use]
+    #[inline]
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entry({:012x} -> {})", self.0 >> 16, self.value())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_entry_gives_back_what_it_was_made_of(hash: u64, bits in 1u32..=48, value: u16, other: u16) {
+            let fingerprint = Fingerprint::of(hash, bits);
+            let entry = Entry::new(fingerprint, value);
+            prop_assert_eq!((entry.fingerprint(), entry.value()), (fingerprint, value));
+            prop_assert_eq!(entry.with_value(other), Entry::new(fingerprint, other));
+            prop_assert_eq!(Fingerprint::of_number(fingerprint.number(bits), bits), fingerprint);
+        }
+
+        #[test]
+        fn entries_sort_by_fingerprint_then_by_falling_value(a: (u64, u16), b: (u64, u16)) {
+            let entry = |x: (u64, u16)| Entry::new(Fingerprint::of(x.0, 48), x.1);
+            let key = |x: (u64, u16)| (x.0 >> 16, std::cmp::Reverse(x.1));
+            prop_assert_eq!(entry(a).cmp(&entry(b)), key(a).cmp(&key(b)));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Rank and select in a word: with BMI2 where the processor has it, and portably.
+//!
+//! The two are equal on every input ([`tests`] hold them to it); which one runs is decided once, when a geometry is made.
+
+/// The handful of bit operations that a lookup consists of.
+pub(super) trait Bits {
+    /// The lowest `count` bits of `word`; all of it when `count` is 64 or more (up to 255).
+    fn low(word: u64, count: u32) -> u64;
+
+    /// The set bit of `word` that `mark` points to: when `mark` is `1 << n`, the one above which `n` other set bits lie
+    /// below; 0 when there are too few, or `mark` is 0. `mark` has at most one bit.
+    fn nth_one(word: u64, mark: u64) -> u64;
+}
+
+/// Which implementation of [`Bits`] a geometry uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// Plain arithmetic.
+    Portable,
+    /// PDEP, BZHI, TZCNT, LZCNT and POPCNT of x86-64.
+    #[cfg(target_arch = "x86_64")]
+    Bmi2,
+}
+
+impl Kernel {
+    /// The fastest that this processor has.
+    pub(super) fn detect() -> Kernel {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let bits = is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2");
+            if bits && is_x86_feature_detected!("lzcnt") && is_x86_feature_detected!("popcnt") {
+                return Kernel::Bmi2;
+            }
+        }
+        Kernel::Portable
+    }
+}
+
+/// Plain arithmetic.
+pub(super) struct Portable;
+
+impl Bits for Portable {
+    #[inline(always)]
+    fn low(word: u64, count: u32) -> u64 {
+        if count >= 64 {
+            word
+        } else {
+            word & ((1 << count) - 1)
+        }
+    }
+
+    #[inline(always)]
+    fn nth_one(word: u64, mark: u64) -> u64 {
+        if mark == 0 {
+            return 0;
+        }
+        let rank = mark.trailing_zeros();
+        // Ones in each byte, then ones in all bytes up to each (Vigna, "Broadword implementation of rank/select queries").
+        let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
+        let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
+        let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+        let sums = bytes.wrapping_mul(0x0101_0101_0101_0101);
+        if (sums >> 56) as u32 <= rank {
+            return 0;
+        }
+        // The number of bytes whose sum is at most the rank: the top bit of each byte of `full` says so.
+        let full = (u64::from(rank) * 0x0101_0101_0101_0101 + 0x8080_8080_8080_8080) - sums;
+        let byte = (full & 0x8080_8080_8080_8080).count_ones();
+        let before = (sums << 8 >> (byte * 8)) as u32 & 0xff;
+        let mut rest = word >> (byte * 8);
+        for _ in before..rank {
+            rest &= rest - 1;
+        }
+        (rest & rest.wrapping_neg()) << (byte * 8)
+    }
+}
+
+/// The instructions of x86-64. Only to be used inside functions that enable the features which [`Kernel::detect`] asks for.
+#[cfg(target_arch = "x86_64")]
+pub(super) struct Bmi2;
+
+#[cfg(target_arch = "x86_64")]
+impl Bits for Bmi2 {
+    #[inline(always)]
+    fn low(word: u64, count: u32) -> u64 {
+        // SAFETY: this type is named only in functions with `target_feature(enable = "bmi2")`, which are entered only
+        // when `Kernel::detect` has found the feature.
+        unsafe { std::arch::x86_64::_bzhi_u64(word, count) }
+    }
+
+    #[inline(always)]
+    fn nth_one(word: u64, mark: u64) -> u64 {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_pdep_u64(mark, word) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn naive_nth_one(word: u64, rank: u32) -> u64 {
+        (0..64)
+            .map(|bit| 1u64 << bit)
+            .filter(|bit| word & bit != 0)
+            .nth(rank as usize)
+            .unwrap_or(0)
+    }
+
+    proptest! {
+        #[test]
+        fn portable_select_finds_the_nth_one(word: u64, thin: u64, rank in 0u32..64) {
+            for word in [word, word & thin, word | thin, 0, u64::MAX, 1 << rank] {
+                prop_assert_eq!(Portable::nth_one(word, 1 << rank), naive_nth_one(word, rank));
+                prop_assert_eq!(Portable::nth_one(word, 0), 0);
+            }
+        }
+
+        #[test]
+        fn both_kernels_agree(word: u64, thin: u64, rank in 0u32..64, count in 0u32..=255) {
+            #[cfg(target_arch = "x86_64")]
+            if Kernel::detect() == Kernel::Bmi2 {
+                for word in [word, word & thin, word | thin] {
+                    prop_assert_eq!(Portable::nth_one(word, 1 << rank), Bmi2::nth_one(word, 1 << rank));
+                    prop_assert_eq!(Portable::low(word, count), Bmi2::low(word, count));
+                }
+            }
+            prop_assert_eq!(Portable::low(word & thin, 64), word & thin);
+        }
+    }
+}

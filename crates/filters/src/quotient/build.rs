@@ -1,0 +1,191 @@
+//! Building a filter in one pass over sorted entries. Pages come out one after the other, so whoever owns them can write
+//! them sequentially.
+
+use super::geometry::Geometry;
+use super::place::PagePlacer;
+use super::spill::{Counted, write_pages};
+use crate::{Entry, Error};
+
+/// What a [`Builder`] has built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// Entries, each as often as it occurs.
+    pub entries: u64,
+    /// Distinct entries.
+    pub distinct: u64,
+    /// Pages in all, those with spilled records included.
+    pub pages: u32,
+    /// Spilled records.
+    pub spilled: u32,
+}
+
+/// Takes sorted entries and hands out pages: first [`Geometry::pages`] of them, then those with what spilled. Memory: one page, and the
+/// spilled records.
+///
+/// ```
+/// use alluvium_filters::{Builder, Entry, Error, Geometry, Shape, hash};
+/// let geometry = Geometry::for_entries(1000, Shape::new(36, 4))?;
+/// let mut entries: Vec<Entry> = (0u32..1000)
+///     .map(|key| Entry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 3))
+///     .collect();
+/// alluvium_filters::sort(&mut entries);
+///
+/// let mut file = Vec::new();
+/// let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+///     file.extend_from_slice(page);
+///     Ok(())
+/// });
+/// for entry in entries {
+///     builder.push(entry, 1)?;
+/// }
+/// let built = builder.finish()?;
+/// assert_eq!(built.entries, 1000);
+/// assert_eq!(file.len(), built.pages as usize * 4096);
+/// # Ok::<(), alluvium_filters::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder<S> {
+    geometry: Geometry,
+    sink: S,
+    placer: PagePlacer,
+    /// The entry not yet placed, because it may come again.
+    held: Option<Counted>,
+    spilled: Vec<Counted>,
+    entries: u64,
+    distinct: u64,
+}
+
+impl<S> Builder<S> {
+    /// A builder of an empty filter, which hands each page to `sink`.
+    pub fn new<E>(geometry: Geometry, sink: S) -> Builder<S>
+    where
+        S: FnMut(&[u8]) -> Result<(), E>,
+        E: From<Error>,
+    {
+        Builder {
+            geometry,
+            sink,
+            placer: PagePlacer::new(&geometry, 0),
+            held: None,
+            spilled: Vec::new(),
+            entries: 0,
+            distinct: 0,
+        }
+    }
+
+    /// The geometry of the filter being built.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Appends an entry that occurs `count` times. Entries come in rising order; an entry equal to the last adds to its
+    /// count.
+    ///
+    /// # Errors
+    /// [`Error::Order`], [`Error::Value`] or [`Error::Count`] when the entry cannot be taken, and whatever the sink returns.
+    #[inline]
+    pub fn push<E>(&mut self, entry: Entry, count: u32) -> Result<(), E>
+    where
+        S: FnMut(&[u8]) -> Result<(), E>,
+        E: From<Error>,
+    {
+        if let Some(held) = &mut self.held {
+            if held.entry >= entry || count == 0 {
+                return held.add(entry, count).map_err(E::from);
+            }
+            let held = *held;
+            self.place(held)?;
+        }
+        if count > 0 {
+            self.held = Some(Counted { entry, count });
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn place<E>(&mut self, counted: Counted) -> Result<(), E>
+    where
+        S: FnMut(&[u8]) -> Result<(), E>,
+        E: From<Error>,
+    {
+        let (fingerprint, value) = (counted.entry.fingerprint(), counted.entry.value());
+        let bits = self.geometry.value_bits;
+        if u32::from(value) >> bits != 0 {
+            return Err(Error::Value { value, bits }.into());
+        }
+        let bits = self.geometry.fingerprint_bits;
+        if fingerprint.0 << bits != 0 {
+            let found = 64 - fingerprint.0.trailing_zeros();
+            return Err(Error::FingerprintBits {
+                expected: bits,
+                found,
+            }
+            .into());
+        }
+        let page = self.geometry.page_of(fingerprint);
+        while self.placer.number() < page {
+            self.finish_page()?;
+        }
+        let place = self.geometry.place(fingerprint);
+        self.placer.push(&self.geometry, place, value, counted.count);
+        self.entries += u64::from(counted.count);
+        self.distinct += 1;
+        Ok(())
+    }
+
+    fn finish_page<E>(&mut self) -> Result<(), E>
+    where
+        S: FnMut(&[u8]) -> Result<(), E>,
+    {
+        let (page, spilled) = self.placer.finish(&self.geometry, self.spilled.len() as u32);
+        (self.sink)(page)?;
+        self.spilled.extend_from_slice(spilled);
+        self.placer.restart(&self.geometry, self.placer.number() + 1);
+        Ok(())
+    }
+
+    /// Hands out the last pages.
+    ///
+    /// # Errors
+    /// Whatever the sink returns.
+    pub fn finish<E>(mut self) -> Result<Built, E>
+    where
+        S: FnMut(&[u8]) -> Result<(), E>,
+        E: From<Error>,
+    {
+        if let Some(held) = self.held.take() {
+            self.place(held)?;
+        }
+        while self.placer.number() < self.geometry.pages {
+            self.finish_page()?;
+        }
+        let spill_pages = write_pages(&self.geometry, &self.spilled, &mut self.sink)?;
+        Ok(Built {
+            entries: self.entries,
+            distinct: self.distinct,
+            pages: self.geometry.pages + spill_pages,
+            spilled: self.spilled.len() as u32,
+        })
+    }
+}
+
+impl Counted {
+    /// Adds to the count of an equal entry.
+    #[cold]
+    fn add(&mut self, entry: Entry, count: u32) -> crate::Result<()> {
+        if entry < self.entry {
+            return Err(Error::Order {
+                entry: entry.0,
+                last: self.entry.0,
+            });
+        }
+        if entry == self.entry {
+            self.count = self
+                .count
+                .checked_add(count)
+                .ok_or(Error::Count { entry: entry.0 })?;
+        }
+        Ok(())
+    }
+}

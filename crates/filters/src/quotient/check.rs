@@ -1,0 +1,235 @@
+//! What must hold of a filter's pages, each rule checked by itself.
+
+use super::build::Builder;
+use super::format::{Block, Header, Kind, SLOT_LOAD_BYTES, slot, slots_at};
+use super::image::Image;
+use super::lookup::PageView;
+use super::run::slots_for;
+use super::scan::Chunk;
+use crate::{Error, Result};
+use std::fmt;
+
+/// A rule that a page breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The page's number within its filter.
+    pub page: u32,
+    /// The block of the page, if the rule is about one.
+    pub block: Option<u32>,
+    /// What should be, and what is.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {}", self.page)?;
+        if let Some(block) = self.block {
+            write!(f, ", block {block}")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// Collects the violations of one page.
+struct Report {
+    page: u32,
+    found: Vec<Violation>,
+}
+
+impl Report {
+    fn of(page: u32) -> Report {
+        Report {
+            page,
+            found: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, block: Option<u32>, what: impl Into<String>) {
+        self.found.push(Violation {
+            page: self.page,
+            block,
+            what: what.into(),
+        });
+    }
+}
+
+impl PageView<'_> {
+    /// Every rule that page `number` breaks by itself: its header; positions that follow each other; as many ends as quotients
+    /// have their run here; words in order, with counts as they must be written, of fingerprints that exist; zeros everywhere
+    /// else; spilled records where a block says so. Nothing when the page is sound. [`Image::check`] also sees what only the whole
+    /// filter shows.
+    #[must_use]
+    pub fn check(&self, number: u32) -> Vec<Violation> {
+        let mut report = Report::of(number);
+        let header = match Header::read(self.geometry, self.page, Kind::Page, number) {
+            Ok(header) => Some(header),
+            Err(error) => {
+                report.add(None, error.to_string());
+                None
+            }
+        };
+        let (mut position, mut has_spilled) = (0, false);
+        for index in 0..self.geometry.blocks {
+            let Some(block) = Block::read(self.page, index) else {
+                break;
+            };
+            if block.position() != position {
+                report.add(
+                    Some(index),
+                    format!("position {} should be {position}", block.position()),
+                );
+            }
+            self.check_block(number, index, block, &mut report);
+            has_spilled |= block.has_spilled();
+            position += block.slots();
+        }
+        if position > self.geometry.capacity {
+            report.add(
+                None,
+                format!("{position} slots in use of {}", self.geometry.capacity),
+            );
+        }
+        if let Some(header) = header {
+            if header.filled != position {
+                report.add(
+                    None,
+                    format!("the header counts {} slots, the blocks {position}", header.filled),
+                );
+            }
+            if has_spilled != (header.records > 0) || (header.records == 0 && header.first_record != 0) {
+                let claim = format!("{} from {}", header.records, header.first_record);
+                report.add(
+                    None,
+                    format!("the header counts spilled records {claim}; some block has: {has_spilled}"),
+                );
+            }
+        }
+        if !self.is_zero_from(position.min(self.geometry.capacity)) {
+            report.add(None, format!("bits are set after slot {position}"));
+        }
+        report.found
+    }
+
+    fn check_block(&self, number: u32, index: u32, block: Block, report: &mut Report) {
+        let geometry = self.geometry;
+        let (occupied, ends) = (block.occupied().count_ones(), block.ends.count_ones());
+        if ends > occupied {
+            report.add(
+                Some(index),
+                format!("{ends} runs end, {occupied} quotients are occupied"),
+            );
+        }
+        if block.position() + block.slots() > geometry.capacity {
+            report.add(
+                Some(index),
+                format!("slots up to {}", block.position() + block.slots()),
+            );
+            return;
+        }
+        let base = geometry.block_base(number, index);
+        let mut last = None;
+        let mut slots = 0;
+        for (quotient, word, count) in self.block_words(block) {
+            if last.is_some_and(|last| last >= (quotient, word)) {
+                report.add(
+                    Some(index),
+                    format!("word {word:#x} of quotient {quotient} is out of order"),
+                );
+            }
+            last = Some((quotient, word));
+            slots += slots_for(geometry, count);
+            let remainder = word >> geometry.value_bits;
+            let fingerprint = geometry.fingerprint_at(base, quotient, remainder);
+            let place = geometry.place(fingerprint);
+            if (place.block, place.quotient, place.remainder) != (index, quotient, remainder) {
+                report.add(
+                    Some(index),
+                    format!("no fingerprint has quotient {quotient} and remainder {remainder:#x}"),
+                );
+            }
+        }
+        if ends <= occupied && slots != block.slots() {
+            report.add(
+                Some(index),
+                format!("{} slots where the counts need {slots}", block.slots()),
+            );
+        }
+    }
+
+    fn is_zero_from(&self, position: u32) -> bool {
+        let geometry = self.geometry;
+        let slots = (position..geometry.capacity).all(|position| slot(geometry, self.page, position) == 0);
+        let bit = slots_at(geometry, geometry.capacity);
+        let tail = &self.page[bit as usize / 8..];
+        debug_assert!(tail.len() >= SLOT_LOAD_BYTES);
+        slots && tail[0] >> (bit % 8) == 0 && tail[1..].iter().all(|&byte| byte == 0)
+    }
+}
+
+impl Image<'_> {
+    /// Every rule that the filter breaks: those of each page, and that building the filter anew from its entries gives the
+    /// same bytes (invariant F4), which fixes what spills and where its records are. Nothing when the filter is sound.
+    #[must_use]
+    pub fn check(&self) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for number in 0..self.geometry().pages() {
+            match self
+                .page(number)
+                .and_then(|page| PageView::new(self.geometry(), page))
+            {
+                Ok(view) => violations.extend(view.check(number)),
+                Err(error) => violations.push(Violation {
+                    page: number,
+                    block: None,
+                    what: error.to_string(),
+                }),
+            }
+        }
+        if violations.is_empty()
+            && let Err(violation) = self.check_against_rebuilt()
+        {
+            violations.push(violation);
+        }
+        violations
+    }
+
+    fn check_against_rebuilt(&self) -> std::result::Result<(), Violation> {
+        let bad = |page, what: String| Violation {
+            page,
+            block: None,
+            what,
+        };
+        let mut next = 0;
+        let mut differing = None;
+        let sink = |page: &[u8]| -> Result<()> {
+            if self.page(next).ok() != Some(page) {
+                differing.get_or_insert(next);
+            }
+            next += 1;
+            Ok(())
+        };
+        let mut builder = Builder::new(*self.geometry(), sink);
+        let mut chunk = Chunk::new();
+        for number in 0..self.geometry().pages() {
+            self.read_page(number, &mut chunk)
+                .map_err(|error| bad(number, error.to_string()))?;
+            for counted in chunk.iter() {
+                let pushed: Result<()> = builder.push(counted.entry, counted.count);
+                pushed.map_err(|error| bad(number, error.to_string()))?;
+            }
+        }
+        let built = builder
+            .finish()
+            .map_err(|error: Error| bad(0, error.to_string()))?;
+        if let Some(page) = differing {
+            return Err(bad(page, "building the same entries gives other bytes".into()));
+        }
+        if built.pages != self.pages() {
+            return Err(bad(
+                built.pages,
+                format!("{} pages where {} are needed", self.pages(), built.pages),
+            ));
+        }
+        Ok(())
+    }
+}

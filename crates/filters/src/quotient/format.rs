@@ -1,0 +1,470 @@
+//! The bytes of a quotient filter, version 1. All integers little-endian.
+//!
+//! A filter is `pages` pages of one size, in the order of their fingerprints, and after them the pages that hold what spilled.
+//!
+//! A page:
+//!
+//! ```text
+//! OFFSET         SIZE    MEANING
+//!      0            4    magic "AQFP"
+//!      4            1    version, 1
+//!      5            1    kind: 1 page, 2 spill page
+//!      6            2    zero
+//!      8            4    number of the page within the filter
+//!     12            4    slots in use
+//!     16            4    number of this page's first spilled record within the filter
+//!     20            4    how many records spilled from this page
+//!     24            8    XXH3-64 of the geometry's 24 bytes
+//!     32    16 × blocks  blocks, in order
+//!                        slots of remainder_bits + value_bits bits, packed from the lowest bit of the first byte up, in the
+//!                        order of their entries, without a gap
+//!                        zeros, at least 8 bytes at the end
+//! ```
+//!
+//! A block covers 48 quotients:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     6  occupied: bit q is set when the filter has an entry with quotient q, in the page or spilled
+//!      6     2  position of the block's first slot
+//!      8     8  ends: bit s is set when slot position + s is the last one of a quotient's run. As many bits as quotients have their
+//!               run in the page; those that do not have spilled, and are the block's last
+//! ```
+//!
+//! A run holds its entries in rising order of slot words (remainder above complemented value): a word once or twice as
+//! often as it occurs; three times or more as three equal words, then its count less three in as many slots as 32 bits
+//! need, the lowest bits first.
+//!
+//! A spill page, with the records in rising order over the whole filter:
+//!
+//! ```text
+//! OFFSET          SIZE  MEANING
+//!      0            12  as a page, kind 2
+//!     12             4  records in this page
+//!     16             4  number of its first record within the filter
+//!     20             4  zero
+//!     24             8  as a page
+//!     32  12 × records  an entry's word (8 bytes: fingerprint from the highest bit, complemented value lowest), its count (4)
+//!                       zeros
+//! ```
+//!
+//! A geometry:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 1
+//!      1     1  bits of a fingerprint
+//!      2     1  bits of a value
+//!      3     1  bits of a remainder
+//!      4     4  bytes of a page
+//!      8     4  pages
+//!     12     4  blocks of a page
+//!     16     4  slots of a page
+//!     20     4  zero
+//! ```
+
+use super::geometry::{Geometry, Shape};
+use crate::{Entry, Error, Result};
+use alluvium_base::bytes::{Reader, Writer};
+use alluvium_base::checksum;
+
+/// Bytes before a page's blocks or records.
+pub(super) const HEADER_BYTES: usize = 32;
+/// Bytes of a block.
+pub(super) const BLOCK_BYTES: usize = 16;
+/// Bytes that one load of slots touches, and zeros at the end of a page so that it may.
+pub(super) const SLOT_LOAD_BYTES: usize = 8;
+/// Bytes of a spilled record.
+pub(super) const RECORD_BYTES: usize = 12;
+
+const MAGIC: [u8; 4] = *b"AQFP";
+const VERSION: u8 = 1;
+
+/// What a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A range of fingerprints.
+    Page = 1,
+    /// What found no room in its page.
+    Spill = 2,
+}
+
+/// The first bytes of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    pub(super) number: u32,
+    /// Slots in use, or records.
+    pub(super) filled: u32,
+    pub(super) first_record: u32,
+    pub(super) records: u32,
+}
+
+impl Header {
+    /// Writes the header over the first bytes of a page.
+    pub(super) fn write(&self, geometry: &Geometry, page: &mut [u8]) {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES);
+        Writer::new(&mut bytes)
+            .bytes(&MAGIC)
+            .u8(VERSION)
+            .u8(self.kind as u8)
+            .u16(0)
+            .u32(self.number)
+            .u32(self.filled)
+            .u32(self.first_record)
+            .u32(self.records)
+            .u64(digest(geometry));
+        page[..HEADER_BYTES].copy_from_slice(&bytes);
+    }
+
+    /// Reads and checks the header of a page of `geometry` that should have this kind and number.
+    pub(super) fn read(geometry: &Geometry, page: &[u8], kind: Kind, number: u32) -> Result<Header> {
+        let bad = |what, expected: String, found: String| Error::corrupt(number, what, expected, found);
+        let mut reader = Reader::new(page);
+        let mut read = || -> std::result::Result<_, alluvium_base::bytes::Truncated> {
+            let magic = reader.take(4)?;
+            let (version, kind, zero) = (reader.u8()?, reader.u8()?, reader.u16()?);
+            let words = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
+            Ok((magic, version, kind, zero, words, reader.u64()?))
+        };
+        let (magic, version, found_kind, zero, words, found_digest) = read().map_err(|short| {
+            bad(
+                "length",
+                format!("{HEADER_BYTES} bytes or more"),
+                short.to_string(),
+            )
+        })?;
+        let (found_number, filled, first_record, records) = words;
+        if magic != MAGIC || version != VERSION || zero != 0 {
+            return Err(bad(
+                "magic and version",
+                "AQFP 1".into(),
+                format!("{magic:02x?} {version} {zero}"),
+            ));
+        }
+        if found_kind != kind as u8 || found_number != number {
+            let expected = format!("{} {number}", kind as u8);
+            return Err(bad(
+                "kind and number",
+                expected,
+                format!("{found_kind} {found_number}"),
+            ));
+        }
+        if found_digest != digest(geometry) {
+            let expected = format!("{:016x}", digest(geometry));
+            return Err(bad(
+                "digest of the geometry",
+                expected,
+                format!("{found_digest:016x}"),
+            ));
+        }
+        Ok(Header {
+            kind,
+            number,
+            filled,
+            first_record,
+            records,
+        })
+    }
+
+    /// The slots in use.
+    pub(super) fn filled(page: &[u8]) -> u32 {
+        word(page, 12)
+    }
+
+    /// Changes the slots in use.
+    pub(super) fn set_filled(page: &mut [u8], filled: u32) {
+        page[12..16].copy_from_slice(&filled.to_le_bytes());
+    }
+
+    /// Changes the number of the first spilled record.
+    pub(super) fn set_first_record(page: &mut [u8], first_record: u32) {
+        page[16..20].copy_from_slice(&first_record.to_le_bytes());
+    }
+
+    /// The spilled records of a page: the number of the first, and how many. Whatever the bytes are, this is an answer.
+    pub(super) fn spilled(page: &[u8]) -> (u32, u32) {
+        (word(page, 16), word(page, 20))
+    }
+}
+
+/// The four bytes at `at` as a number; 0 when there are none.
+pub(super) fn word(page: &[u8], at: usize) -> u32 {
+    page.get(at..)
+        .and_then(|bytes| bytes.first_chunk())
+        .map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+fn digest(geometry: &Geometry) -> u64 {
+    let mut bytes = Vec::with_capacity(Geometry::BYTES);
+    geometry.encode(&mut bytes);
+    checksum(&bytes)
+}
+
+impl Geometry {
+    /// How many bytes an encoded geometry has.
+    pub const BYTES: usize = 24;
+
+    /// Appends the geometry's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        Writer::new(out)
+            .u8(VERSION)
+            .u8(self.fingerprint_bits as u8)
+            .u8(self.value_bits as u8)
+            .u8(self.remainder_bits as u8)
+            .u32(self.page_bytes)
+            .u32(self.pages)
+            .u32(self.blocks)
+            .u32(self.capacity)
+            .u32(0);
+    }
+
+    /// Reads a geometry, and checks that it is one that this version makes.
+    ///
+    /// ```
+    /// use alluvium_filters::{Geometry, Shape};
+    /// let geometry = Geometry::for_entries(1000, Shape::new(36, 4))?;
+    /// let mut bytes = Vec::new();
+    /// geometry.encode(&mut bytes);
+    /// assert_eq!(Geometry::decode(&bytes)?, geometry);
+    /// assert!(Geometry::decode(&bytes[1..]).is_err());
+    /// # Ok::<(), alluvium_filters::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the bytes are too few or no geometry, [`Error::Shape`] when its numbers are out of range.
+    pub fn decode(bytes: &[u8]) -> Result<Geometry> {
+        let corrupt = |what, expected: String, found: String| Error::corrupt(0, what, expected, found);
+        let mut reader = Reader::new(bytes);
+        let mut read = || -> std::result::Result<_, alluvium_base::bytes::Truncated> {
+            let bits = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
+            Ok((
+                bits,
+                [
+                    reader.u32()?,
+                    reader.u32()?,
+                    reader.u32()?,
+                    reader.u32()?,
+                    reader.u32()?,
+                ],
+            ))
+        };
+        let (
+            (version, fingerprint_bits, value_bits, remainder_bits),
+            [page_bytes, pages, blocks, capacity, zero],
+        ) = read()
+            .map_err(|short| corrupt("geometry", format!("{} bytes", Self::BYTES), short.to_string()))?;
+        if version != VERSION || zero != 0 || pages == 0 {
+            let found = format!("version {version}, {pages} pages, {zero}");
+            return Err(corrupt("geometry", "version 1 with pages".into(), found));
+        }
+        let mut shape = Shape::new(fingerprint_bits.into(), value_bits.into());
+        shape.page_bytes = page_bytes;
+        let geometry = Geometry::with_pages(pages, shape)?;
+        let derived = (geometry.remainder_bits, geometry.blocks, geometry.capacity);
+        if derived != (remainder_bits.into(), blocks, capacity) {
+            let found = format!("{:?}", (remainder_bits, blocks, capacity));
+            return Err(corrupt(
+                "geometry's remainder bits, blocks and slots",
+                format!("{derived:?}"),
+                found,
+            ));
+        }
+        Ok(geometry)
+    }
+}
+
+/// The metadata of 48 quotients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Bits 0 to 47: occupied. Bits 48 to 63: position of the first slot.
+    pub(super) head: u64,
+    /// Which slots end a run.
+    pub(super) ends: u64,
+}
+
+impl Block {
+    #[inline(always)]
+    pub(super) fn new(occupied: u64, position: u32, ends: u64) -> Block {
+        debug_assert!(occupied >> 48 == 0 && position < 1 << 16);
+        Block {
+            head: occupied | u64::from(position) << 48,
+            ends,
+        }
+    }
+
+    /// Where a block begins in its page.
+    #[inline(always)]
+    pub(super) fn at(block: u32) -> usize {
+        HEADER_BYTES + block as usize * BLOCK_BYTES
+    }
+
+    /// The block of a page, or nothing when the bytes are too few.
+    #[inline(always)]
+    pub(super) fn read(page: &[u8], block: u32) -> Option<Block> {
+        let at = Block::at(block);
+        let (head, ends) = page.get(at..at + BLOCK_BYTES)?.split_first_chunk::<8>()?;
+        Some(Block {
+            head: u64::from_le_bytes(*head),
+            ends: u64::from_le_bytes(*ends.first_chunk()?),
+        })
+    }
+
+    #[inline]
+    pub(super) fn write(self, page: &mut [u8], block: u32) {
+        let at = Block::at(block);
+        page[at..at + 8].copy_from_slice(&self.head.to_le_bytes());
+        page[at + 8..at + BLOCK_BYTES].copy_from_slice(&self.ends.to_le_bytes());
+    }
+
+    /// Which quotients have entries.
+    #[inline(always)]
+    pub(super) fn occupied(self) -> u64 {
+        self.head & ((1 << 48) - 1)
+    }
+
+    /// The position of the first slot.
+    #[inline(always)]
+    pub(super) fn position(self) -> u32 {
+        (self.head >> 48) as u32
+    }
+
+    /// How many slots the runs in the page have.
+    #[inline(always)]
+    pub(super) fn slots(self) -> u32 {
+        64 - self.ends.leading_zeros()
+    }
+
+    /// Whether some of its runs are not in the page.
+    #[inline(always)]
+    pub(super) fn has_spilled(self) -> bool {
+        self.ends.count_ones() < self.occupied().count_ones()
+    }
+}
+
+/// The bit of the page where the slot at `position` begins.
+#[inline(always)]
+pub(super) fn slots_at(geometry: &Geometry, position: u32) -> u32 {
+    (geometry.slots_at << 3).wrapping_add(position.wrapping_mul(geometry.slot_bits))
+}
+
+/// The bits of a page from the slot at `position` on, as many as one load brings (57 at least); nothing past the page's end.
+#[inline(always)]
+pub(super) fn slots(geometry: &Geometry, page: &[u8], position: u32) -> Option<u64> {
+    let bit = slots_at(geometry, position);
+    let at = (bit >> 3) as usize;
+    let bytes = page.get(at..at + SLOT_LOAD_BYTES)?;
+    Some(u64::from_le_bytes(*bytes.first_chunk()?) >> (bit & 7))
+}
+
+/// The slot at `position`, 0 past the page's end.
+#[inline(always)]
+pub(super) fn slot(geometry: &Geometry, page: &[u8], position: u32) -> u64 {
+    slots(geometry, page, position).unwrap_or(0) & ((1 << geometry.slot_bits) - 1)
+}
+
+/// Packs slots one after the other into a page, eight bytes at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotWriter {
+    at: usize,
+    bits: u64,
+    held: u32,
+}
+
+impl SlotWriter {
+    /// A writer that goes on at a slot; the slots before it in the same byte are kept.
+    pub(super) fn at(geometry: &Geometry, page: &[u8], position: u32) -> SlotWriter {
+        let bit = slots_at(geometry, position);
+        let (at, held) = ((bit >> 3) as usize, bit & 7);
+        SlotWriter {
+            at,
+            bits: u64::from(page[at]) & ((1 << held) - 1),
+            held,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, page: &mut [u8], word: u64, bits: u32) {
+        self.bits |= word << self.held;
+        self.held += bits;
+        if self.held >= 64 {
+            page[self.at..self.at + 8].copy_from_slice(&self.bits.to_le_bytes());
+            self.at += 8;
+            self.held -= 64;
+            self.bits = if self.held == 0 {
+                0
+            } else {
+                word >> (bits - self.held)
+            };
+        }
+    }
+
+    /// Writes the bits still held. Whatever follows them in their last byte becomes zero.
+    pub(super) fn flush(&mut self, page: &mut [u8]) {
+        let len = self.held.div_ceil(8) as usize;
+        page[self.at..self.at + len].copy_from_slice(&self.bits.to_le_bytes()[..len]);
+    }
+}
+
+/// Writes the lowest `count` (57 at most) bits of `bits` at a bit of the page. The 8 bytes from that bit's on must be in the page.
+pub(super) fn put_bits(page: &mut [u8], at: u32, count: u32, bits: u64) {
+    let (byte, skew) = ((at / 8) as usize, at % 8);
+    let mask = (1u64 << count) - 1;
+    let bytes: &mut [u8; 8] = page[byte..]
+        .first_chunk_mut()
+        .expect("a page ends with 8 bytes more");
+    let kept = u64::from_le_bytes(*bytes) & !(mask << skew);
+    *bytes = (kept | (bits & mask) << skew).to_le_bytes();
+}
+
+fn get_bits(page: &[u8], at: u32, count: u32) -> u64 {
+    let bytes: &[u8; 8] = page[(at / 8) as usize..]
+        .first_chunk()
+        .expect("a page ends with 8 bytes more");
+    u64::from_le_bytes(*bytes) >> (at % 8) & ((1 << count) - 1)
+}
+
+/// Moves `count` bits of a page from one bit to another; the two stretches may overlap.
+pub(super) fn move_bits(page: &mut [u8], from: u32, to: u32, count: u32) {
+    const STEP: u32 = 56;
+    let mut step = |begin: u32, count: u32| {
+        let bits = get_bits(page, from + begin, count);
+        put_bits(page, to + begin, count, bits);
+    };
+    let (whole, rest) = (count / STEP * STEP, count % STEP);
+    if to > from {
+        step(whole, rest);
+        (0..whole)
+            .step_by(STEP as usize)
+            .rev()
+            .for_each(|begin| step(begin, STEP));
+    } else {
+        (0..whole)
+            .step_by(STEP as usize)
+            .for_each(|begin| step(begin, STEP));
+        step(whole, rest);
+    }
+}
+
+/// How many records a spill page has room for.
+pub(super) fn records_per_page(geometry: &Geometry) -> u32 {
+    ((geometry.page_bytes as usize - HEADER_BYTES) / RECORD_BYTES) as u32
+}
+
+/// The record at `index` of a spill page, or nothing when the bytes are too few.
+#[inline]
+pub(super) fn record(page: &[u8], index: u32) -> Option<(Entry, u32)> {
+    let at = HEADER_BYTES + index as usize * RECORD_BYTES;
+    let (entry, count) = page.get(at..at + RECORD_BYTES)?.split_first_chunk::<8>()?;
+    Some((
+        Entry(u64::from_le_bytes(*entry)),
+        u32::from_le_bytes(*count.first_chunk()?),
+    ))
+}
+
+/// Writes the record at `index` of a spill page.
+pub(super) fn write_record(page: &mut [u8], index: u32, entry: Entry, count: u32) {
+    let at = HEADER_BYTES + index as usize * RECORD_BYTES;
+    page[at..at + 8].copy_from_slice(&entry.0.to_le_bytes());
+    page[at + 8..at + RECORD_BYTES].copy_from_slice(&count.to_le_bytes());
+}

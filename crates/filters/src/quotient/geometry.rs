@@ -1,0 +1,375 @@
+//! The shape of a filter: how a fingerprint becomes a page, a block, a quotient and a remainder.
+//!
+//! A fingerprint `f` of `p` bits is read as the fraction `f / 2^p`. Multiplied by the number of quotients `T = pages × blocks × 48`,
+//! its whole part is the quotient and the highest `r` bits of its fractional part are the remainder. With `T = 2^q` this
+//! is the textbook's split of `p` bits into `q` and `r`; but `T` may be any number, so a filter is exactly as large as its load asks,
+//! not the next power of two. `r` is the least for which two fingerprints never share quotient and remainder:
+//! `2^(p - r) ≤ T`. Nothing is lost, so the fingerprint can be computed back ([`Geometry::fingerprint_at`]).
+
+use super::bits::Kernel;
+use super::format::{BLOCK_BYTES, HEADER_BYTES, SLOT_LOAD_BYTES};
+use crate::{Error, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS, Result};
+
+/// Quotients in a block: what fits a metadata word beside a position of 16 bits.
+pub const BLOCK_QUOTIENTS: u32 = 48;
+
+/// Slots that the runs of one block may have together: the bits of a metadata word.
+pub const BLOCK_SLOTS: u32 = 64;
+
+/// The widest slot: remainder and value. A slot is read with one unaligned load of 64 bits.
+pub const MAX_SLOT_BITS: u32 = 57;
+
+/// The most quotients in a filter; see [`Geometry::fingerprint_at`] for what bounds them.
+pub const MAX_QUOTIENTS: u64 = 1 << 31;
+
+/// The share of quotients that [`Shape::new`] aims to have filled.
+pub const DEFAULT_LOAD_PERCENT: u32 = 90;
+
+/// Bits of a multiplicity that follows a slot which occurs three times or more.
+pub(super) const COUNT_BITS: u32 = 32;
+
+/// What a filter should be like; with a number of entries it makes a [`Geometry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bits of a fingerprint: 8 to 48. The false-positive rate of a filter of `n` entries is `n / 2^bits`.
+    pub fingerprint_bits: u32,
+    /// Bits of a value: 0 to 16.
+    pub value_bits: u32,
+    /// Bytes of a page: a power of two from 4 KiB to 64 KiB.
+    pub page_bytes: u32,
+    /// How many quotients of a hundred should have an entry: 10 to 95. Less is faster by little, more is smaller.
+    pub load_percent: u32,
+}
+
+impl Shape {
+    /// Filters over pages of 4 KiB at a load of 90 %.
+    #[must_use]
+    pub fn new(fingerprint_bits: u32, value_bits: u32) -> Shape {
+        Shape {
+            fingerprint_bits,
+            value_bits,
+            page_bytes: 4096,
+            load_percent: DEFAULT_LOAD_PERCENT,
+        }
+    }
+}
+
+/// How the fingerprints of one filter are laid out. Small, copied freely, stored beside the filter by whoever owns it
+/// ([`Geometry::encode`]).
+///
+/// ```
+/// use alluvium_filters::{Fingerprint, Geometry, Shape};
+/// // 2^20 keys in a store whose fingerprints have 33 bits, 16 runs to tell apart.
+/// let geometry = Geometry::for_entries(1 << 20, Shape::new(33, 4))?;
+/// assert_eq!(geometry.remainder_bits(), 13);
+/// let bits_per_key = geometry.bytes() as f64 * 8.0 / (1 << 20) as f64;
+/// assert!(bits_per_key < 23.0, "{bits_per_key}");
+/// let fingerprint = Fingerprint::of(0xfedc_ba98_7654_3210, 33);
+/// assert!(geometry.page_of(fingerprint) < geometry.pages());
+/// # Ok::<(), alluvium_filters::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    pub(super) fingerprint_bits: u32,
+    pub(super) remainder_bits: u32,
+    pub(super) value_bits: u32,
+    pub(super) slot_bits: u32,
+    pub(super) page_bytes: u32,
+    pub(super) pages: u32,
+    pub(super) blocks: u32,
+    pub(super) capacity: u32,
+    pub(super) slots_at: u32,
+    /// Slots that one load compares.
+    pub(super) lanes: u32,
+    /// The lowest remainder bit of each lane; multiplying a remainder by it fills every lane.
+    pub(super) lane_low: u64,
+    /// The highest bit of each lane.
+    pub(super) lane_high: u64,
+    /// The other bits of each lane.
+    pub(super) lane_rest: u64,
+    /// The remainder bits of each lane.
+    pub(super) lane_remainder: u64,
+    /// `2^(63 + p - r) / T`: see [`Geometry::fingerprint_at`].
+    step: u64,
+    pub(super) kernel: Kernel,
+}
+
+impl Geometry {
+    /// The smallest geometry that holds `entries` at the shape's load.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when a number is out of its range, or so many entries do not go with so short fingerprints.
+    pub fn for_entries(entries: u64, shape: Shape) -> Result<Geometry> {
+        if !(10..=95).contains(&shape.load_percent) {
+            return Err(Error::shape(
+                format!("a load of {} %", shape.load_percent),
+                "10 to 95 %",
+            ));
+        }
+        let quotients = u128::from(entries) * 100 / u128::from(shape.load_percent);
+        Self::search(shape, |per_page| {
+            u64::try_from(quotients.div_ceil(u128::from(per_page))).unwrap_or(u64::MAX)
+        })
+    }
+
+    /// A geometry of so many pages. With it, bits move between quotient and remainder at will.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when a number is out of its range.
+    pub fn with_pages(pages: u32, shape: Shape) -> Result<Geometry> {
+        Self::search(shape, |_| u64::from(pages))
+    }
+
+    /// The shortest remainders that tell all fingerprints apart: a page holds more of them, so fewer pages are needed, so
+    /// remainders must be longer; the first length that suffices is the answer.
+    fn search(shape: Shape, pages_for: impl Fn(u64) -> u64) -> Result<Geometry> {
+        let Shape {
+            fingerprint_bits,
+            value_bits,
+            page_bytes,
+            ..
+        } = shape;
+        if !(8..=MAX_FINGERPRINT_BITS).contains(&fingerprint_bits) {
+            return Err(Error::shape(
+                format!("fingerprints of {fingerprint_bits} bits"),
+                "8 to 48",
+            ));
+        }
+        if value_bits > MAX_VALUE_BITS {
+            return Err(Error::shape(format!("values of {value_bits} bits"), "0 to 16"));
+        }
+        if !page_bytes.is_power_of_two() || !(4096..=65536).contains(&page_bytes) {
+            return Err(Error::shape(
+                format!("pages of {page_bytes} bytes"),
+                "a power of two from 4096 to 65536",
+            ));
+        }
+        for remainder_bits in 2..=(MAX_SLOT_BITS - value_bits).min(fingerprint_bits) {
+            let blocks = blocks_in(page_bytes, remainder_bits + value_bits);
+            let pages = pages_for(u64::from(blocks * BLOCK_QUOTIENTS)).max(1);
+            let quotients = pages.saturating_mul(u64::from(blocks * BLOCK_QUOTIENTS));
+            if quotients > MAX_QUOTIENTS {
+                return Err(Error::shape(
+                    format!("{quotients} quotients"),
+                    format!("at most {MAX_QUOTIENTS}"),
+                ));
+            }
+            if fingerprint_bits - quotients.ilog2().min(fingerprint_bits) <= remainder_bits {
+                return Ok(Self::derive(shape, remainder_bits, blocks, pages as u32));
+            }
+        }
+        Err(Error::shape(
+            format!(
+                "fingerprints of {fingerprint_bits} bits with values of {value_bits} bits in so few pages"
+            ),
+            "shorter fingerprints, smaller values, or more pages",
+        ))
+    }
+
+    fn derive(shape: Shape, remainder_bits: u32, blocks: u32, pages: u32) -> Geometry {
+        let Shape {
+            fingerprint_bits,
+            value_bits,
+            page_bytes,
+            ..
+        } = shape;
+        let slot_bits = remainder_bits + value_bits;
+        let slots_at = HEADER_BYTES as u32 + blocks * BLOCK_BYTES as u32;
+        // A slot begins at any bit of a byte that its width allows; a load brings the other bits of 64.
+        let skew = [0, 7, 6, 7, 4, 7, 6, 7][slot_bits as usize % 8];
+        // A run of a count is three slots and the count's own, so a run of `lanes` slots never holds one.
+        let lanes = ((64 - skew) / slot_bits).min(2 + COUNT_BITS.div_ceil(slot_bits));
+        let lane_ones = (0..lanes).fold(0u64, |ones, lane| ones | 1 << (lane * slot_bits));
+        let quotients = u128::from(pages) * u128::from(blocks * BLOCK_QUOTIENTS);
+        let step = ((1u128 << (63 + fingerprint_bits)) / quotients) >> remainder_bits;
+        Geometry {
+            fingerprint_bits,
+            remainder_bits,
+            value_bits,
+            slot_bits,
+            page_bytes,
+            pages,
+            blocks,
+            capacity: capacity_of(page_bytes, blocks, slot_bits),
+            slots_at,
+            lanes,
+            lane_low: lane_ones << value_bits,
+            lane_high: lane_ones << (slot_bits - 1),
+            lane_rest: (lane_ones << (slot_bits - 1)).wrapping_sub(lane_ones),
+            lane_remainder: lane_ones.wrapping_mul(((1 << remainder_bits) - 1) << value_bits),
+            step: step as u64,
+            kernel: Kernel::detect(),
+        }
+    }
+
+    /// The same geometry answering with plain arithmetic, as on a processor without BMI2. For tests and comparisons.
+    #[must_use]
+    pub fn portable(mut self) -> Geometry {
+        self.kernel = Kernel::Portable;
+        self
+    }
+
+    /// The first bits of a hash that this filter looks at.
+    #[must_use]
+    #[inline]
+    pub fn fingerprint(&self, hash: u64) -> Fingerprint {
+        Fingerprint(hash & u64::MAX << (64 - self.fingerprint_bits))
+    }
+
+    /// The page that holds whatever there is about a fingerprint.
+    #[must_use]
+    #[inline]
+    pub fn page_of(&self, fingerprint: Fingerprint) -> u32 {
+        ((u128::from(fingerprint.0) * u128::from(self.pages)) >> 64) as u32
+    }
+
+    /// The least fingerprint of a page.
+    pub(super) fn first_fingerprint(&self, page: u32) -> Fingerprint {
+        let first = (u128::from(page) << self.fingerprint_bits).div_ceil(u128::from(self.pages));
+        Fingerprint((first as u64) << (64 - self.fingerprint_bits))
+    }
+
+    /// Where within its page a fingerprint belongs.
+    #[inline(always)]
+    pub(super) fn place(&self, fingerprint: Fingerprint) -> Place {
+        let in_page = fingerprint.0.wrapping_mul(u64::from(self.pages));
+        let in_block = u128::from(in_page) * u128::from(self.blocks);
+        let in_quotient = u128::from(in_block as u64) * u128::from(BLOCK_QUOTIENTS);
+        Place {
+            block: (in_block >> 64) as u32,
+            quotient: (in_quotient >> 64) as u32,
+            remainder: in_quotient as u64 >> (64 - self.remainder_bits),
+        }
+    }
+
+    /// Where the first quotient of a block lies on the scale of [`Geometry::fingerprint_at`].
+    pub(super) fn block_base(&self, page: u32, block: u32) -> u128 {
+        let blocks = u64::from(page) * u64::from(self.blocks) + u64::from(block);
+        // Under 2^127; 96 - p fractional bits, of which 63 are wanted.
+        let base = (u128::from(blocks * u64::from(BLOCK_QUOTIENTS)) << 96) / u128::from(self.quotients());
+        base << self.fingerprint_bits.saturating_sub(33) >> 33u32.saturating_sub(self.fingerprint_bits)
+    }
+
+    /// How far the bases of two blocks that follow each other are apart.
+    pub(super) fn block_step(&self) -> u128 {
+        (u128::from(BLOCK_QUOTIENTS) << (63 + self.fingerprint_bits)) / u128::from(self.quotients())
+    }
+
+    /// The fingerprint of a quotient and remainder of the block at `base`: the inverse of [`Geometry::place`].
+    ///
+    /// A fingerprint `f` has `f × T = quotient × 2^p + remainder × 2^(p-r) + d` with `0 ≤ d < 2^(p-r) ≤ T`, so it is that sum without
+    /// `d`, divided by `T`, rounded up. Here the sum over `T` is computed from below in fixed point with 63 fractional bits. Its error is under
+    /// `2^-47` for the base and `2^(r-57)` for the rest; rounding up is right while the error is under `1 / T`, which [`MAX_QUOTIENTS`]
+    /// and 48 bits of fingerprint ensure.
+    #[inline(always)]
+    pub(super) fn fingerprint_at(&self, base: u128, quotient: u32, remainder: u64) -> Fingerprint {
+        let offset = u64::from(quotient) << self.remainder_bits | remainder;
+        let sum = base + u128::from(offset) * u128::from(self.step);
+        let number = ((sum + ((1 << 63) - 1)) >> 63) as u64;
+        Fingerprint(number << (64 - self.fingerprint_bits))
+    }
+
+    /// The slot word of an entry: remainder above value, the value complemented so that the newest sorts first.
+    #[inline(always)]
+    pub(super) fn word(&self, remainder: u64, value: u16) -> u64 {
+        let value = u64::from(!value) & ((1 << self.value_bits) - 1);
+        remainder << self.value_bits | value
+    }
+
+    /// The value in a slot word.
+    #[inline(always)]
+    pub(super) fn value(&self, word: u64) -> u16 {
+        (!word & ((1 << self.value_bits) - 1)) as u16
+    }
+
+    /// Slots that hold a count.
+    #[inline]
+    pub(super) fn count_slots(&self) -> u32 {
+        COUNT_BITS.div_ceil(self.slot_bits)
+    }
+
+    /// Bits of a fingerprint.
+    #[must_use]
+    pub fn fingerprint_bits(&self) -> u32 {
+        self.fingerprint_bits
+    }
+
+    /// Bits of a fingerprint that a slot holds.
+    #[must_use]
+    pub fn remainder_bits(&self) -> u32 {
+        self.remainder_bits
+    }
+
+    /// Bits of a value.
+    #[must_use]
+    pub fn value_bits(&self) -> u32 {
+        self.value_bits
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> u32 {
+        self.page_bytes
+    }
+
+    /// Pages, without those that hold what spilled.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Bytes of all pages, without those that hold what spilled.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.pages) * u64::from(self.page_bytes)
+    }
+
+    /// Quotients of all pages: entries divided by this is the load.
+    #[must_use]
+    pub fn quotients(&self) -> u64 {
+        u64::from(self.pages) * u64::from(self.blocks * BLOCK_QUOTIENTS)
+    }
+
+    /// Slots of a page.
+    #[must_use]
+    pub fn slots_per_page(&self) -> u32 {
+        self.capacity
+    }
+
+    /// The probability that a filter of so many distinct fingerprints answers for a key that was never put in.
+    #[must_use]
+    pub fn false_positive_rate(&self, fingerprints: u64) -> f64 {
+        // n fingerprints of 2^p are taken; a stranger's is one of them.
+        fingerprints as f64 / f64::from(self.fingerprint_bits).exp2()
+    }
+
+    /// The shape this geometry was made from; the load is the default's.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        Shape {
+            page_bytes: self.page_bytes,
+            ..Shape::new(self.fingerprint_bits, self.value_bits)
+        }
+    }
+}
+
+/// Where a fingerprint belongs in its page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) block: u32,
+    /// The quotient within the block.
+    pub(super) quotient: u32,
+    pub(super) remainder: u64,
+}
+
+/// The most blocks for which a page has a slot per quotient.
+fn blocks_in(page_bytes: u32, slot_bits: u32) -> u32 {
+    let bits = (page_bytes as usize - HEADER_BYTES - SLOT_LOAD_BYTES) as u32 * 8;
+    let blocks = bits / (BLOCK_BYTES as u32 * 8 + BLOCK_QUOTIENTS * slot_bits);
+    blocks.min(u32::from(u16::MAX) / BLOCK_QUOTIENTS)
+}
+
+fn capacity_of(page_bytes: u32, blocks: u32, slot_bits: u32) -> u32 {
+    let bytes = page_bytes as usize - HEADER_BYTES - SLOT_LOAD_BYTES - blocks as usize * BLOCK_BYTES;
+    (bytes as u32 * 8 / slot_bits).min(u32::from(u16::MAX))
+}

@@ -1,0 +1,230 @@
+//! All pages of a filter, one after the other in memory: for tests, for small filters, and to show how pages and spill pages
+//! go together.
+
+use super::format::records_per_page;
+use super::geometry::Geometry;
+use super::lookup::{Found, PageView, Presence};
+use super::scan::Chunk;
+use super::spill::{Counted, SpillView};
+use super::values::Values;
+use crate::{Error, Fingerprint, Result};
+
+/// The bytes that a [`crate::Builder`] handed out, concatenated.
+///
+/// ```
+/// use alluvium_filters::{Entry, Geometry, Image, Maplet, Shape, hash};
+/// let geometry = Geometry::for_entries(100, Shape::new(40, 4))?;
+/// let mut maplet = Maplet::new(geometry);
+/// for key in 0u32..100 {
+///     maplet.insert(Entry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), (key % 16) as u16))?;
+/// }
+/// let bytes = maplet.to_bytes();
+/// let image = Image::new(&geometry, &bytes)?;
+/// let values = image.lookup(geometry.fingerprint(hash(0, &7u32.to_le_bytes())))?;
+/// assert_eq!(values.collect::<Vec<_>>(), [7]);
+/// # Ok::<(), alluvium_filters::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'a> {
+    geometry: &'a Geometry,
+    bytes: &'a [u8],
+}
+
+impl<'a> Image<'a> {
+    /// A view of a whole filter.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the bytes are not whole pages, or fewer than the geometry has.
+    pub fn new(geometry: &'a Geometry, bytes: &'a [u8]) -> Result<Image<'a>> {
+        let whole = bytes.len().is_multiple_of(geometry.page_bytes as usize);
+        if !whole || (bytes.len() as u64) < geometry.bytes() {
+            let expected = format!(
+                "{} pages or more of {} bytes",
+                geometry.pages, geometry.page_bytes
+            );
+            return Err(Error::corrupt(
+                0,
+                "length of the filter",
+                expected,
+                format!("{} bytes", bytes.len()),
+            ));
+        }
+        Ok(Image { geometry, bytes })
+    }
+
+    /// The geometry.
+    #[must_use]
+    pub fn geometry(&self) -> &'a Geometry {
+        self.geometry
+    }
+
+    /// How many pages there are, those with spilled records included.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        (self.bytes.len() / self.geometry.page_bytes as usize) as u32
+    }
+
+    /// The bytes of a page.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when there is no such page.
+    #[inline]
+    pub fn page(&self, number: u32) -> Result<&'a [u8]> {
+        let size = self.geometry.page_bytes as usize;
+        let at = number as usize * size;
+        match self.bytes.get(at..at + size) {
+            Some(page) => Ok(page),
+            None => Err(Error::corrupt(
+                number,
+                "page",
+                format!("one of {}", self.pages()),
+                "none",
+            )),
+        }
+    }
+
+    /// The page that a fingerprint belongs to.
+    ///
+    /// # Errors
+    /// Never for a fingerprint of this geometry.
+    #[inline]
+    pub fn view(&self, fingerprint: Fingerprint) -> Result<PageView<'a>> {
+        PageView::new(self.geometry, self.page(self.geometry.page_of(fingerprint))?)
+    }
+
+    /// The values under a fingerprint.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the page refers to spilled records that are not there.
+    #[inline]
+    pub fn lookup(&self, fingerprint: Fingerprint) -> Result<ImageValues<'a>> {
+        let view = self.view(fingerprint)?;
+        match view.lookup(fingerprint) {
+            Found::Here(values) => Ok(ImageValues {
+                values,
+                image: *self,
+                fingerprint,
+                more: 0..0,
+                spilled: (0, 0),
+            }),
+            Found::Spilled => self.lookup_spilled(view, fingerprint),
+        }
+    }
+
+    #[cold]
+    fn lookup_spilled(&self, view: PageView<'a>, fingerprint: Fingerprint) -> Result<ImageValues<'a>> {
+        let spilled = view.spilled();
+        let mut more = self.geometry.spill_pages(spilled);
+        let Some(number) = more.next() else {
+            let page = self.geometry.page_of(fingerprint);
+            return Err(Error::corrupt(page, "spilled records", "some", "none"));
+        };
+        let values = self.spill_page(number)?.lookup(fingerprint, spilled);
+        Ok(ImageValues {
+            values,
+            image: *self,
+            fingerprint,
+            more,
+            spilled,
+        })
+    }
+
+    /// Whether a fingerprint is there.
+    ///
+    /// # Errors
+    /// As [`Image::lookup`].
+    #[inline]
+    pub fn contains(&self, fingerprint: Fingerprint) -> Result<bool> {
+        match self.view(fingerprint)?.contains(fingerprint) {
+            Presence::Absent => Ok(false),
+            Presence::Present => Ok(true),
+            Presence::Spilled => Ok(self.lookup(fingerprint)?.next().is_some()),
+        }
+    }
+
+    fn spill_page(&self, number: u32) -> Result<SpillView<'a>> {
+        SpillView::new(self.geometry, self.page(number)?, number)
+    }
+
+    /// The records that spilled from a page.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when they are not all there.
+    pub fn spilled(&self, number: u32) -> Result<Vec<Counted>> {
+        let spilled = PageView::new(self.geometry, self.page(number)?)?.spilled();
+        let mut records = Vec::new();
+        for page in self.geometry.spill_pages(spilled) {
+            // Fails at the first page that is not there, so no bytes make this long.
+            records.extend(self.spill_page(page)?.records(spilled));
+        }
+        if records.len() != spilled.1 as usize {
+            return Err(Error::corrupt(
+                number,
+                "spilled records",
+                spilled.1.to_string(),
+                records.len().to_string(),
+            ));
+        }
+        Ok(records)
+    }
+
+    /// Fills `chunk` with the entries of a page, in order.
+    ///
+    /// # Errors
+    /// As [`PageView::read_into`].
+    pub fn read_page(&self, number: u32, chunk: &mut Chunk) -> Result<()> {
+        chunk.clear();
+        let spilled = self.spilled(number)?;
+        PageView::new(self.geometry, self.page(number)?)?.read_into(number, &spilled, chunk)
+    }
+
+    /// All entries page by page, as [`crate::merge`] takes them: each call fills the chunk with the next page's and says
+    /// whether there was one.
+    pub fn source(&self) -> impl FnMut(&mut Chunk) -> Result<bool> + use<'a> {
+        let (image, mut next) = (*self, 0);
+        move |chunk: &mut Chunk| {
+            if next == image.geometry.pages {
+                return Ok(false);
+            }
+            image.read_page(next, chunk)?;
+            next += 1;
+            Ok(true)
+        }
+    }
+
+    /// Spilled records that a spill page has room for.
+    #[must_use]
+    pub fn records_per_page(&self) -> u32 {
+        records_per_page(self.geometry)
+    }
+}
+
+/// The values under a fingerprint, wherever they are.
+#[derive(Clone, Debug)]
+pub struct ImageValues<'a> {
+    values: Values<'a>,
+    image: Image<'a>,
+    fingerprint: Fingerprint,
+    more: std::ops::Range<u32>,
+    spilled: (u32, u32),
+}
+
+impl Iterator for ImageValues<'_> {
+    type Item = u16;
+
+    #[inline]
+    fn next(&mut self) -> Option<u16> {
+        loop {
+            if let Some(value) = self.values.next() {
+                return Some(value);
+            }
+            // A missing spill page ends the values: `Image::check` names it.
+            let number = self.more.next()?;
+            self.values = self
+                .image
+                .spill_page(number)
+                .ok()?
+                .lookup(self.fingerprint, self.spilled);
+        }
+    }
+}

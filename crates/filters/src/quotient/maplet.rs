@@ -1,0 +1,334 @@
+//! A filter in memory that changes entry by entry. Its bytes are those that a [`crate::Builder`] makes of the same entries.
+
+use super::build::Builder;
+use super::format::{Block, Header, move_bits, put_bits, slots_at};
+use super::geometry::{BLOCK_SLOTS, Geometry};
+use super::image::Image;
+use super::lookup::{Found, PageView};
+use super::merge::merge;
+use super::place::{BlockPlacer, PagePlacer};
+use super::scan::Chunk;
+use super::spill::{Counted, write_pages};
+use crate::{Entry, Error, Fingerprint, Result};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// A multiset of entries that can grow and shrink.
+///
+/// An insertion moves the slots behind it in its page, 2 KiB on average in a page of 4 KiB; whoever has many entries sorts
+/// them and uses a [`Builder`].
+///
+/// ```
+/// use alluvium_filters::{Entry, Geometry, Maplet, Shape, hash};
+/// let geometry = Geometry::for_entries(1000, Shape::new(40, 4))?;
+/// let mut maplet = Maplet::new(geometry);
+/// let pear = geometry.fingerprint(hash(0, b"pear"));
+/// maplet.insert(Entry::new(pear, 2))?;
+/// maplet.insert(Entry::new(pear, 2))?;
+/// assert_eq!(maplet.count(Entry::new(pear, 2)), 2);
+/// assert!(maplet.remove(Entry::new(pear, 2)));
+/// assert_eq!(maplet.values(pear), [2]);
+/// # Ok::<(), alluvium_filters::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Maplet {
+    geometry: Geometry,
+    /// All pages but those with spilled records. Their headers are complete but for the number of the first spilled record.
+    pages: Vec<u8>,
+    spilled: BTreeMap<Entry, u32>,
+    entries: u64,
+}
+
+impl Maplet {
+    /// An empty filter.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Maplet {
+        let mut pages = Vec::with_capacity(geometry.bytes() as usize);
+        let sink = |page: &[u8]| -> Result<()> {
+            pages.extend_from_slice(page);
+            Ok(())
+        };
+        Builder::new(geometry, sink)
+            .finish()
+            .expect("an empty filter has nothing that could fail");
+        Maplet {
+            geometry,
+            pages,
+            spilled: BTreeMap::new(),
+            entries: 0,
+        }
+    }
+
+    /// The geometry.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// How many entries there are, each as often as it occurs.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.entries
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Adds one occurrence of an entry.
+    ///
+    /// # Errors
+    /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`], and then nothing has changed.
+    pub fn insert(&mut self, entry: Entry) -> Result<()> {
+        let (value, bits) = (entry.value(), self.geometry.value_bits);
+        if u32::from(value) >> bits != 0 {
+            return Err(Error::Value { value, bits });
+        }
+        if entry.fingerprint().0 << self.geometry.fingerprint_bits != 0 {
+            let found = 64 - entry.fingerprint().0.trailing_zeros();
+            return Err(Error::FingerprintBits {
+                expected: self.geometry.fingerprint_bits,
+                found,
+            });
+        }
+        if !self.apply(entry, |count| count.checked_add(1)) {
+            return Err(Error::Count { entry: entry.0 });
+        }
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Takes one occurrence of an entry away, and says whether there was one.
+    pub fn remove(&mut self, entry: Entry) -> bool {
+        let removed = self.apply(entry, |count| count.checked_sub(1));
+        self.entries -= u64::from(removed);
+        removed
+    }
+
+    /// How often an entry occurs.
+    #[must_use]
+    pub fn count(&self, entry: Entry) -> u32 {
+        if let Some(&count) = self.spilled.get(&entry) {
+            return count;
+        }
+        let place = self.geometry.place(entry.fingerprint());
+        let wanted = (place.quotient, self.geometry.word(place.remainder, entry.value()));
+        let content = self.block_content(self.page_of(entry), place.block);
+        content
+            .iter()
+            .find(|found| (found.0, found.1) == wanted)
+            .map_or(0, |found| found.2)
+    }
+
+    /// The distinct values under a fingerprint, the newest (greatest) first.
+    #[must_use]
+    pub fn values(&self, fingerprint: Fingerprint) -> Vec<u16> {
+        match self.view(self.geometry.page_of(fingerprint)).lookup(fingerprint) {
+            Found::Here(values) => values.collect(),
+            Found::Spilled => {
+                let all = Entry::new(fingerprint, u16::MAX)..=Entry::new(fingerprint, 0);
+                self.spilled.range(all).map(|(entry, _)| entry.value()).collect()
+            }
+        }
+    }
+
+    /// All pages, those with spilled records last: the bytes that a [`Builder`] makes of the same entries.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.pages.clone();
+        let records: Vec<Counted> = self
+            .spilled
+            .iter()
+            .map(|(&entry, &count)| Counted { entry, count })
+            .collect();
+        let mut first_record = 0;
+        for of_page in records.chunk_by(|one, two| self.page_of(one.entry) == self.page_of(two.entry)) {
+            let page = self.page_range(self.page_of(of_page[0].entry));
+            Header::set_first_record(&mut bytes[page], first_record);
+            first_record += of_page.len() as u32;
+        }
+        let Ok(_) = write_pages(
+            &self.geometry,
+            &records,
+            |page| -> std::result::Result<(), std::convert::Infallible> {
+                bytes.extend_from_slice(page);
+                Ok(())
+            },
+        );
+        bytes
+    }
+
+    /// The filter whose pages these are.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when they are no filter.
+    pub fn from_image(image: Image<'_>) -> Result<Maplet> {
+        let geometry = *image.geometry();
+        let mut maplet = Maplet::new(geometry);
+        let mut chunk = Chunk::new();
+        for number in 0..geometry.pages {
+            image.read_page(number, &mut chunk)?;
+            maplet.entries += chunk.iter().map(|counted| u64::from(counted.count)).sum::<u64>();
+            maplet.lay_out(number, chunk.iter());
+        }
+        Ok(maplet)
+    }
+
+    /// The same entries under another geometry: bits move between quotient and remainder.
+    ///
+    /// # Errors
+    /// [`Error::FingerprintBits`] when the geometry's fingerprints have another length, [`Error::Value`] when a value is too
+    /// large for it.
+    pub fn resize(&self, geometry: Geometry) -> Result<Maplet> {
+        let (expected, found) = (self.geometry.fingerprint_bits, geometry.fingerprint_bits);
+        if expected != found {
+            return Err(Error::FingerprintBits { expected, found });
+        }
+        let (old, mut new) = (self.to_bytes(), Vec::new());
+        let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<()> {
+            new.extend_from_slice(page);
+            Ok(())
+        });
+        let source = Image::new(&self.geometry, &old)?.source();
+        merge(vec![source], |_, entry| Some(entry.value()), &mut builder)?;
+        builder.finish()?;
+        Maplet::from_image(Image::new(&geometry, &new)?)
+    }
+
+    fn page_of(&self, entry: Entry) -> u32 {
+        self.geometry.page_of(entry.fingerprint())
+    }
+
+    fn page_range(&self, number: u32) -> std::ops::Range<usize> {
+        let size = self.geometry.page_bytes as usize;
+        number as usize * size..(number as usize + 1) * size
+    }
+
+    fn view(&self, number: u32) -> PageView<'_> {
+        PageView {
+            geometry: &self.geometry,
+            page: &self.pages[self.page_range(number)],
+        }
+    }
+
+    /// The entries of a page, from the least to the greatest that there can be.
+    fn entries_of(&self, number: u32) -> RangeInclusive<Entry> {
+        let first = self.geometry.first_fingerprint(number);
+        let last = match number + 1 < self.geometry.pages {
+            true => Entry(self.geometry.first_fingerprint(number + 1).0 - 1),
+            false => Entry(u64::MAX),
+        };
+        Entry::new(first, u16::MAX)..=last
+    }
+
+    /// (quotient, word, count) of what a block has in its page.
+    fn block_content(&self, number: u32, block: u32) -> Vec<(u32, u64, u32)> {
+        let view = self.view(number);
+        Block::read(view.page, block).map_or(Vec::new(), |block| view.block_words(block).collect())
+    }
+
+    /// Changes how often an entry occurs; false, and no change, when `change` of the present count is nothing.
+    fn apply(&mut self, entry: Entry, change: fn(u32) -> Option<u32>) -> bool {
+        let Some(count) = change(self.count(entry)) else {
+            return false;
+        };
+        let number = self.page_of(entry);
+        let has_spilled = self.spilled.range(self.entries_of(number)).next().is_some();
+        if has_spilled || !self.change_block(number, entry, count) {
+            self.change_page(number, entry, count);
+        }
+        true
+    }
+
+    /// Changes one block and moves what lies behind it in the page; false, and no change, when something would spill.
+    fn change_block(&mut self, number: u32, entry: Entry, count: u32) -> bool {
+        let geometry = self.geometry;
+        let place = geometry.place(entry.fingerprint());
+        let mut content = self.block_content(number, place.block);
+        let changed = (
+            place.quotient,
+            geometry.word(place.remainder, entry.value()),
+            count,
+        );
+        let at = content.partition_point(|found| (found.0, found.1) < (changed.0, changed.1));
+        let known = content
+            .get(at)
+            .is_some_and(|found| (found.0, found.1) == (changed.0, changed.1));
+        content.splice(at..at + usize::from(known), (count > 0).then_some(changed));
+
+        let (mut placer, mut overflow) = (BlockPlacer::new(), Vec::new());
+        for entry in content {
+            placer.push(&geometry, BLOCK_SLOTS, entry, &mut overflow);
+        }
+        let range = self.page_range(number);
+        let page = &mut self.pages[range];
+        let block = Block::read(page, place.block).expect("a page has all its blocks");
+        let (filled, old, new) = (Header::filled(page), block.slots(), placer.words().len() as u32);
+        if !overflow.is_empty() || filled - old + new > geometry.capacity {
+            return false;
+        }
+        let bits = geometry.slot_bits;
+        let bit = |position| slots_at(&geometry, position);
+        let position = block.position();
+        move_bits(
+            page,
+            bit(position + old),
+            bit(position + new),
+            (filled - position - old) * bits,
+        );
+        for free in filled - old + new..filled {
+            put_bits(page, bit(free), bits, 0);
+        }
+        for (position, &word) in (position..).zip(placer.words()) {
+            put_bits(page, bit(position), bits, word);
+        }
+        placer.block(position).write(page, place.block);
+        for later in place.block + 1..geometry.blocks {
+            let block = Block::read(page, later).expect("a page has all its blocks");
+            Block::new(block.occupied(), block.position() - old + new, block.ends).write(page, later);
+        }
+        Header::set_filled(page, filled - old + new);
+        true
+    }
+
+    /// Lays a whole page out anew, because something spills or did.
+    fn change_page(&mut self, number: u32, entry: Entry, count: u32) {
+        let spilled = self.take_spilled(number);
+        let mut chunk = Chunk::new();
+        self.view(number)
+            .read_into(number, &spilled, &mut chunk)
+            .expect("the pages are our own");
+        let mut entries: Vec<Counted> = chunk.iter().filter(|counted| counted.entry != entry).collect();
+        let at = entries.partition_point(|counted| counted.entry < entry);
+        entries.splice(at..at, (count > 0).then_some(Counted { entry, count }));
+        self.lay_out(number, entries.into_iter());
+    }
+
+    fn take_spilled(&mut self, number: u32) -> Vec<Counted> {
+        let range = self.entries_of(number);
+        self.spilled
+            .extract_if(range, |_, _| true)
+            .map(|(entry, count)| Counted { entry, count })
+            .collect()
+    }
+
+    fn lay_out(&mut self, number: u32, entries: impl Iterator<Item = Counted>) {
+        let geometry = self.geometry;
+        let mut placer = PagePlacer::new(&geometry, number);
+        for Counted { entry, count } in entries {
+            placer.push(
+                &geometry,
+                geometry.place(entry.fingerprint()),
+                entry.value(),
+                count,
+            );
+        }
+        let range = self.page_range(number);
+        let (page, spilled) = placer.finish(&geometry, 0);
+        self.pages[range].copy_from_slice(page);
+        self.spilled
+            .extend(spilled.iter().map(|counted| (counted.entry, counted.count)));
+    }
+}

@@ -1,0 +1,267 @@
+//! Merging filters without their keys.
+//!
+//! Each source hands over its entries page by page; a tournament of losers picks the least; the caller's function rewrites or drops
+//! each; those left with one fingerprint are put in order again and go to a [`Builder`].
+
+use super::build::Builder;
+use super::scan::Chunk;
+use super::spill::Counted;
+use crate::{Entry, Error};
+
+/// What a merge has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Distinct entries read, summed over the sources.
+    pub read: u64,
+    /// Those that were dropped.
+    pub dropped: u64,
+}
+
+/// Merges `sources` into `builder`. A source fills the chunk it is given (cleared) with its next entries, all greater than those before, and says
+/// whether there were any; see [`crate::Image::source`]. `rewrite` gets each entry with the number of its source and returns
+/// the value that it has in the result, or nothing to drop it.
+///
+/// All filters must have fingerprints of the builder's length; their numbers of pages may differ.
+///
+/// ```
+/// use alluvium_filters::{Builder, Entry, Error, Geometry, Image, Maplet, Shape, hash, merge};
+/// let geometry = Geometry::for_entries(100, Shape::new(40, 4))?;
+/// let fingerprint = |key: u32| geometry.fingerprint(hash(0, &key.to_le_bytes()));
+/// let (mut older, mut newer) = (Maplet::new(geometry), Maplet::new(geometry));
+/// for key in 0..60 {
+///     older.insert(Entry::new(fingerprint(key), 0))?;
+///     newer.insert(Entry::new(fingerprint(key + 40), 0))?;
+/// }
+/// let (older, newer) = (older.to_bytes(), newer.to_bytes());
+///
+/// let mut merged = Vec::new();
+/// let sink = |page: &[u8]| -> Result<(), Error> { Ok(merged.extend_from_slice(page)) };
+/// let mut builder = Builder::new(Geometry::for_entries(120, geometry.shape())?, sink);
+/// let sources = vec![Image::new(&geometry, &older)?.source(), Image::new(&geometry, &newer)?.source()];
+/// // The sources become runs 0 and 1 of the result.
+/// merge(sources, |source, _| Some(source as u16), &mut builder)?;
+/// let geometry = *builder.geometry();
+/// builder.finish()?;
+///
+/// let values = Image::new(&geometry, &merged)?.lookup(fingerprint(50))?;
+/// assert_eq!(values.collect::<Vec<_>>(), [1, 0]);
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// Whatever a source or the builder returns, and [`Error::Order`] when a source's entries do not rise.
+pub fn merge<I, R, S, E>(sources: Vec<I>, mut rewrite: R, builder: &mut Builder<S>) -> Result<Merged, E>
+where
+    I: FnMut(&mut Chunk) -> Result<bool, E>,
+    R: FnMut(usize, Entry) -> Option<u16>,
+    S: FnMut(&[u8]) -> Result<(), E>,
+    E: From<Error>,
+{
+    let mut merged = Merged::default();
+    let mut group = Group::default();
+    let mut inputs = Vec::with_capacity(sources.len());
+    for source in sources {
+        inputs.push(Input::new(source)?);
+    }
+    let mut tournament = Tournament::new(inputs.iter().map(|input| input.key).collect());
+    while let Some(source) = tournament.winner() {
+        let input = &mut inputs[source];
+        let counted = input.current();
+        merged.read += 1;
+        match rewrite(source, counted.entry) {
+            Some(value) => group.push(counted.entry.with_value(value), counted.count, builder)?,
+            None => merged.dropped += 1,
+        }
+        input.advance()?;
+        tournament.replace(source, input.key);
+    }
+    group.flush(builder)?;
+    Ok(merged)
+}
+
+/// One source with the chunk it has filled. `key` is its next entry, or [`DONE`].
+struct Input<I> {
+    source: I,
+    chunk: Chunk,
+    at: usize,
+    repeat: usize,
+    /// The index of the next entry that does not occur once.
+    repeat_at: usize,
+    key: u128,
+}
+
+/// Above every entry.
+const DONE: u128 = u128::MAX;
+
+impl<I> Input<I> {
+    fn new<E>(source: I) -> Result<Input<I>, E>
+    where
+        I: FnMut(&mut Chunk) -> Result<bool, E>,
+        E: From<Error>,
+    {
+        let mut input = Input {
+            source,
+            chunk: Chunk::new(),
+            at: 0,
+            repeat: 0,
+            repeat_at: usize::MAX,
+            key: 0,
+        };
+        input.refill(None)?;
+        Ok(input)
+    }
+
+    #[inline(always)]
+    fn current(&self) -> Counted {
+        let entry = self.chunk.entries()[self.at];
+        let count = if self.at == self.repeat_at {
+            self.chunk.repeats()[self.repeat].1
+        } else {
+            1
+        };
+        Counted { entry, count }
+    }
+
+    #[inline(always)]
+    fn advance<E>(&mut self) -> Result<(), E>
+    where
+        I: FnMut(&mut Chunk) -> Result<bool, E>,
+        E: From<Error>,
+    {
+        if self.at == self.repeat_at {
+            self.repeat += 1;
+            self.find_repeat();
+        }
+        self.at += 1;
+        match self.chunk.entries().get(self.at) {
+            Some(entry) => {
+                self.key = u128::from(entry.0);
+                Ok(())
+            }
+            None => self.refill(self.chunk.entries().last().copied()),
+        }
+    }
+
+    fn find_repeat(&mut self) {
+        self.repeat_at = self
+            .chunk
+            .repeats()
+            .get(self.repeat)
+            .map_or(usize::MAX, |repeat| repeat.0 as usize);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill<E>(&mut self, last: Option<Entry>) -> Result<(), E>
+    where
+        I: FnMut(&mut Chunk) -> Result<bool, E>,
+        E: From<Error>,
+    {
+        loop {
+            self.chunk.clear();
+            if !(self.source)(&mut self.chunk)? {
+                self.key = DONE;
+                return Ok(());
+            }
+            if let Some(&first) = self.chunk.entries().first() {
+                let rises = self.chunk.entries().is_sorted_by(|one, two| one < two);
+                if !rises || last.is_some_and(|last| last >= first) {
+                    return Err(Error::Order {
+                        entry: first.0,
+                        last: last.map_or(0, |last| last.0),
+                    }
+                    .into());
+                }
+                (self.at, self.repeat, self.key) = (0, 0, u128::from(first.0));
+                self.find_repeat();
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A tree of losers: each inner node holds the loser of its match, the winner went on (Knuth, volume 3, 5.4.1).
+struct Tournament {
+    /// Node 0 holds the winner; node n has the children 2n and 2n + 1; leaves follow the inner nodes.
+    nodes: Vec<(u128, usize)>,
+    leaves: usize,
+}
+
+impl Tournament {
+    fn new(keys: Vec<u128>) -> Tournament {
+        let leaves = keys.len().next_power_of_two();
+        let mut winners = vec![(DONE, 0); 2 * leaves];
+        for (source, key) in keys.into_iter().enumerate() {
+            winners[leaves + source] = (key, source);
+        }
+        let mut nodes = vec![(DONE, 0); leaves];
+        for node in (1..leaves).rev() {
+            let (one, two) = (winners[2 * node], winners[2 * node + 1]);
+            (winners[node], nodes[node]) = if one.0 <= two.0 { (one, two) } else { (two, one) };
+        }
+        nodes[0] = winners[1];
+        Tournament { nodes, leaves }
+    }
+
+    #[inline(always)]
+    fn winner(&self) -> Option<usize> {
+        let (key, source) = self.nodes[0];
+        (key != DONE).then_some(source)
+    }
+
+    /// Gives the winner's source its next key and plays its matches again.
+    #[inline(always)]
+    fn replace(&mut self, source: usize, key: u128) {
+        let mut winner = (key, source);
+        let mut node = (self.leaves + source) / 2;
+        while node > 0 {
+            let other = self.nodes[node];
+            let stays = other.0 < winner.0;
+            self.nodes[node] = if stays { winner } else { other };
+            winner = if stays { other } else { winner };
+            node /= 2;
+        }
+        self.nodes[0] = winner;
+    }
+}
+
+/// Entries of one fingerprint, which rewritten values may have put out of order.
+#[derive(Default)]
+struct Group {
+    entries: Vec<Counted>,
+}
+
+impl Group {
+    #[inline(always)]
+    fn push<S, E>(&mut self, entry: Entry, count: u32, builder: &mut Builder<S>) -> Result<(), E>
+    where
+        S: FnMut(&[u8]) -> Result<(), E>,
+        E: From<Error>,
+    {
+        if self
+            .entries
+            .first()
+            .is_some_and(|first| first.entry.fingerprint() != entry.fingerprint())
+        {
+            self.flush(builder)?;
+        }
+        self.entries.push(Counted { entry, count });
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn flush<S, E>(&mut self, builder: &mut Builder<S>) -> Result<(), E>
+    where
+        S: FnMut(&[u8]) -> Result<(), E>,
+        E: From<Error>,
+    {
+        if self.entries.len() > 1 {
+            self.entries.sort_unstable_by_key(|counted| counted.entry);
+        }
+        for counted in &self.entries {
+            builder.push(counted.entry, counted.count)?;
+        }
+        self.entries.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! Laying the entries of one page out, in order. The one place that decides what a page looks like: building, editing and
+//! resizing all go through here, so a page's bytes depend on its entries alone, never on how they came (invariant F4).
+//!
+//! A run goes into the page whole if its block's runs then have at most 64 slots and the page's at most all there are; otherwise it spills, and
+//! with it the later runs of its block. Later blocks are not concerned.
+
+use super::format::{Block, Header, Kind, SlotWriter};
+use super::geometry::{BLOCK_SLOTS, Geometry, Place};
+use super::run::{Run, Slots};
+use super::spill::Counted;
+use crate::Entry;
+
+/// The runs of one block while they are put together.
+#[derive(Clone, Debug)]
+pub(super) struct BlockPlacer {
+    slots: Slots,
+    occupied: u64,
+    ends: u64,
+    /// The quotient of the last entry; 64 before the first.
+    quotient: u32,
+    /// The bit of `ends` that its run has now, 0 when it has spilled.
+    end: u64,
+    /// The run's first slot.
+    run_at: u32,
+    spilling: bool,
+}
+
+impl BlockPlacer {
+    pub(super) fn new() -> BlockPlacer {
+        BlockPlacer {
+            slots: Slots::new(),
+            occupied: 0,
+            ends: 0,
+            quotient: 64,
+            end: 0,
+            run_at: 0,
+            spilling: false,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.slots.truncate(0);
+        (self.occupied, self.ends, self.quotient, self.end) = (0, 0, 64, 0);
+        (self.run_at, self.spilling) = (0, false);
+    }
+
+    /// Appends an entry. `room` is how many slots the page has left for the block. What does not fit goes to `spill` as
+    /// (quotient, word, count).
+    #[inline(always)]
+    pub(super) fn push(
+        &mut self,
+        geometry: &Geometry,
+        room: u32,
+        (quotient, word, count): (u32, u64, u32),
+        spill: &mut Vec<(u32, u64, u32)>,
+    ) {
+        debug_assert!(
+            self.quotient == 64 || self.quotient <= quotient,
+            "entries come in order"
+        );
+        let same = if quotient == self.quotient { self.end } else { 0 };
+        if quotient != self.quotient {
+            self.quotient = quotient;
+            self.run_at = self.slots.len();
+            self.occupied |= 1 << quotient;
+        }
+        if self.spilling || !self.slots.push(geometry, word, count, room.min(BLOCK_SLOTS)) {
+            self.overflow(geometry, (quotient, word, count), spill);
+            return;
+        }
+        self.end = 1 << (self.slots.len() - 1);
+        self.ends = self.ends ^ same | self.end;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn overflow(&mut self, geometry: &Geometry, last: (u32, u64, u32), spill: &mut Vec<(u32, u64, u32)>) {
+        if !self.spilling {
+            // The run's earlier words spill with it.
+            let run = Run::new(geometry, self.slots.words(), self.run_at, self.slots.len());
+            spill.extend(run.map(|(word, count)| (self.quotient, word, count)));
+            if self.slots.len() > self.run_at {
+                self.ends ^= 1 << (self.slots.len() - 1);
+            }
+            self.slots.truncate(self.run_at);
+            self.spilling = true;
+        }
+        self.end = 0;
+        spill.push(last);
+    }
+
+    /// The slots placed.
+    pub(super) fn words(&self) -> &[u64] {
+        self.slots.words()
+    }
+
+    /// The metadata, for a block whose first slot is at `position`.
+    pub(super) fn block(&self, position: u32) -> Block {
+        Block::new(self.occupied, position, self.ends)
+    }
+}
+
+/// The entries of one page while they are put together.
+#[derive(Clone, Debug)]
+pub(super) struct PagePlacer {
+    page: Vec<u8>,
+    writer: SlotWriter,
+    number: u32,
+    /// The block being filled, and where its first slot is.
+    block: u32,
+    position: u32,
+    placer: BlockPlacer,
+    overflow: Vec<(u32, u64, u32)>,
+    spilled: Vec<Counted>,
+}
+
+impl PagePlacer {
+    pub(super) fn new(geometry: &Geometry, number: u32) -> PagePlacer {
+        let page = vec![0; geometry.page_bytes as usize];
+        PagePlacer {
+            writer: SlotWriter::at(geometry, &page, 0),
+            page,
+            number,
+            block: 0,
+            position: 0,
+            placer: BlockPlacer::new(),
+            overflow: Vec::new(),
+            spilled: Vec::new(),
+        }
+    }
+
+    /// Begins another page.
+    pub(super) fn restart(&mut self, geometry: &Geometry, number: u32) {
+        self.page.fill(0);
+        self.writer = SlotWriter::at(geometry, &self.page, 0);
+        (self.number, self.block, self.position) = (number, 0, 0);
+        self.placer.clear();
+        self.spilled.clear();
+    }
+
+    /// The page's number.
+    #[inline(always)]
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Appends an entry that belongs at `place` of this page, in order.
+    #[inline(always)]
+    pub(super) fn push(&mut self, geometry: &Geometry, place: Place, value: u16, count: u32) {
+        while self.block < place.block {
+            self.finish_block(geometry);
+        }
+        let word = geometry.word(place.remainder, value);
+        let room = geometry.capacity - self.position;
+        self.placer
+            .push(geometry, room, (place.quotient, word, count), &mut self.overflow);
+    }
+
+    #[inline(never)]
+    fn finish_block(&mut self, geometry: &Geometry) {
+        for &word in self.placer.words() {
+            self.writer.push(&mut self.page, word, geometry.slot_bits);
+        }
+        self.placer.block(self.position).write(&mut self.page, self.block);
+        if !self.overflow.is_empty() {
+            let base = geometry.block_base(self.number, self.block);
+            self.spilled
+                .extend(self.overflow.drain(..).map(|(quotient, word, count)| {
+                    let fingerprint = geometry.fingerprint_at(base, quotient, word >> geometry.value_bits);
+                    Counted {
+                        entry: Entry::new(fingerprint, geometry.value(word)),
+                        count,
+                    }
+                }));
+        }
+        self.position += self.placer.words().len() as u32;
+        self.placer.clear();
+        self.block += 1;
+    }
+
+    /// Completes the page. Its first spilled record is the filter's record `first_record`.
+    pub(super) fn finish(&mut self, geometry: &Geometry, first_record: u32) -> (&[u8], &[Counted]) {
+        while self.block < geometry.blocks {
+            self.finish_block(geometry);
+        }
+        self.writer.flush(&mut self.page);
+        let header = Header {
+            kind: Kind::Page,
+            number: self.number,
+            filled: self.position,
+            first_record: if self.spilled.is_empty() { 0 } else { first_record },
+            records: self.spilled.len() as u32,
+        };
+        header.write(geometry, &mut self.page);
+        (&self.page, &self.spilled)
+    }
+}

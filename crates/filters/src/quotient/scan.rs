@@ -1,0 +1,144 @@
+//! Reading a page's entries in order.
+
+use super::format::{Block, Header, Kind};
+use super::lookup::PageView;
+use super::spill::Counted;
+use crate::{Entry, Error, Result};
+
+/// Distinct entries in rising order, and how often those occur that occur more than once.
+///
+/// Almost every entry occurs once, so the counts are kept aside and an entry is one word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    entries: Vec<Entry>,
+    /// Index into `entries`, and count (2 or more), in rising order.
+    repeats: Vec<(u32, u32)>,
+}
+
+impl Chunk {
+    /// An empty chunk.
+    #[must_use]
+    pub fn new() -> Chunk {
+        Chunk::default()
+    }
+
+    /// Forgets its entries and keeps their memory.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.repeats.clear();
+    }
+
+    /// Appends an entry that occurs `count` times.
+    #[inline(always)]
+    pub fn push(&mut self, entry: Entry, count: u32) {
+        if count != 1 {
+            self.repeats.push((self.entries.len() as u32, count));
+        }
+        self.entries.push(entry);
+    }
+
+    /// The distinct entries.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Index and count of those that do not occur once.
+    #[must_use]
+    pub fn repeats(&self) -> &[(u32, u32)] {
+        &self.repeats
+    }
+
+    /// Entries with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = Counted> + '_ {
+        let mut repeats = self.repeats.iter().peekable();
+        self.entries.iter().enumerate().map(move |(index, &entry)| {
+            let repeat = repeats.next_if(|repeat| repeat.0 as usize == index);
+            Counted {
+                entry,
+                count: repeat.map_or(1, |repeat| repeat.1),
+            }
+        })
+    }
+}
+
+impl PageView<'_> {
+    /// Appends the entries of page `number` to `chunk`, in rising order. `spilled` are the page's spilled records ([`PageView::spilled`]).
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the header is not that page's, or entries are not in order; `chunk` then holds some of them.
+    pub fn read_into(&self, number: u32, spilled: &[Counted], chunk: &mut Chunk) -> Result<()> {
+        let geometry = self.geometry;
+        let header = Header::read(geometry, self.page, Kind::Page, number)?;
+        if header.records as usize != spilled.len() {
+            return Err(Error::corrupt(
+                number,
+                "spilled records",
+                header.records.to_string(),
+                spilled.len().to_string(),
+            ));
+        }
+        let begin = chunk.entries.len();
+        let mut spilled = spilled.iter().peekable();
+        let (mut base, step) = (geometry.block_base(number, 0), geometry.block_step());
+        for index in 0..geometry.blocks {
+            let Some(block) = Block::read(self.page, index) else {
+                break;
+            };
+            self.read_block(block, base, chunk);
+            if block.has_spilled() {
+                let here = |record: &&Counted| geometry.place(record.entry.fingerprint()).block == index;
+                while let Some(record) = spilled.next_if(here) {
+                    chunk.push(record.entry, record.count);
+                }
+            }
+            base += step;
+        }
+        let read = &chunk.entries[begin..];
+        let unordered = read
+            .iter()
+            .zip(read.iter().skip(1))
+            .fold(false, |bad, (one, two)| bad | (one >= two));
+        if unordered || spilled.next().is_some() {
+            return Err(Error::corrupt(
+                number,
+                "order of entries",
+                "rising, with all spilled records",
+                "otherwise",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Appends the entries of a block's runs in the page.
+    #[inline]
+    fn read_block(&self, block: Block, base: u128, chunk: &mut Chunk) {
+        let geometry = self.geometry;
+        for (quotient, word, count) in self.block_words(block) {
+            let fingerprint = geometry.fingerprint_at(base, quotient, word >> geometry.value_bits);
+            chunk.push(Entry::new(fingerprint, geometry.value(word)), count);
+        }
+    }
+
+    /// (quotient, word, count) of what a block has in the page.
+    #[inline(always)]
+    pub(super) fn block_words(&self, block: Block) -> impl Iterator<Item = (u32, u64, u32)> {
+        let (mut occupied, mut ends) = (block.occupied(), block.ends);
+        let mut at = block.position();
+        std::iter::from_fn(move || {
+            if occupied == 0 || ends == 0 {
+                return None;
+            }
+            let quotient = occupied.trailing_zeros();
+            occupied &= occupied - 1;
+            let (begin, end) = (at, block.position() + ends.trailing_zeros() + 1);
+            ends &= ends - 1;
+            at = end;
+            Some((quotient, begin, end))
+        })
+        .flat_map(move |(quotient, begin, end)| {
+            self.run(begin, end)
+                .map(move |(word, count)| (quotient, word, count))
+        })
+    }
+}

@@ -1,0 +1,2 @@
+mod format;
+mod geometry;

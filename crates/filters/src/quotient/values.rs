@@ -1,0 +1,129 @@
+//! The values that a lookup found, one after the other.
+
+use super::format::record;
+use super::geometry::Geometry;
+use super::lookup::{Compared, PageView};
+use crate::Fingerprint;
+
+/// The distinct values under a fingerprint, the newest (greatest) first. Holds no memory of its own.
+#[derive(Clone, Debug)]
+pub struct Values<'a> {
+    geometry: &'a Geometry,
+    state: State<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum State<'a> {
+    /// Equal lanes of one load.
+    Lanes(Compared),
+    /// What is left of a run.
+    Run {
+        page: &'a [u8],
+        remainder: u64,
+        at: u32,
+        end: u32,
+    },
+    /// What is left of a spill page's records.
+    Records {
+        page: &'a [u8],
+        fingerprint: Fingerprint,
+        at: u32,
+        end: u32,
+    },
+}
+
+impl<'a> Values<'a> {
+    #[inline(always)]
+    pub(super) fn among(geometry: &'a Geometry, compared: Compared) -> Values<'a> {
+        Values {
+            geometry,
+            state: State::Lanes(compared),
+        }
+    }
+
+    pub(super) fn in_run(view: PageView<'a>, remainder: u64, at: u32, end: u32) -> Values<'a> {
+        Values {
+            geometry: view.geometry,
+            state: State::Run {
+                page: view.page,
+                remainder,
+                at,
+                end,
+            },
+        }
+    }
+
+    pub(super) fn in_records(
+        geometry: &'a Geometry,
+        page: &'a [u8],
+        fingerprint: Fingerprint,
+        (at, end): (u32, u32),
+    ) -> Values<'a> {
+        Values {
+            geometry,
+            state: State::Records {
+                page,
+                fingerprint,
+                at,
+                end,
+            },
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_slowly(&mut self) -> Option<u16> {
+        let geometry = self.geometry;
+        match &mut self.state {
+            State::Lanes(_) => None,
+            State::Run {
+                page,
+                remainder,
+                at,
+                end,
+            } => {
+                let mut run = PageView { geometry, page }.run(*at, *end);
+                let found = run.find(|&(word, _)| word >> geometry.value_bits == *remainder);
+                *at = run.position();
+                found.map(|(word, _)| geometry.value(word))
+            }
+            State::Records {
+                page,
+                fingerprint,
+                at,
+                end,
+            } => {
+                if *at >= *end {
+                    return None;
+                }
+                let (entry, _) = record(page, *at)?;
+                *at += 1;
+                (entry.fingerprint() == *fingerprint).then(|| entry.value())
+            }
+        }
+    }
+}
+
+impl Iterator for Values<'_> {
+    type Item = u16;
+
+    #[inline]
+    fn next(&mut self) -> Option<u16> {
+        let State::Lanes(compared) = &mut self.state else {
+            return self.next_slowly();
+        };
+        if compared.equal == 0 {
+            return None;
+        }
+        let bits = self.geometry.slot_bits;
+        let lane = (compared.equal.trailing_zeros() + 1).wrapping_sub(bits);
+        let value = self.geometry.value(compared.slots.wrapping_shr(lane));
+        compared.equal &= compared.equal - 1;
+        // A word that occurs twice is two equal lanes, one after the other.
+        let again = compared.slots.wrapping_shr(lane.wrapping_add(bits));
+        if compared.equal != 0 && self.geometry.value(again) == value {
+            compared.equal &= compared.equal - 1;
+        }
+        Some(value)
+    }
+}

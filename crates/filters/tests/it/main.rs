@@ -1,0 +1,7 @@
+//! The filters against their naive twins, through the public interface.
+
+mod bytes;
+mod merge;
+mod model;
+mod rates;
+mod support;

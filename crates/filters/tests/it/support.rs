@@ -1,0 +1,73 @@
+//! What the tests share: the naive multiset, and building from it.
+
+use alluvium_filters::{Builder, Chunk, Entry, Error, Fingerprint, Geometry, Image};
+use std::collections::BTreeMap;
+
+/// The naive twin of a filter.
+pub(crate) type Multiset = BTreeMap<Entry, u32>;
+
+pub(crate) fn build(geometry: Geometry, entries: &Multiset) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> {
+        bytes.extend_from_slice(page);
+        Ok(())
+    });
+    for (&entry, &count) in entries {
+        builder.push(entry, count).unwrap();
+    }
+    let built = builder.finish().unwrap();
+    assert_eq!(built.distinct, entries.len() as u64);
+    assert_eq!(
+        built.entries,
+        entries.values().map(|&count| u64::from(count)).sum::<u64>()
+    );
+    assert_eq!(
+        u64::from(built.pages) * u64::from(geometry.page_bytes()),
+        bytes.len() as u64
+    );
+    bytes
+}
+
+pub(crate) fn read(geometry: &Geometry, bytes: &[u8]) -> Multiset {
+    let image = Image::new(geometry, bytes).unwrap();
+    let (mut source, mut chunk, mut all) = (image.source(), Chunk::new(), Multiset::new());
+    while source(&mut chunk).unwrap() {
+        all.extend(chunk.iter().map(|counted| (counted.entry, counted.count)));
+    }
+    all
+}
+
+pub(crate) fn values(entries: &Multiset, fingerprint: Fingerprint) -> Vec<u16> {
+    let range = Entry::new(fingerprint, u16::MAX)..=Entry::new(fingerprint, 0);
+    entries.range(range).map(|(entry, _)| entry.value()).collect()
+}
+
+pub(crate) fn assert_sound(geometry: &Geometry, bytes: &[u8]) {
+    let violations = Image::new(geometry, bytes).unwrap().check();
+    assert!(
+        violations.is_empty(),
+        "{}",
+        violations
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
+}
+
+/// Random entries: `keys` fingerprints, some under several values, some several times.
+pub(crate) fn random_entries(geometry: &Geometry, keys: u64, seed: u64) -> Multiset {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut entries = Multiset::new();
+    let values = 1u32 << geometry.value_bits();
+    while (entries.len() as u64) < keys {
+        let fingerprint = geometry.fingerprint(random.u64(..));
+        let times = if random.u8(..) < 20 { random.usize(1..5) } else { 1 };
+        for _ in 0..times {
+            *entries
+                .entry(Entry::new(fingerprint, random.u32(0..values) as u16))
+                .or_default() += 1;
+        }
+    }
+    entries
+}
