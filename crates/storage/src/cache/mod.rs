@@ -29,7 +29,7 @@
 //! # What it costs
 //!
 //! On two shared virtual processors (`cargo bench -p alluvium-storage --bench cache`; medians): a hit and the node's first
-//! word among 1,000 nodes 41 ns, 49 ns with a guard of its own; two threads on the same nodes 2.0 times one; a miss 0.85 µs
+//! word among 1,000 nodes 40 ns, 47 ns with a guard of its own; two threads on the same nodes 2.0 times one; a miss 0.9 µs
 //! above the read itself and its verification; an insertion that evicts another node 0.73 µs. Outside the frames a
 //! cache spends 2 % of its budget on headers, 0.4 % on the page table, and keeps 3 % for reads in flight.
 

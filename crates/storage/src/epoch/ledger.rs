@@ -140,7 +140,7 @@ impl Ledger {
         loop {
             let now = self.epoch.load(Ordering::Acquire);
             // Release: an `advance` that sees this word sees what the thread did under its earlier guards. The fence is what
-            // a pin costs: 6 of its 10 ns. A `membarrier` in `advance` instead would save them at the price of a system
+            // a pin costs: 6 of its 7 ns. A `membarrier` in `advance` instead would save them at the price of a system
             // call that interrupts every processor, so it is not made.
             slot.word.store(now, Ordering::Release);
             fence(Ordering::SeqCst);
