@@ -7,7 +7,9 @@
 #![no_main]
 
 use alluvium_base::checksum;
-use alluvium_storage::log::format::{BLOCK_BYTES, Decoded, RECORD_BYTES, RecordHeader, SegmentHeader};
+use alluvium_storage::log::format::{
+    BLOCK_BYTES, CloseMark, Decoded, RECORD_BYTES, RecordHeader, SegmentHeader,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -22,6 +24,9 @@ fuzz_target!(|input: &[u8]| {
     }
     if let Decoded::Segment(header) = SegmentHeader::decode(&block) {
         assert_eq!(SegmentHeader::decode(&header.encode()), Decoded::Segment(header));
+    }
+    if let Ok(Some(mark)) = CloseMark::decode(&block) {
+        assert_eq!(CloseMark::decode(&mark.encode()), Ok(Some(mark)));
     }
     let seed = u64::from(*mode);
     for position in (0..bytes.len()).step_by(8) {

@@ -130,7 +130,8 @@ fn write_segment(directory: &dyn Directory, slot: u32, input: &mut &[u8]) {
             wide(fields[6])
         },
         identity: u64::from(fields[7] == 255),
-        lane: fields[8].into(),
+        lane: (fields[8] / 2).into(),
+        mapped: fields[8] % 2 == 1,
     };
     let mut bytes = header.encode();
     assert_eq!(bytes.len(), BLOCK_BYTES);
@@ -156,7 +157,7 @@ fn write_record(out: &mut Vec<u8>, seed: u64, input: &mut &[u8]) {
     if out.len() + record_len(payload.len() as u64) as usize > SEGMENT {
         return;
     }
-    let kind = match fields[0] % 6 {
+    let kind = match fields[0] % 5 {
         0 => {
             out.extend(payload);
             out.resize(out.len().next_multiple_of(8), 0);
@@ -165,7 +166,6 @@ fn write_record(out: &mut Vec<u8>, seed: u64, input: &mut &[u8]) {
         1 => Kind::Void,
         2 => Kind::Note,
         3 => Kind::Seal,
-        4 => Kind::Close,
         _ => Kind::Data,
     };
     let header = RecordHeader {

@@ -153,6 +153,7 @@ fn log_formats() -> Vec<Vec<u8>> {
         len: 4096,
         identity: 0,
         lane: 0,
+        mapped: true,
     }
     .encode();
     let record = RecordHeader {
@@ -168,16 +169,16 @@ fn log_formats() -> Vec<Vec<u8>> {
 }
 
 /// Two segments on one boot: a note and three records in the first, a record above a gap in the second; the same on
-/// another boot, closed.
+/// another boot, sealed.
 fn logs() -> Vec<Vec<u8>> {
     let mut inputs = Vec::new();
     for boot in [0u8, 1] {
         let start = [2, 0, 1, 0];
         let first = [boot, 1, 1, 0, 1, 0, 0, 0, 0, 4];
         let note = [2, 1, 0, 0, 0];
-        let data = |first: u8| [5, first, 1, 0, 2, b'a', b'b'];
+        let data = |first: u8| [4, first, 1, 0, 2, b'a', b'b'];
         let second = [boot, 2, 1, 0, 1, 0, 0, 0, 1, 1 + boot];
-        let close = [4, 0, 0, 5, 0];
+        let seal = [3, 0, 0, 5, 0];
         let parts: [&[u8]; 9] = [
             &start,
             &first,
@@ -187,7 +188,7 @@ fn logs() -> Vec<Vec<u8>> {
             &data(3),
             &second,
             &data(5),
-            &close,
+            &seal,
         ];
         inputs.push(parts.concat());
     }

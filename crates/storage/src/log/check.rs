@@ -4,7 +4,8 @@
 //! ends and gaps above the synced watermark are no violations; below it they are.
 
 use super::Log;
-use super::format::Kind;
+use super::close;
+use super::format::{CloseMark, Kind};
 use super::merge::{Merge, Next, Reading};
 use super::pool::CONTROL_SEGMENTS;
 use super::scan::{Cursor, Inventory, Source, Stop};
@@ -65,6 +66,7 @@ pub fn check(directory: &Arc<dyn Directory>, known: Known) -> Result<Vec<Violati
         known,
         violations: Vec::new(),
     };
+    walk.mark(close::read(directory.as_ref(), known.identity)?);
     walk.files();
     for source in &inventory.sources {
         walk.segment(source)?;
@@ -116,6 +118,30 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn report(&mut self, place: Place, what: String) {
         self.violations.push(Violation { place, what });
+    }
+
+    /// The mark of a clean close: sound, of no incarnation that has no segments, of no newer generation.
+    fn mark(&mut self, mark: std::result::Result<Option<CloseMark>, String>) {
+        let place = Place::new(Structure::LogSegment, close::FILE, 0);
+        let newest = self.inventory.incarnation();
+        match mark {
+            Err(damage) => self.report(place, damage),
+            Ok(Some(mark)) if mark.incarnation >= newest => {
+                self.known.synced_at_least = self.known.synced_at_least.max(mark.synced);
+                if mark.incarnation > newest {
+                    let what = format!("incarnation {} was closed, but has no segment", mark.incarnation);
+                    self.report(place.clone(), what);
+                }
+                if self.known.generation > 0 && mark.generation > self.known.generation {
+                    let what = format!(
+                        "it names generation {}, the superblock has {}",
+                        mark.generation, self.known.generation
+                    );
+                    self.report(place, what);
+                }
+            }
+            Ok(_) => {}
+        }
     }
 
     /// Header blocks: each a segment or blank, no number twice.

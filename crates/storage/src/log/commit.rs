@@ -14,7 +14,8 @@
 //!
 //! A failure is for good: [`Commit::poison`] keeps its cause, and everybody who waits or comes later gets it.
 
-use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, fence, spin};
+use super::watermark::order;
+use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
 use crate::{Error, Result};
 
 /// How often a leader lets others run before it syncs, at most.
@@ -113,10 +114,11 @@ impl Commit {
 
     /// To be called whenever the completion watermark has moved: wakes who sleeps for it.
     ///
-    /// The move was followed by a sequentially consistent fence, and then comes this load; a sleeper counts himself,
-    /// then fences, then looks at the watermark. One of the two sees the other.
+    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at the watermark. One of the
+    /// two sees the other ([`order`]).
     pub(super) fn completed_moved(&self) {
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
+        order();
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
             drop(self.state.lock());
             self.changed.notify_all();
         }
@@ -140,7 +142,7 @@ impl Commit {
     fn sleep_once(&self, ready: &impl Fn() -> bool) {
         let state = self.state.lock();
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        order();
         if !ready() && self.poisoned.load(Ordering::Relaxed) == 0 {
             drop(self.changed.wait(state));
         }

@@ -30,8 +30,23 @@
 //!     12     4  count: how many sequences the record covers; 0 in control records
 //!     16     8  first sequence; in control records the newest generation known
 //!     24     8  synced watermark when the record was written
-//!     32     1  kind: 1 data, 2 void, 3 note, 4 seal, 5 close
+//!     32     1  kind: 1 data, 2 void, 3 note, 4 seal
 //!     33     7  zero
+//! ```
+//!
+//! The mark of a clean close is a file of its own, which holds this block of 512 bytes twice:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  magic: the letters "alluvend"
+//!      8     4  format version: 1
+//!     12     4  zero
+//!     16     8  incarnation that was closed
+//!     24     8  newest generation known
+//!     32     8  synced watermark: the last sequence of the log
+//!     40     8  identity of the store
+//!     48   456  zero
+//!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
 //!
 //! The seed of a place comes from the store's identity, the incarnation, the segment number, the slot and the
@@ -44,6 +59,9 @@ use alluvium_device::BootId;
 
 /// The first bytes of every segment.
 pub const MAGIC: [u8; 8] = *b"alluvlog";
+
+/// The first bytes of the mark of a clean close.
+pub const CLOSE_MAGIC: [u8; 8] = *b"alluvend";
 
 /// The version written, and the newest that is read.
 pub const VERSION: u32 = 1;
@@ -198,6 +216,79 @@ impl SegmentHeader {
     }
 }
 
+/// That a log was closed, and where it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CloseMark {
+    /// The incarnation that was closed.
+    pub incarnation: u64,
+    /// The newest generation known.
+    pub generation: u64,
+    /// The last sequence of the log, which is synced like all below it.
+    pub synced: u64,
+    /// The store's identity.
+    pub identity: u64,
+}
+
+impl CloseMark {
+    /// The bytes of the mark: the block twice.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut block = Vec::with_capacity(2 * BLOCK_BYTES);
+        Writer::new(&mut block)
+            .bytes(&CLOSE_MAGIC)
+            .u32(VERSION)
+            .u32(0)
+            .u64(self.incarnation)
+            .u64(self.generation)
+            .u64(self.synced)
+            .u64(self.identity);
+        block.resize(CHECKSUM_AT, 0);
+        let sum = checksum(&block);
+        Writer::new(&mut block).u64(sum);
+        block.extend_from_within(..);
+        block
+    }
+
+    /// Reads the first copy that is sound; `Ok(None)` when both are zeros.
+    ///
+    /// # Errors
+    /// What is wrong, when there is something and no copy is sound. A crash leaves no such thing: each copy is one block.
+    pub fn decode(bytes: &[u8]) -> Result<Option<CloseMark>, String> {
+        let copies = || bytes.chunks(BLOCK_BYTES).take(2);
+        if let Some(mark) = copies().find_map(|block| Self::read(block).ok().flatten()) {
+            return Ok(Some(mark));
+        }
+        if copies().flatten().all(|&byte| byte == 0) {
+            return Ok(None);
+        }
+        Err("neither copy of the mark of a clean close is sound".to_owned())
+    }
+
+    fn read(block: &[u8]) -> Result<Option<CloseMark>, Truncated> {
+        let mut reader = Reader::new(block);
+        let body = reader.take(CHECKSUM_AT)?;
+        if reader.u64()? != checksum(body) {
+            return Ok(None);
+        }
+        let mut reader = Reader::new(body);
+        if reader.take(CLOSE_MAGIC.len())? != CLOSE_MAGIC || reader.u32()? != VERSION {
+            return Ok(None);
+        }
+        let _zero = reader.u32()?;
+        let (incarnation, generation, synced) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let mark = CloseMark {
+            incarnation,
+            generation,
+            synced,
+            identity: reader.u64()?,
+        };
+        let possible = [incarnation, generation, synced]
+            .iter()
+            .all(|&value| value < IMPOSSIBLE);
+        Ok(possible.then_some(mark))
+    }
+}
+
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -210,13 +301,11 @@ pub enum Kind {
     Note = 3,
     /// The lane went on to another segment.
     Seal = 4,
-    /// The log was closed; everything up to the watermark is synced.
-    Close = 5,
 }
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
-        [Kind::Data, Kind::Void, Kind::Note, Kind::Seal, Kind::Close]
+        [Kind::Data, Kind::Void, Kind::Note, Kind::Seal]
             .into_iter()
             .find(|&kind| kind as u8 == number)
     }
@@ -280,7 +369,7 @@ impl RecordHeader {
         let shape = match kind {
             Kind::Data => count > 0 && first > 0,
             Kind::Void => len == 0 && count > 0 && first > 0,
-            Kind::Note | Kind::Seal | Kind::Close => len == 0 && count == 0,
+            Kind::Note | Kind::Seal => len == 0 && count == 0,
         };
         let header = RecordHeader {
             len,
@@ -370,6 +459,35 @@ mod tests {
     }
 
     #[test]
+    fn the_close_mark_of_version_1_does_not_change_and_one_copy_is_enough() {
+        let mark = CloseMark {
+            incarnation: 3,
+            generation: 5,
+            synced: 99,
+            identity: 0xfeed,
+        };
+        let bytes = mark.encode();
+        assert_eq!(bytes.len(), 2 * BLOCK_BYTES);
+        assert_eq!(
+            hex(&bytes[..48]),
+            "616c6c7576656e64010000000000000003000000000000000500000000000000\
+             6300000000000000edfe000000000000"
+        );
+        assert_eq!(hex(&bytes[504..512]), "e48c85acd2627d3c");
+        assert_eq!(bytes[..512], bytes[512..]);
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(CloseMark::decode(&bad), Ok(Some(mark)), "bit {bit}");
+            bad[(bit / 8 + 512) % 1024] ^= 4;
+            assert!(
+                CloseMark::decode(&bad).is_err(),
+                "bit {bit} and one of the other copy"
+            );
+        }
+    }
+
+    #[test]
     fn every_flipped_bit_of_a_header_block_is_found() {
         let block = HEADER.encode();
         assert_eq!(SegmentHeader::decode(&block), Decoded::Segment(HEADER));
@@ -438,13 +556,19 @@ mod tests {
         #[test]
         fn no_bytes_make_the_decoders_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let _ = SegmentHeader::decode(&bytes);
+            let _ = CloseMark::decode(&bytes);
             if let Some(header) = RecordHeader::decode(&bytes) {
                 let _ = header.verify(1, 512, &bytes);
             }
         }
 
         #[test]
-        fn what_is_encoded_is_decoded(len in 0u32..100, count in 1u32.., first in 1..IMPOSSIBLE, synced in 0..IMPOSSIBLE) {
+        fn what_is_encoded_is_decoded(
+            len in 0u32..100,
+            count in 1u32..,
+            first in 1..IMPOSSIBLE,
+            synced in 0..IMPOSSIBLE,
+        ) {
             let header = RecordHeader { len, count, first, synced, kind: Kind::Data };
             let payload = vec![7; len as usize];
             let mut bytes = header.encode(3, 512, &payload).to_vec();

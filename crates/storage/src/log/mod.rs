@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses), `lane` (where records are
 //! put), `pool` (slots between uses), `watermark` (what is complete), `commit` (who syncs), `shared` (an append from
-//! start to end), `release` (space back, the background step), `scan` and `merge` (reading back), `recover`, [`check`].
+//! start to end), `release` (space back, the background step), `close` (the mark of a clean close), `scan` and `merge`
+//! (reading back), `recover`, [`check`].
 //!
 //! ```text
 //!  sequences   1  2  3  4  5  6  7  8  9 10 11 12 13       synced ≤ completed; a gap is a record under way
@@ -39,8 +40,8 @@
 //! - **L9** What a durable checkpoint has overtaken is never synced.
 //! - **L10** An incarnation's first header is durable before its first record; it says where earlier ones end (`base`).
 //!   What a recovery cuts off is destroyed, durably, before it lets anybody append.
-//! - **L11** Everything at or below the highest synced watermark that any valid record, header or the superblock names is
-//!   there, or opening fails with the place.
+//! - **L11** Everything at or below the highest synced watermark that any valid record or header, the mark of a clean close
+//!   or the superblock names is there, or opening fails with the place.
 //! - **L12** Live bytes never exceed the limit, but by a few segments for the records without which nothing could be
 //!   released, and by what a recovery must write.
 //!
@@ -51,6 +52,7 @@
 //! whose sequence is more than the window (65,536) above the lowest incomplete one waits for that one.
 
 pub mod check;
+mod close;
 mod commit;
 pub mod format;
 mod lane;
@@ -156,7 +158,7 @@ impl Log {
             released: 0,
             number: 1,
         };
-        let shared = Shared::new(directory, options, BTreeSet::new(), origin);
+        let shared = Shared::new(directory, options, BTreeSet::new(), origin)?;
         shared.control(Kind::Note, generation)?;
         if !shared.pool.fill_reserve()? {
             return Err(Error::Device(alluvium_device::Error::DiskFull {

@@ -18,7 +18,8 @@
 //! records that a crash took away leave the gap that they covered: the same boot skips it again, another cuts there.
 //! Nothing is acknowledged at `Disk` before everything kept is synced: what this boot wrote is not taken to be.
 
-use super::format::Kind;
+use super::close;
+use super::format::{CloseMark, Kind};
 use super::lane::Entry;
 use super::merge::{Fact, Found, Merge, Next, Reading};
 use super::options::{Durability, LogOptions};
@@ -66,6 +67,8 @@ struct Survey {
     overlap: Option<Found>,
     synced: u64,
     generation: u64,
+    /// The mark of a clean close, unless a later incarnation has begun.
+    closed: Option<CloseMark>,
 }
 
 /// What is kept, and how.
@@ -78,7 +81,12 @@ struct Plan {
 }
 
 impl Survey {
-    fn take(inventory: &Inventory, start: Start, reading: Reading) -> Result<Survey> {
+    fn take(
+        inventory: &Inventory,
+        start: Start,
+        reading: Reading,
+        closed: Option<CloseMark>,
+    ) -> Result<Survey> {
         let mut merge = Merge::new(&inventory.sources, start.from, reading, Purpose::Recovery);
         let (mut last, mut first_gap, mut overlap) = (start.from, None, None);
         while let Some(next) = merge.next()? {
@@ -89,10 +97,14 @@ impl Survey {
             }
         }
         let facts = merge.into_facts();
+        let closed = closed.filter(|mark| mark.incarnation >= inventory.incarnation());
         let synced = facts.iter().map(|fact| fact.synced).max().unwrap_or(0);
+        let synced = synced.max(closed.map_or(0, |mark| mark.synced));
+        let generation = facts.iter().map(|fact| fact.generation).max().unwrap_or(0);
         Ok(Survey {
             synced: synced.max(start.synced_at_least).max(start.from),
-            generation: facts.iter().map(|fact| fact.generation).max().unwrap_or(0),
+            generation: generation.max(closed.map_or(0, |mark| mark.generation)),
+            closed,
             facts,
             last,
             first_gap,
@@ -111,6 +123,17 @@ impl Survey {
         if inventory.sources.is_empty() {
             let (place, found) = self.suspect(inventory);
             return Err(Error::corrupt(place, "at least one segment of the log", found));
+        }
+        if self
+            .closed
+            .is_some_and(|mark| mark.incarnation > inventory.incarnation())
+        {
+            let (place, found) = self.suspect(inventory);
+            return Err(Error::corrupt(
+                place,
+                "a segment of the incarnation that was closed",
+                found,
+            ));
         }
         if let Some(found) = self.overlap {
             let source = &inventory.sources[found.source];
@@ -207,7 +230,19 @@ pub(super) fn open(
         Strictness::Strict => Reading::Strict,
         Strictness::Repair => Reading::Salvage,
     };
-    let survey = Survey::take(&inventory, start, reading)?;
+    let closed = match close::read(directory.as_ref(), options.identity)? {
+        Ok(closed) => closed,
+        Err(_) if strictness == Strictness::Repair => None,
+        Err(damage) => {
+            let place = Place::new(Structure::LogSegment, close::FILE, 0);
+            return Err(Error::corrupt(
+                place,
+                "the mark of a clean close, or zeros",
+                damage,
+            ));
+        }
+    };
+    let survey = Survey::take(&inventory, start, reading, closed)?;
     let boot = directory.boot_id();
     let same_boot: Vec<bool> = inventory
         .sources
@@ -241,7 +276,10 @@ pub(super) fn open(
         .zip(&survey.facts)
         .any(|(&same, fact)| same && fact.highest > 0);
     let origin = Origin {
-        incarnation: newest.map_or(0, |source| source.header.incarnation) + 1,
+        incarnation: inventory
+            .incarnation()
+            .max(closed.map_or(0, |mark| mark.incarnation))
+            + 1,
         base: last,
         boot,
         generation: start.generation,
@@ -255,13 +293,14 @@ pub(super) fn open(
             .unwrap_or(0)
             + 1,
     };
-    let shared = Shared::new(directory, options, inventory.names.clone(), origin);
+    let shared = Shared::new(directory, options, inventory.names.clone(), origin)?;
     let reused = begin_incarnation(&shared, &inventory, &survey, &plan)?;
     let mut report = replay_all(&shared, &inventory, start, reading, &plan, replay)?;
     settle(&shared, &inventory, &survey, &plan, &same_boot, reused)?;
     if strictness == Strictness::Repair {
         // Everything was rewritten and synced.
         shared.commit.raise(last);
+        shared.clear_mark()?;
     }
     report.tell(&survey.facts, &inventory, survey.generation.max(start.generation));
     Ok((shared, report))

@@ -128,23 +128,7 @@ impl Shared {
         self.commit.healthy()?;
         self.drain()?;
         self.wait_synced(self.watermark.completed())?;
-        let generation = self.generation();
-        for mut lane in self.lanes.each() {
-            if lane.position().is_some() {
-                let entry = Entry {
-                    kind: Kind::Close,
-                    first: generation,
-                    count: 0,
-                    payload: &[],
-                };
-                lane.put(self, entry, Durability::Process, Claim::Control)?;
-            }
-        }
-        let segments = self.table.lock().clone();
-        segments
-            .iter()
-            .filter(|segment| segment.is_active())
-            .try_for_each(|segment| self.sync_segment(segment))
+        self.mark_closed()
             .map_err(|error| self.poison_unless_full(error))?;
         self.commit.poison("the log was closed");
         Ok(())

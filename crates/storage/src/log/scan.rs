@@ -14,7 +14,7 @@ use std::sync::Arc;
 const CHUNK: u64 = 128 << 10;
 
 /// A search for a record behind damage gives up after hashing this many times the segment's length.
-const MAX_HASHED: u64 = 4;
+const MAX_HASHED: u64 = 64;
 
 /// A segment found in a file.
 #[derive(Clone, Debug)]
@@ -62,6 +62,13 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
+    /// The newest incarnation of any segment, 0 if there is none.
+    #[must_use]
+    pub(super) fn incarnation(&self) -> u64 {
+        let incarnations = self.sources.iter().map(|source| source.header.incarnation);
+        incarnations.max().unwrap_or(0)
+    }
+
     /// Opens every file of a log and reads its header block.
     ///
     /// # Errors
@@ -266,7 +273,9 @@ impl Cursor {
         let mut hashed = 0;
         while at + RECORD_BYTES as u64 <= source.end && hashed <= MAX_HASHED * source.end {
             let plausible = RecordHeader::decode(self.bytes(source, at, RECORD_BYTES as u64)?);
-            if let Some(header) = plausible {
+            if let Some(header) = plausible
+                && at + record_len(u64::from(header.len)) <= source.end
+            {
                 hashed += u64::from(header.len);
                 if self.read(source, at)?.is_ok() {
                     (self.at, self.stop) = (at, None);

@@ -1,14 +1,15 @@
 //! What all parts of an open log share, and how an append goes through them.
 
+use super::close;
 use super::commit::Commit;
-use super::format::{Kind, SegmentHeader};
+use super::format::{CloseMark, Kind, SegmentHeader};
 use super::lane::{Entry, Lanes, check_payload};
 use super::options::{Durability, LogOptions};
 use super::pool::{Claim, Limit, Pool};
 use super::segment::Segment;
 use super::watermark::Watermark;
 use crate::{Error, Result};
-use alluvium_device::{BootId, Directory};
+use alluvium_device::{BootId, Device, Directory};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub(super) struct Shared {
     pub(super) commit: Commit,
     /// Every segment that is not released. Locked after lanes and before the pool.
     pub(super) table: Mutex<Vec<Arc<Segment>>>,
+    /// Where a clean close is marked, if there was room for the file.
+    close_file: Option<Arc<dyn Device>>,
     origin: Origin,
     next_number: AtomicU64,
     /// The newest generation that is known to be durable.
@@ -68,14 +71,17 @@ pub(super) struct Origin {
 
 impl Shared {
     /// A log without segments.
-    #[must_use]
+    ///
+    /// # Errors
+    /// As the device says.
     pub(super) fn new(
         directory: &Arc<dyn Directory>,
         options: LogOptions,
         names: BTreeSet<u32>,
         origin: Origin,
-    ) -> Shared {
-        Shared {
+    ) -> Result<Shared> {
+        Ok(Shared {
+            close_file: close::prepare(directory.as_ref())?,
             pool: Pool::new(Arc::clone(directory), options, names),
             lanes: Lanes::new(options.lanes),
             watermark: Watermark::new(origin.base),
@@ -91,7 +97,24 @@ impl Shared {
             directory: Arc::clone(directory),
             options,
             origin,
-        }
+        })
+    }
+
+    /// Marks durably that the log ends at the synced watermark. Without room for the mark there is none.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn mark_closed(&self) -> Result<()> {
+        let Some(file) = &self.close_file else {
+            return Ok(());
+        };
+        let mark = CloseMark {
+            incarnation: self.origin.incarnation,
+            generation: self.generation(),
+            synced: self.commit.synced(),
+            identity: self.options.identity,
+        };
+        close::write(file.as_ref(), &mark)
     }
 
     /// What every segment header of this incarnation says; the rest is the segment's own.
@@ -153,6 +176,14 @@ impl Shared {
         let live = self.pool.usage().live_bytes;
         self.recovered_bytes.store(live, Ordering::Relaxed);
         self.pool.ignore_limit(Limit::Kept);
+    }
+
+    /// Takes away the mark of a clean close, or what is left of it.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn clear_mark(&self) -> Result<()> {
+        self.close_file.as_deref().map_or(Ok(()), close::clear)
     }
 
     /// How many syncs the log has asked the device for.

@@ -8,12 +8,21 @@
 //! *Bounded*: a completion may begin at most [`WINDOW`] sequences above the watermark; who comes earlier waits until
 //! the lower sequences are complete. This is the log's back-pressure on a writer that falls behind the others.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering};
 
 /// How far above the watermark a record may begin.
 pub(super) const WINDOW: u64 = if cfg!(alluvium_model_check) { 4 } else { 1 << 16 };
 
 const _: () = assert!(WINDOW.is_power_of_two());
+
+/// Stands where one access must not overtake another. Of two threads that complete neighbours, one fills a slot and looks at
+/// the watermark, the other moves the watermark and looks at the slot: one must see the other. All four accesses are
+/// sequentially consistent, which says just that and costs nothing beside the compare-and-swap. The model checker
+/// knows sequential consistency of fences only.
+pub(super) fn order() {
+    #[cfg(alluvium_model_check)]
+    crate::sync::fence(Ordering::SeqCst);
+}
 
 /// The completion watermark: every sequence up to it is complete.
 #[derive(Debug)]
@@ -40,7 +49,7 @@ impl Watermark {
     /// Every sequence up to this one is complete.
     #[must_use]
     pub(super) fn completed(&self) -> u64 {
-        self.completed.0.load(Ordering::Acquire)
+        self.completed.0.load(Ordering::SeqCst)
     }
 
     /// Whether a record that begins at `first` is inside the window.
@@ -53,8 +62,7 @@ impl Watermark {
         &self.slots[(first % WINDOW) as usize]
     }
 
-    /// Marks `first..=last` complete; whether the watermark moved. If so, a sequentially consistent fence followed the
-    /// move.
+    /// Marks `first..=last` complete; whether the watermark moved.
     ///
     /// # Panics
     /// When the range is empty, outside the window, or complete already: a bug of whoever assigns sequences.
@@ -69,27 +77,24 @@ impl Watermark {
             self.advance(last);
             return true;
         }
-        // Release: whoever moves the watermark over this slot takes the record's bytes with it.
-        self.slot(first).store(last, Ordering::Release);
-        // Of two threads that complete neighbours, one sees the other: store, fence, load on both sides.
-        fence(Ordering::SeqCst);
+        // Whoever moves the watermark over this slot takes the record's bytes with it.
+        self.slot(first).store(last, Ordering::SeqCst);
+        order();
         self.advance(self.completed())
     }
 
-    /// Moves the watermark, and then lets this thread see every slot that was filled by a thread that did not see the
-    /// move.
     fn try_move(&self, from: u64, to: u64) -> Result<(), u64> {
         self.completed
             .0
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)?;
-        fence(Ordering::SeqCst);
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)?;
+        order();
         Ok(())
     }
 
     fn advance(&self, mut completed: u64) -> bool {
         let mut moved = false;
         loop {
-            let last = self.slot(completed + 1).load(Ordering::Acquire);
+            let last = self.slot(completed + 1).load(Ordering::SeqCst);
             if last <= completed {
                 return moved;
             }

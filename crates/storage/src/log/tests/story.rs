@@ -228,7 +228,7 @@ impl Story {
     }
 
     /// Everything that was assigned is appended or given up.
-    fn settle(&mut self) -> Result<()> {
+    pub(super) fn settle(&mut self) -> Result<()> {
         for (first, count) in std::mem::take(&mut self.late) {
             self.did("late");
             if self.rng.bool() {
