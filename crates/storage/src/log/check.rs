@@ -6,7 +6,7 @@
 use super::Log;
 use super::close;
 use super::format::{CloseMark, Kind};
-use super::merge::{Merge, Next, Reading};
+use super::merge::{Fact, Merge, Next, Reading};
 use super::pool::CONTROL_SEGMENTS;
 use super::scan::{Cursor, Inventory, Source, Stop};
 use super::segment::slot_file;
@@ -262,20 +262,35 @@ impl Walk<'_> {
                 self.report(end.clone(), what);
             }
         }
-        let mut lanes: BTreeMap<(u64, u16), usize> = BTreeMap::new();
+        self.seals(&facts, synced);
+        Ok(())
+    }
+
+    /// In the newest incarnation a lane that went on has sealed what it left, once it is synced. Of earlier ones a loss of
+    /// power may have taken seals, and of what a checkpoint has overtaken (L9): a record that went with the seal is
+    /// missed in the order of sequences.
+    fn seals(&mut self, facts: &[Fact], synced: u64) {
+        let inventory = self.inventory;
+        let newest = inventory
+            .sources
+            .iter()
+            .map(|source| source.header.incarnation)
+            .max();
+        let mut lanes: BTreeMap<u16, usize> = BTreeMap::new();
         for (index, source) in inventory.sources.iter().enumerate() {
-            let lane = (source.header.incarnation, source.header.lane);
-            let Some(before) = lanes.insert(lane, index) else {
+            if Some(source.header.incarnation) != newest {
+                continue;
+            }
+            let Some(before) = lanes.insert(source.header.lane, index) else {
                 continue;
             };
-            let holds_more = facts[before].highest.max(facts[index].highest) > self.known.from;
+            let held = facts[before].highest > self.known.from;
             let all_synced = facts[index].highest > 0 && facts[index].highest <= synced;
-            if let (Some(Stop::At(at, why)), true) = (&facts[before].stop, holds_more && all_synced) {
+            if let (Some(Stop::At(at, why)), true) = (&facts[before].stop, held && all_synced) {
                 let place = inventory.sources[before].place(Structure::LogRecord, *at);
                 let what = format!("{why}; the lane went on in {}", slot_file(source.slot));
                 self.report(place, what);
             }
         }
-        Ok(())
     }
 }
