@@ -107,7 +107,10 @@ impl Extents {
         assert!(!map.frozen, "a cut is under way: write or drop it first");
         map.frozen = true;
         let kind = match &map.current {
-            Some((pointer, _)) => policy::map_write(pointer.snapshot, pointer.length - pointer.snapshot),
+            Some((pointer, _)) => {
+                let deltas = pointer.length - pointer.snapshot;
+                policy::map_write(pointer.snapshot, deltas, self.shared.options.min_map_deltas)
+            }
             None => MapWrite::Snapshot,
         };
         // All tiers at once: a step that spans two of them is in the cut with both or with neither.

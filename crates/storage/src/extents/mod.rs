@@ -170,6 +170,8 @@ pub struct ExtentOptions {
     pub min_reserve: u64,
     /// The most bytes a tier keeps allocated for [`Class::Essential`].
     pub max_reserve: u64,
+    /// What the deltas of the map may grow to, in bytes, before it is written anew, however small it is.
+    pub min_map_deltas: u64,
 }
 
 impl Default for ExtentOptions {
@@ -178,6 +180,7 @@ impl Default for ExtentOptions {
             max_bytes: None,
             min_reserve: 2 * MIB,
             max_reserve: 64 * MIB,
+            min_map_deltas: 64 * KIB,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! the file system, when the map is written anew. All sizes are in units unless a name says bytes.
 
 use super::{Class, UNIT};
-use alluvium_base::{KIB, MIB};
+use alluvium_base::MIB;
 
 /// The most units that are backed, punched or added in one call of the device.
 pub(super) const STEP: std::ops::RangeInclusive<u32> = (MIB / UNIT) as u32..=(64 * MIB / UNIT) as u32;
@@ -12,9 +12,6 @@ const FRAGMENTED: u32 = 8;
 
 /// How long a stretch must be, as a part of what was wanted, to be taken while the file could still grow.
 const SHORTEST_PART: u32 = 4;
-
-/// What deltas of the map may grow to before a snapshot, however small the last one was.
-const MIN_DELTA_BYTES: u64 = 64 * KIB;
 
 /// What an allocation sees of its tier.
 #[derive(Clone, Copy, Debug)]
@@ -176,10 +173,10 @@ pub(super) enum MapWrite {
     Snapshot,
 }
 
-/// Deltas are appended until they are as long as their snapshot: so a map is at most twice its snapshot, and a byte of
-/// delta costs one byte of snapshot later.
-pub(super) fn map_write(snapshot_bytes: u64, delta_bytes: u64) -> MapWrite {
-    if snapshot_bytes == 0 || delta_bytes > snapshot_bytes.max(MIN_DELTA_BYTES) {
+/// Deltas are appended until they are as long as their snapshot, or `least_bytes`: so a map is at most twice its
+/// snapshot, and a byte of delta costs one byte of snapshot later.
+pub(super) fn map_write(snapshot_bytes: u64, delta_bytes: u64, least_bytes: u64) -> MapWrite {
+    if snapshot_bytes == 0 || delta_bytes > snapshot_bytes.max(least_bytes) {
         MapWrite::Snapshot
     } else {
         MapWrite::Delta
@@ -189,6 +186,7 @@ pub(super) fn map_write(snapshot_bytes: u64, delta_bytes: u64) -> MapWrite {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alluvium_base::KIB;
 
     /// Reads `name value` pairs; a name without a value is a flag.
     fn field(text: &str, name: &str) -> Option<u32> {
@@ -306,10 +304,11 @@ mod tests {
 
     #[test]
     fn the_map_is_written_anew_when_its_deltas_outgrow_it() {
-        assert_eq!(map_write(0, 0), MapWrite::Snapshot);
-        assert_eq!(map_write(512, 64 * KIB), MapWrite::Delta);
-        assert_eq!(map_write(512, 64 * KIB + 512), MapWrite::Snapshot);
-        assert_eq!(map_write(MIB, MIB), MapWrite::Delta);
-        assert_eq!(map_write(MIB, MIB + 512), MapWrite::Snapshot);
+        let least = 64 * KIB;
+        assert_eq!(map_write(0, 0, least), MapWrite::Snapshot);
+        assert_eq!(map_write(512, least, least), MapWrite::Delta);
+        assert_eq!(map_write(512, least + 512, least), MapWrite::Snapshot);
+        assert_eq!(map_write(MIB, MIB, least), MapWrite::Delta);
+        assert_eq!(map_write(MIB, MIB + 512, least), MapWrite::Snapshot);
     }
 }
