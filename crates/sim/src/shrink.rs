@@ -12,8 +12,8 @@ use alluvium_device::simulated::Survival;
 /// How many candidates are tried at most.
 const CANDIDATES: u32 = 300;
 
-/// How many images of one candidate are judged at most, and of all.
-const POINTS: (u64, u64) = (3000, 100_000);
+/// How many images of one candidate are judged at most.
+const POINTS: u64 = 3000;
 
 /// The seeds with which the crash at this depth of a path is tried: its own, and at the end of the path some more.
 pub(crate) fn seeds_at(path: &[Turn], depth: usize) -> Vec<u64> {
@@ -25,10 +25,11 @@ pub(crate) fn seeds_at(path: &[Turn], depth: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The smallest failing run that was found, starting from run `seed` of `count` steps, which fails with `bad`.
-pub(crate) fn shrink<S: Story>(story: &S, settings: &Settings, seed: u64, count: usize, bad: Bad) -> Finding {
-    let all = story.steps(seed, count);
-    let places: Vec<usize> = (0..count.min(bad.step + 1)).collect();
+/// The smallest failing run that was found, starting from run `seed`, which fails with `bad`; at most
+/// `effort` images are judged for it.
+pub(crate) fn shrink<S: Story>(story: &S, settings: &Settings, seed: u64, effort: u64, bad: Bad) -> Finding {
+    let all = story.steps(seed, settings.steps);
+    let places: Vec<usize> = (0..all.len().min(bad.step + 1)).collect();
     let mut shrinker = Shrinker {
         story,
         settings,
@@ -36,7 +37,7 @@ pub(crate) fn shrink<S: Story>(story: &S, settings: &Settings, seed: u64, count:
         all,
         best: (places, bad),
         left: CANDIDATES,
-        points: POINTS.1,
+        points: effort,
     };
     shrinker.fewer_crashes();
     shrinker.fewer_steps();
@@ -68,7 +69,7 @@ impl<S: Story> Shrinker<'_, S> {
         let steps = kept(&self.all, &places);
         let plan = Plan::LastStep(path.to_vec());
         let mut explorer = Explorer::new(self.story, self.settings, plan, self.seed);
-        explorer.limit = POINTS.0.min(self.points);
+        explorer.limit = POINTS.min(self.points);
         let result = explorer.run(&steps);
         self.points = self.points.saturating_sub(explorer.tally.points);
         match result {

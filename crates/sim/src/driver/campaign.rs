@@ -18,11 +18,12 @@ pub struct Campaign<S: Story> {
     points: u64,
     runs: u64,
     workers: usize,
+    effort: u64,
     test: String,
 }
 
 /// What a campaign came to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Report {
     /// What was counted.
     pub tally: Tally,
@@ -44,6 +45,7 @@ impl<S: Story> Campaign<S> {
             points: 20_000,
             runs: u64::MAX,
             workers: 1,
+            effort: 100_000,
             test: String::new(),
         }
     }
@@ -81,6 +83,12 @@ impl<S: Story> Campaign<S> {
         }
     }
 
+    /// How many images may be judged to make a finding small; 100,000 otherwise, some seconds.
+    #[must_use]
+    pub fn effort(self, effort: u64) -> Self {
+        Campaign { effort, ..self }
+    }
+
     /// The command that runs this campaign, for the line that replays a finding:
     /// `cargo test -p alluvium-sim -- toy`.
     #[must_use]
@@ -91,10 +99,14 @@ impl<S: Story> Campaign<S> {
         }
     }
 
-    /// Runs. When the environment names a target of this story, only that is run.
+    /// Runs. When the environment names a target, only that is run, and nothing if it is another story's.
     pub fn run(&self) -> Report {
-        if let Some(target) = requested(self.story.name()) {
-            return self.replay(&target);
+        match requested() {
+            Some(target) if target.story == self.story.name() && target.fault.is_none() => {
+                return self.replay(&target);
+            }
+            Some(_) => return Report::default(),
+            None => {}
         }
         let (mut tally, coverage) = (Tally::default(), Coverage::new());
         let mut finding = None;
@@ -112,7 +124,7 @@ impl<S: Story> Campaign<S> {
                         &self.story,
                         &self.settings,
                         seed,
-                        self.settings.steps,
+                        self.effort,
                         bad,
                     ));
                 }

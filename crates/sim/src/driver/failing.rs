@@ -5,7 +5,7 @@ use super::panics::watch;
 use super::probe::{Choice, Probe, died};
 use super::revive::Case;
 use super::{Bad, Explorer};
-use crate::reference::{Crash, Violation};
+use crate::reference::{Contents, Crash, Violation};
 use crate::replay::{FaultAt, FaultKind, FaultLasting, Turn};
 use crate::story::{Cause, Ledger, Step, Story, Trouble};
 use alluvium_base::checksum::seeded;
@@ -173,7 +173,7 @@ impl<S: Story> Explorer<'_, S> {
                 if failing.blinds() {
                     Ok(())
                 } else {
-                    self.verify(life, number)
+                    self.verify_failing(life, failing, number)
                 }
             }
             Err(panic) => Err(at.bad(&format!("{action:?} panicked"), panic)),
@@ -220,11 +220,11 @@ impl<S: Story> Explorer<'_, S> {
             return Err(at.bad("opening", "it fails without a fault, after one that failed"));
         };
         let crash = if failed { Crash::PROCESS } else { Crash::NONE };
-        let found = self.inspect(&mut system, &at, "reading after opening")?;
+        let found = self.read_failing(life, &mut system, failing, &at)?;
         life.system = Some(system);
         let judged = life.world.ledger.with(|reference| {
             let survivors = reference.judge(crash, &found)?;
-            Ok(failed.then(|| reference.after(crash, &survivors, &found)))
+            Ok(failed.then(|| reference.after(&reference.view(), crash, &survivors, &found)))
         });
         match judged {
             Ok(None) => Ok(()),
@@ -237,6 +237,47 @@ impl<S: Story> Explorer<'_, S> {
                 Err(at.bad("after opening", violation))
             }
         }
+    }
+
+    /// Everything that a store shows. A read may meet the fault; after it, reads must go on.
+    fn read_failing(
+        &self,
+        life: &Life<S>,
+        system: &mut S::System,
+        failing: &Failing,
+        at: &Where<'_>,
+    ) -> Result<Contents, Bad> {
+        for _ in 0..2 {
+            match watch(|| self.story.contents(system)) {
+                Ok(Ok(found)) => return Ok(found),
+                Ok(Err(trouble)) => {
+                    let explained = failing.explains(&life.machine, &trouble);
+                    explained.map_err(|why| at.bad("reading", why))?;
+                }
+                Err(panic) => return Err(at.bad("reading panicked", panic)),
+            }
+            self.coverage.hit("a read failed");
+            life.machine.clear_faults();
+        }
+        Err(at.bad("reading", "it fails without a fault, after one that failed"))
+    }
+
+    /// Compares everything that the open store shows with the reference.
+    fn verify_failing(&self, life: &mut Life<S>, failing: &Failing, number: usize) -> Result<(), Bad> {
+        let at = Where {
+            step: number,
+            path: &[],
+        };
+        let mut system = life.system.take().expect("the store is open");
+        let found = self.read_failing(life, &mut system, failing, &at)?;
+        life.system = Some(system);
+        let judged = life
+            .world
+            .ledger
+            .with(|reference| reference.judge(Crash::NONE, &found));
+        judged
+            .map(|_| ())
+            .map_err(|violation| at.bad("the store is wrong after an error", violation))
     }
 
     /// After a full disk writing goes on by itself.

@@ -95,8 +95,8 @@ impl<S: Story> FaultCampaign<S> {
             test: self.test.clone(),
             ..FaultReport::default()
         };
-        if let Some(target) = requested(self.story.name()) {
-            if let Some(fault) = target.fault {
+        if let Some(target) = requested() {
+            if let (Some(fault), true) = (target.fault, target.story == self.story.name()) {
                 let _ = self.case(&mut report, target.seed, &target.steps, fault);
             }
             return report;

@@ -93,6 +93,12 @@ impl<S: Story> Explorer<'_, S> {
         index: usize,
         step: &Step<S::Action>,
     ) -> Result<(), Bad> {
+        if std::env::var_os(crate::replay::LOUD).is_some() {
+            println!(
+                "step {number} ({index}), {} crashes before: {step:?}",
+                life.path.len()
+            );
+        }
         match step {
             Step::Do(action) => {
                 let (world, system) = (&life.world, life.system.as_mut().expect("the store is open"));
@@ -207,7 +213,7 @@ impl<S: Story> Explorer<'_, S> {
         drop(fresh);
         let found = self.inspect(&mut system, &at, "reading after a crash")?;
         let judged = before.with(|reference| match reference.judge(crash, &found) {
-            Ok(survivors) => Ok(reference.after(crash, &survivors, &found)),
+            Ok(survivors) => Ok(reference.after(&reference.view(), crash, &survivors, &found)),
             Err(violation) => Err(violation),
         });
         let after = judged.map_err(|violation| at.bad(&format!("after {survival:?}"), violation))?;

@@ -139,7 +139,16 @@ impl Probe {
     /// Watches a machine.
     pub(super) fn watch(&self, machine: &SimDirectory) {
         let state = Arc::clone(&self.state);
+        let loud = std::env::var_os(crate::replay::LOUD).is_some();
         machine.on_operation(move |point| {
+            if loud {
+                let call = state.lock().calls;
+                let (operation, file) = (point.operation, point.file);
+                println!(
+                    "{call:>6} {operation} {file} at {}, {} bytes",
+                    point.offset, point.len
+                );
+            }
             let facts = [point.operation as u64, point.offset, point.len].map(u64::to_le_bytes);
             state
                 .lock()

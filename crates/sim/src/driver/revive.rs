@@ -78,7 +78,7 @@ impl<S: Story> Explorer<'_, S> {
             .seed
             .is_multiple_of(u64::from(self.settings.second_life_every.max(1)))
         {
-            let after = reference.after(case.crash, &survivors, &found);
+            let after = reference.after(&case.view, case.crash, &survivors, &found);
             self.live_on(life, after, turn.seed, case.step)?;
         }
         Ok(())

@@ -67,6 +67,16 @@ impl View {
     pub fn newest(&self) -> usize {
         self.statuses.len()
     }
+
+    /// The same, but that only the first `number` commits are durable: for damage that a store cannot tell from a commit
+    /// that never reached the disk.
+    #[must_use]
+    pub fn durable_up_to(self, number: usize) -> View {
+        View {
+            durable: number,
+            ..self
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -288,10 +298,17 @@ impl Reference {
         versions.get(newer.checked_sub(1)?)?.1
     }
 
-    /// Whether a read of `key` that answers `value` is right, all commits so far having been answered.
+    /// Whether a read of `key` that answers `value` is right now. What a commit in doubt wrote may be read or not.
     #[must_use]
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
-        self.value_at(key, self.newest()) == value.map(checksum)
+        let value = value.map(checksum);
+        for (number, version) in self.versions.get(key).into_iter().flatten().rev() {
+            let open = *number > 0 && self.commits[number - 1].status == Status::InDoubt;
+            if *version == value || !open {
+                return *version == value;
+            }
+        }
+        value.is_none()
     }
 
     /// The keys that a scan shows now, in order.
@@ -304,13 +321,14 @@ impl Reference {
         live.map(|(key, _)| &key[..]).collect()
     }
 
-    /// The history after a crash from which the store came back with `found`, `survivors` being the judge's answer.
+    /// The history after a crash from which the store came back with `found`, `survivors` being the judge's answer, and `view`
+    /// what had been promised when it came.
     ///
     /// What was found after a power loss was read from disk, so it becomes the base: losing it later would be a loss. What was found
     /// after the death of a process may still be in the page cache: those commits keep their numbers' order and must
     /// survive the next death of a process, and only what was durable must survive a power loss.
     #[must_use]
-    pub fn after(&self, crash: Crash, survivors: &Survivors, found: &Contents) -> Reference {
+    pub fn after(&self, view: &View, crash: Crash, survivors: &Survivors, found: &Contents) -> Reference {
         if crash.is_power_loss() {
             return Self::on_base(found.clone());
         }
@@ -325,11 +343,11 @@ impl Reference {
             pairs: base.collect(),
             hash: self.prefixes[0],
         });
-        for (index, commit) in self.commits.iter().enumerate() {
+        for (index, commit) in self.commits[..view.newest()].iter().enumerate() {
             if survivors.kept[index] {
                 let number =
                     next.begin_digests(commit.writes.clone(), Status::Acknowledged(Durability::Process));
-                if index < self.durable {
+                if index < view.durable {
                     next.durable = number;
                 }
             }

@@ -125,7 +125,12 @@ fn a_withdrawn_commit_must_never_be_seen_and_one_in_doubt_may() {
             assert!(reference.judge(crash, &found(pairs)).is_ok());
         }
     }
-    assert!(reference.reads(b"a", Some(b"1")));
+    assert!(reference.reads(b"a", Some(b"1")) && !reference.reads(b"a", None));
+    assert!(
+        reference.reads(b"b", Some(b"3"))
+            && reference.reads(b"b", None)
+            && !reference.reads(b"b", Some(b"2"))
+    );
     assert_eq!(reference.keys(), [&b"a"[..], b"b"]);
 }
 
@@ -136,10 +141,10 @@ fn what_was_read_after_a_power_loss_must_stay_and_what_was_read_after_a_kill_nee
     let all = found(&[("a", "1"), ("b", "2")]);
     let first = found(&[("a", "1")]);
     let survivors = reference.judge(Crash::POWER, &all).unwrap();
-    let after_power = reference.after(Crash::POWER, &survivors, &all);
+    let after_power = reference.after(&reference.view(), Crash::POWER, &survivors, &all);
     assert!(after_power.judge(Crash::POWER, &first).is_err());
     let survivors = reference.judge(Crash::PROCESS, &all).unwrap();
-    let after_kill = reference.after(Crash::PROCESS, &survivors, &all);
+    let after_kill = reference.after(&reference.view(), Crash::PROCESS, &survivors, &all);
     assert!(after_kill.judge(Crash::POWER, &first).is_ok());
     assert!(after_kill.judge(Crash::PROCESS, &first).is_err());
 }
