@@ -8,8 +8,9 @@ use alluvium_base::bytes::Writer;
 use alluvium_base::{Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{BootId, Directory, FileOptions};
-use alluvium_storage::extents::{Class, ExtentOptions, Extents, MapPointer, map_file};
+use alluvium_storage::extents::{Class, ExtentOptions, Extents, map_file};
 use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
+use alluvium_storage::superblock::MAP_POINTER_BYTES;
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use std::fs;
 use std::path::PathBuf;
@@ -96,14 +97,7 @@ fn superblocks() -> Vec<Vec<u8>> {
         synced: 98,
         page_size: PageSize::MIN,
         tiers: 1,
-        map: MapPointer {
-            file: 1,
-            length: 1024,
-            checksum: 5,
-            generation: 7,
-            snapshot: 512,
-            records: 2,
-        },
+        map: [0; MAP_POINTER_BYTES],
         payload: b"payload".to_vec(),
     };
     let sealed = superblock.encode(1);

@@ -1,0 +1,6 @@
+//! The rooms of this floor together.
+
+mod crashes;
+mod damage;
+mod faults;
+mod page_log;

@@ -1,0 +1,323 @@
+//! A checkpoint of the miniature store: changed leaves and a new root are written, what they replace is released.
+
+use super::bytes::{Pairs, Placed, decode_pairs, encode_pairs, encode_place, encode_root, pair_len};
+use super::flaw::Flaw;
+use super::mini::{Mini, Tree};
+use alluvium_base::Purpose;
+use alluvium_sim::Coverage;
+use alluvium_storage::extents::{Class, Extent, ReclaimLimit};
+use alluvium_storage::node::{MAX_PAGES, NodeWriter, WriterOptions, Written};
+use alluvium_storage::{Codec, NodePointer, Result};
+use std::collections::BTreeMap;
+
+/// Leaves are cut before they outgrow this many bytes, unless one pair does.
+const LEAF_BYTES: usize = 3900;
+
+/// Units of an extent of ballast: with two of them free, the file shrinks.
+const BALLAST_UNITS: u32 = 14;
+
+/// A leaf of the tree to be: kept as it is, or written.
+enum Leaf {
+    Kept(Placed),
+    Written(NodePointer),
+}
+
+/// What a checkpoint wrote of the leaves.
+struct Fresh {
+    leaves: Vec<(Vec<u8>, Leaf)>,
+    replaced: Vec<Placed>,
+}
+
+/// The tree to be, and what comes and goes with it.
+struct Next {
+    tree: Tree,
+    replaced: Vec<Placed>,
+    dropped: Option<Extent>,
+    extents: Vec<(Extent, u64)>,
+}
+
+type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+impl Mini {
+    pub(crate) fn checkpoint(&mut self, coverage: &Coverage) -> Result<()> {
+        self.store.health()?;
+        let cut = self.last();
+        let file_before = self.store.usage().0.total().file_bytes;
+        let map_before = self.store.superblock().map.file;
+        let next = self.write_tree(&self.changes())?;
+        for (extent, _) in &next.extents {
+            let reused = (extent.start..extent.end()).any(|unit| self.released.contains(&unit));
+            coverage.add("extent reuse", u64::from(reused));
+        }
+        let mut payload = Vec::new();
+        if let Some(root) = &next.tree.root {
+            encode_place(root, &mut payload);
+        }
+        self.memtable.clear();
+        self.tree = next.tree;
+        self.retire(&next.replaced, next.dropped);
+        let cut = if self.flaw == Flaw::CutsTooLow {
+            cut.saturating_sub(1)
+        } else {
+            cut
+        };
+        if self.flaw == Flaw::ReleasesTheLogFirst {
+            self.store.log().release(cut)?;
+        }
+        let checkpoint = self.store.begin_checkpoint()?;
+        if self.flaw == Flaw::ReusesEarly {
+            self.reuse_early(checkpoint.generation())?;
+        }
+        checkpoint.finish(&payload, cut)?;
+        coverage.hit("checkpoint");
+        let now = self.store.usage().0.total().file_bytes;
+        coverage.add("growth", u64::from(now > file_before));
+        coverage.add(
+            "map written anew",
+            u64::from(self.store.superblock().map.file != map_before),
+        );
+        Ok(())
+    }
+
+    /// The flaw: a generation counts as durable while it is being built, and another step writes to what it freed.
+    fn reuse_early(&self, generation: u64) -> Result<()> {
+        self.store.extents().made_durable(generation);
+        for _ in 0..3 {
+            self.store.reclaim(ReclaimLimit::default())?;
+        }
+        let options = WriterOptions {
+            extent_units: 1,
+            class: Class::Essential,
+            ..self.writer_options(generation)
+        };
+        let mut writer = self.store.node_writer(options)?;
+        writer.add(&vec![0xdd; self.store.page_size().node_bytes(MAX_PAGES)])?;
+        for (extent, _) in writer.finish()?.extents {
+            self.store.extents().abandon(extent);
+        }
+        Ok(())
+    }
+
+    /// What was committed since the last checkpoint.
+    fn changes(&self) -> Changes {
+        let mut changes = self.memtable.clone();
+        match self.flaw {
+            Flaw::CutsTooHigh => {
+                changes.pop_last();
+            }
+            Flaw::ForgetsDeletes => changes.retain(|_, value| value.is_some()),
+            _ => {}
+        }
+        changes
+    }
+
+    /// Writes what changed, and installs it. When it fails nothing has happened.
+    fn write_tree(&self, changes: &Changes) -> Result<Next> {
+        let generation = self.store.superblock().generation;
+        let options = self.writer_options(generation);
+        let mut writer = self.store.node_writer(options)?;
+        let fresh = self.write_leaves(&mut writer, changes)?;
+        let written = self.store.judge(writer.finish())?;
+        let leaves = place_leaves(fresh.leaves, &written);
+        let mut extents = written.extents;
+        let (ballast, dropped) = self.next_ballast(generation, &mut extents);
+        let mut tree = Tree {
+            root: None,
+            leaves,
+            ballast,
+        };
+        // The root goes to a writer of its own: it must name the leaves' extents.
+        match self.write_root(
+            &tree,
+            WriterOptions {
+                extent_units: 1,
+                ..options
+            },
+        ) {
+            Ok((root, home)) => {
+                tree.root = Some(root);
+                extents.extend(home);
+            }
+            Err(error) => {
+                extents
+                    .iter()
+                    .for_each(|(extent, _)| self.store.extents().abandon(*extent));
+                return Err(error);
+            }
+        }
+        self.install(&tree, &extents);
+        let replaced = fresh.replaced.into_iter().chain(self.tree.root).collect();
+        Ok(Next {
+            tree,
+            replaced,
+            dropped,
+            extents,
+        })
+    }
+
+    fn writer_options(&self, generation: u64) -> WriterOptions {
+        let codecs = [Codec::None, Codec::Lz4, Codec::None, Codec::Zstd];
+        WriterOptions {
+            tier: 0,
+            page_size: self.store.page_size(),
+            codec: codecs[generation as usize % codecs.len()],
+            birth: generation + 1,
+            purpose: Purpose::Incorporate,
+            class: Class::Essential,
+            extent_units: 1 + u32::from(generation.is_multiple_of(5)),
+        }
+    }
+
+    fn write_root(&self, tree: &Tree, options: WriterOptions) -> Result<(Placed, Vec<(Extent, u64)>)> {
+        let mut writer = self.store.node_writer(options)?;
+        let bytes = encode_root(&tree.leaves, &tree.ballast);
+        let pointer = writer.add(&padded(bytes, self.store.page_size().bytes()))?;
+        let written = self.store.judge(writer.finish())?;
+        Ok((
+            Placed {
+                pointer,
+                extent: extent_of(&pointer, &written.extents),
+            },
+            written.extents,
+        ))
+    }
+
+    /// Every third checkpoint takes a large extent, and the third last one goes.
+    fn next_ballast(
+        &self,
+        generation: u64,
+        extents: &mut Vec<(Extent, u64)>,
+    ) -> (Vec<Extent>, Option<Extent>) {
+        let mut ballast = self.tree.ballast.clone();
+        if !generation.is_multiple_of(3) {
+            return (ballast, None);
+        }
+        if let Ok(extent) = self.store.extents().allocate(0, BALLAST_UNITS, Class::Normal) {
+            extents.push((extent, 0));
+            ballast.push(extent);
+        }
+        let dropped = (ballast.len() > 2).then(|| ballast.remove(0));
+        (ballast, dropped)
+    }
+
+    /// Every node of the new tree in a new extent holds a reference to it; the installation gives the first.
+    fn install(&self, tree: &Tree, extents: &[(Extent, u64)]) {
+        if self.flaw == Flaw::ForgetsToInstall {
+            return;
+        }
+        self.store.extents().install(extents);
+        for (extent, _) in extents {
+            let nodes = tree.leaves.iter().map(|(_, leaf)| leaf).chain(&tree.root);
+            let nodes = nodes.filter(|placed| placed.extent == *extent).count();
+            for _ in 1..nodes {
+                self.store.extents().retain(*extent);
+            }
+        }
+    }
+
+    /// Gives up the references of nodes that are not in the tree any more.
+    fn retire(&mut self, replaced: &[Placed], dropped: Option<Extent>) {
+        if self.flaw == Flaw::ForgetsToRelease {
+            return;
+        }
+        let epoch = match self.flaw {
+            Flaw::ReleasesAtAnOldEpoch => 0,
+            _ => self.store.epochs().current(),
+        };
+        let nodes = replaced
+            .iter()
+            .map(|placed| (placed.extent, placed.pointer.read_len() as u64));
+        for (extent, bytes) in nodes.chain(dropped.map(|extent| (extent, 0))) {
+            self.store.extents().sub_live(extent, bytes);
+            if self.store.extents().release(extent, epoch) {
+                self.released.extend(extent.start..extent.end());
+            }
+        }
+    }
+
+    /// Writes every leaf in whose range something changed.
+    fn write_leaves(&self, writer: &mut NodeWriter, changes: &Changes) -> Result<Fresh> {
+        let old = &self.tree.leaves;
+        let mut fresh = Fresh {
+            leaves: Vec::new(),
+            replaced: Vec::new(),
+        };
+        for at in 0..old.len().max(1) {
+            // The first leaf's range begins before every key.
+            let from = if at == 0 { Vec::new() } else { old[at].0.clone() };
+            let to = old.get(at + 1).map(|(first, _)| first.clone());
+            let mut changed = changes
+                .range(from..)
+                .take_while(|(key, _)| to.as_ref().is_none_or(|to| *key < to))
+                .peekable();
+            if changed.peek().is_none() {
+                let kept = old
+                    .get(at)
+                    .map(|(first, placed)| (first.clone(), Leaf::Kept(*placed)));
+                fresh.leaves.extend(kept);
+                continue;
+            }
+            let mut pairs = BTreeMap::new();
+            if let Some((_, placed)) = old.get(at) {
+                let bytes = self.read(&placed.pointer, Purpose::Incorporate)?;
+                pairs.extend(decode_pairs(&bytes, &placed.pointer.place())?);
+                fresh.replaced.push(*placed);
+            }
+            for (key, value) in changed {
+                match value {
+                    Some(_) => pairs.insert(key.clone(), value.clone()),
+                    None => pairs.remove(key),
+                };
+            }
+            for leaf in cut(pairs.into_iter().collect()) {
+                let bytes = encode_pairs(leaf.iter().map(|(key, value)| (&key[..], value.as_deref())));
+                let pointer = writer.add(&padded(bytes, self.store.page_size().bytes()))?;
+                fresh.leaves.push((leaf[0].0.clone(), Leaf::Written(pointer)));
+            }
+        }
+        Ok(fresh)
+    }
+}
+
+/// Cuts pairs into leaves.
+fn cut(pairs: Pairs) -> Vec<Pairs> {
+    let mut leaves: Vec<Pairs> = Vec::new();
+    let mut room = 0;
+    for (key, value) in pairs {
+        let len = pair_len(&key, value.as_deref());
+        if leaves.is_empty() || room < len {
+            leaves.push(Vec::new());
+            room = LEAF_BYTES;
+        }
+        room = room.saturating_sub(len);
+        leaves.last_mut().expect("there is a leaf").push((key, value));
+    }
+    leaves
+}
+
+/// Whole pages.
+fn padded(mut bytes: Vec<u8>, page: usize) -> Vec<u8> {
+    let len = bytes.len().next_multiple_of(page);
+    assert!(len <= page * usize::from(MAX_PAGES), "a node of {len} bytes");
+    bytes.resize(len, 0);
+    bytes
+}
+
+fn extent_of(pointer: &NodePointer, extents: &[(Extent, u64)]) -> Extent {
+    let home = extents
+        .iter()
+        .find(|(extent, _)| extent.range().contains(&pointer.offset));
+    home.expect("a written node is in a written extent").0
+}
+
+/// Gives each written leaf the extent it is in.
+fn place_leaves(leaves: Vec<(Vec<u8>, Leaf)>, written: &Written) -> Vec<(Vec<u8>, Placed)> {
+    let placed = leaves.into_iter().map(|(first, leaf)| match leaf {
+        Leaf::Kept(placed) => (first, placed),
+        Leaf::Written(pointer) => {
+            let extent = extent_of(&pointer, &written.extents);
+            (first, Placed { pointer, extent })
+        }
+    });
+    placed.collect()
+}

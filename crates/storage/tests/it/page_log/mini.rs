@@ -1,0 +1,276 @@
+//! The miniature store: a map whose commits go to the log, and whose pages are written at checkpoints.
+//!
+//! A root node names the leaves; both are immutable. A checkpoint writes the leaves whose keys changed, and a root, behind
+//! each other into extents of their own; every node in an extent holds one reference to it. Reads look into the memtable
+//! (what was committed since the last checkpoint), then into the leaf, through the cache.
+
+use super::bytes::{Placed, decode_pairs, decode_payload, decode_root, encode_pairs};
+use super::flaw::Flaw;
+use alluvium_base::Purpose;
+use alluvium_device::Directory;
+use alluvium_sim::{Contents, Coverage, Durability, Trouble, Write};
+use alluvium_storage::extents::Extent;
+use alluvium_storage::node::read_node;
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Hold, NodePointer, Result, log};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The tree at one moment: where its root is, and the leaves by their first keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tree {
+    pub(crate) root: Option<Placed>,
+    pub(crate) leaves: Vec<(Vec<u8>, Placed)>,
+    /// Extents that hold nothing: they come and go, so that the file grows and shrinks.
+    pub(crate) ballast: Vec<Extent>,
+}
+
+/// A tree that somebody still reads, however much is written meanwhile.
+pub(crate) struct Snapshot {
+    _hold: Hold,
+    tree: Tree,
+    hash: u64,
+}
+
+pub(crate) struct Mini {
+    pub(crate) store: Store,
+    pub(crate) tree: Tree,
+    pub(crate) memtable: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// The sequence of the next write.
+    pub(crate) next: u64,
+    /// The last sequence of the last commit but one, for a flaw.
+    pub(crate) before_last: u64,
+    pub(crate) snapshots: Vec<Snapshot>,
+    pub(crate) flaw: Flaw,
+    /// Units that were released at some time, to see them used again.
+    pub(crate) released: BTreeSet<u32>,
+    /// Segments of the log that were begun since the store was opened, at least.
+    begun: usize,
+}
+
+fn word(durability: Durability) -> log::Durability {
+    match durability {
+        Durability::Memory => log::Durability::Memory,
+        Durability::Process => log::Durability::Process,
+        Durability::Disk => log::Durability::Disk,
+    }
+}
+
+impl Mini {
+    pub(crate) fn create(directory: Arc<dyn Directory>, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
+        let store = Store::create(directory, options, b"")?;
+        Ok(Self::assemble(store, BTreeMap::new(), 1, flaw))
+    }
+
+    fn assemble(store: Store, memtable: BTreeMap<Vec<u8>, Option<Vec<u8>>>, next: u64, flaw: Flaw) -> Mini {
+        Mini {
+            store,
+            tree: Tree::default(),
+            memtable,
+            next,
+            before_last: next - 1,
+            snapshots: Vec::new(),
+            flaw,
+            released: BTreeSet::new(),
+            begun: 0,
+        }
+    }
+
+    /// Superblock, log from the cut, root. Leaves are read when they are wanted.
+    pub(crate) fn open(directory: Arc<dyn Directory>, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
+        let opening = Store::open(directory, options)?;
+        let superblock = opening.superblock().clone();
+        let mut memtable = BTreeMap::new();
+        let mut last = superblock.cut;
+        let store = opening.replay(&mut |record| {
+            let place = superblock_place();
+            let pairs = decode_pairs(record.payload, &place)?;
+            last = record.first + u64::from(record.count) - 1;
+            if flaw != Flaw::ReplaysOneLess || record.first > superblock.cut + 1 {
+                memtable.extend(pairs);
+            }
+            Ok(())
+        })?;
+        let next = store.log().completed().max(last) + 1;
+        let mut mini = Self::assemble(store, memtable, next, flaw);
+        if let Some(root) = decode_payload(&superblock.payload, superblock.page_size)? {
+            let place = root.pointer.place();
+            let bytes = mini.read(&root.pointer, Purpose::Recovery)?;
+            let (leaves, ballast) = decode_root(&bytes, &place, superblock.page_size)?;
+            mini.tree = Tree {
+                root: Some(root),
+                leaves,
+                ballast,
+            };
+        }
+        Ok(mini)
+    }
+
+    pub(crate) fn read(&self, pointer: &NodePointer, purpose: Purpose) -> Result<Vec<u8>> {
+        let guard = self.store.epochs().pin();
+        Ok(self.store.cache().get(pointer, &guard, purpose)?.to_vec())
+    }
+
+    /// Reads what the device holds now, whatever the cache remembers.
+    fn read_uncached(&self, pointer: &NodePointer) -> Result<Vec<u8>> {
+        read_node(self.store.tiers(), pointer, self.store.page_size(), Purpose::Scan)
+    }
+
+    /// The last sequence that was committed.
+    pub(crate) fn last(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// One commit, one record: a sequence for each write.
+    pub(crate) fn commit(&mut self, writes: &[Write], durability: Durability) -> Result<()> {
+        self.store.health()?;
+        let durability = match self.flaw {
+            Flaw::AcknowledgesEarly if durability == Durability::Disk => Durability::Process,
+            _ => durability,
+        };
+        let (first, last) = (self.next, self.last());
+        if self.flaw == Flaw::SplitsBatches {
+            for (at, write) in writes.iter().enumerate() {
+                self.append(first + at as u64, std::slice::from_ref(write), durability)?;
+            }
+        } else {
+            self.append(first, writes, durability)?;
+        }
+        self.before_last = last;
+        self.next = first + writes.len() as u64;
+        self.memtable.extend(
+            writes
+                .iter()
+                .map(|write| (write.key.clone(), write.value.clone())),
+        );
+        Ok(())
+    }
+
+    /// Counts segments that a commit began, `before` being the number of live ones before it. When there were more than there
+    /// ever were files for them, a file was used again.
+    pub(crate) fn count_segments(&mut self, before: usize, coverage: &Coverage) {
+        let usage = self.store.log().usage();
+        let begun = usage.segments.saturating_sub(before);
+        let files = usage.segments + usage.ready_slots + usage.free_slots + usage.punched_slots;
+        let again = |begun: usize| begun.saturating_sub(files) as u64;
+        coverage.add("log wrap", again(self.begun + begun) - again(self.begun));
+        self.begun += begun;
+    }
+
+    fn append(&self, first: u64, writes: &[Write], durability: Durability) -> Result<()> {
+        let pairs = writes
+            .iter()
+            .map(|write| (&write.key[..], write.value.as_deref()));
+        let record = encode_pairs(pairs);
+        let result = self
+            .store
+            .log()
+            .append(first, writes.len() as u32, &record, word(durability));
+        self.store.judge(result)
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if let Some(value) = self.memtable.get(key) {
+            return Ok(value.clone());
+        }
+        let at = self.tree.leaves.partition_point(|(first, _)| &first[..] <= key);
+        let Some((_, leaf)) = at.checked_sub(1).and_then(|at| self.tree.leaves.get(at)) else {
+            return Ok(None);
+        };
+        let pairs = decode_pairs(&self.read(&leaf.pointer, Purpose::Lookup)?, &leaf.pointer.place())?;
+        Ok(pairs
+            .into_iter()
+            .find(|(found, _)| found == key)
+            .and_then(|(_, value)| value))
+    }
+
+    /// Everything that a tree and a memtable above it hold.
+    fn scan(
+        &self,
+        tree: &Tree,
+        memtable: &BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+        read: impl Fn(&NodePointer) -> Result<Vec<u8>>,
+    ) -> std::result::Result<Contents, Trouble> {
+        let mut contents = Contents::new();
+        let twice = |key: Vec<u8>| Trouble::wrong(format!("{} appears twice", key.escape_ascii()));
+        let mut last: Option<Vec<u8>> = None;
+        for (_, leaf) in &tree.leaves {
+            let bytes = read(&leaf.pointer).map_err(super::trouble)?;
+            let pairs = decode_pairs(&bytes, &leaf.pointer.place()).map_err(super::trouble)?;
+            for (key, value) in pairs {
+                if last.as_ref().is_some_and(|last| *last >= key) {
+                    return Err(Trouble::wrong(format!("{} is out of order", key.escape_ascii())));
+                }
+                if let (false, Some(value)) = (memtable.contains_key(&key), &value) {
+                    contents.add(&key, value).map_err(twice)?;
+                }
+                last = Some(key);
+            }
+        }
+        for (key, value) in memtable {
+            if let Some(value) = value {
+                contents.add(key, value).map_err(twice)?;
+            }
+        }
+        Ok(contents)
+    }
+
+    pub(crate) fn contents(&self) -> std::result::Result<Contents, Trouble> {
+        self.scan(&self.tree, &self.memtable, |pointer| {
+            self.read(pointer, Purpose::Scan)
+        })
+    }
+
+    /// Somebody begins to read the tree as it is, or ends: whatever became free meanwhile, it must be as it was.
+    pub(crate) fn toggle_snapshot(&mut self) -> std::result::Result<bool, Trouble> {
+        if self.snapshots.is_empty() {
+            let hash = self
+                .scan(&self.tree, &BTreeMap::new(), |pointer| {
+                    self.read_uncached(pointer)
+                })?
+                .hash();
+            let hold = self.store.epochs().hold();
+            self.snapshots.push(Snapshot {
+                _hold: hold,
+                tree: self.tree.clone(),
+                hash,
+            });
+            return Ok(false);
+        }
+        let snapshot = self.snapshots.remove(0);
+        let now = self.scan(&snapshot.tree, &BTreeMap::new(), |pointer| {
+            self.read_uncached(pointer)
+        });
+        match now {
+            Ok(found) if found.hash() == snapshot.hash => Ok(true),
+            Ok(_) => Err(Trouble::wrong(
+                "a snapshot reads otherwise than when it was taken",
+            )),
+            Err(trouble) => Err(Trouble::wrong(format!(
+                "a snapshot cannot be read any more: {trouble}"
+            ))),
+        }
+    }
+
+    /// Every extent that the tree reaches, and how often.
+    pub(crate) fn reachable(&self) -> BTreeMap<Extent, u32> {
+        let mut reachable = BTreeMap::new();
+        for placed in self
+            .tree
+            .leaves
+            .iter()
+            .map(|(_, leaf)| leaf)
+            .chain(&self.tree.root)
+        {
+            *reachable.entry(placed.extent).or_default() += 1;
+        }
+        for extent in &self.tree.ballast {
+            *reachable.entry(*extent).or_default() += 1;
+        }
+        reachable
+    }
+}
+
+fn superblock_place() -> alluvium_storage::Place {
+    alluvium_storage::Place::new(alluvium_storage::Structure::LogRecord, "log", 0)
+}

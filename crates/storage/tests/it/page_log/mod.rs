@@ -1,0 +1,218 @@
+//! The page-and-log story: a store of keys and values, made of nothing but this room, under the simulator.
+
+mod bytes;
+mod checkpoint;
+mod flaw;
+mod mini;
+
+pub(crate) use flaw::Flaw;
+pub(crate) use mini::Mini;
+
+use alluvium_device::Directory;
+use alluvium_sim::generate::{Action, Mix};
+use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
+use alluvium_storage::extents::{ExtentOptions, ReclaimLimit, UNIT};
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Error, log};
+use std::sync::Arc;
+
+/// The story, with the ways in which it varies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageLog {
+    pub(crate) access: log::Access,
+    pub(crate) flaw: Flaw,
+}
+
+/// What a caller of the simulator sees of an error.
+pub(crate) fn trouble(error: Error) -> Trouble {
+    let cause = match &error {
+        error if error.is_full() => Cause::Full,
+        Error::Device(device) => return device_trouble(device),
+        Error::Poisoned { .. } => Cause::Poisoned,
+        Error::NotAStore { .. } => Cause::NotAStore,
+        Error::Corrupt { .. } | Error::OlderGeneration { .. } | Error::NewerFormat { .. } => Cause::Damaged,
+        _ => Cause::Wrong,
+    };
+    Trouble::new(cause, error)
+}
+
+fn device_trouble(error: &alluvium_device::Error) -> Trouble {
+    use alluvium_device::Error;
+    let cause = match error {
+        Error::Poisoned { .. } => Cause::Poisoned,
+        // A file that is too short, or not there.
+        Error::PastEnd { .. } | Error::NotFound { .. } => Cause::Damaged,
+        _ => Cause::Device,
+    };
+    Trouble::new(cause, error)
+}
+
+impl PageLog {
+    pub(crate) fn options(&self) -> StoreOptions {
+        StoreOptions {
+            id: 0xa11,
+            cache_bytes: 1 << 20,
+            extents: ExtentOptions {
+                max_bytes: None,
+                min_reserve: UNIT,
+                max_reserve: 2 * UNIT,
+                min_map_deltas: 2 << 10,
+            },
+            log: log::LogOptions {
+                limit_bytes: 48 << 10,
+                segment_bytes: 4 << 10,
+                reserve_bytes: 8 << 10,
+                // More lanes would be chosen by the number of the thread, and a run is a function of its seed alone.
+                lanes: 1,
+                access: self.access,
+                identity: 7,
+            },
+            ..StoreOptions::default()
+        }
+    }
+
+    pub(crate) fn create_on(&self, directory: &Arc<dyn Directory>) -> Result<Mini, Trouble> {
+        Mini::create(Arc::clone(directory), &self.options(), self.flaw).map_err(trouble)
+    }
+
+    pub(crate) fn open_on(&self, directory: &Arc<dyn Directory>) -> Result<Mini, Trouble> {
+        Mini::open(Arc::clone(directory), &self.options(), self.flaw).map_err(trouble)
+    }
+
+    fn checkpoint(mini: &mut Mini, world: &World) -> Result<(), Trouble> {
+        mini.checkpoint(&world.coverage).map_err(trouble)?;
+        world.ledger.cover(world.ledger.newest());
+        Ok(())
+    }
+
+    fn commit(
+        mini: &mut Mini,
+        writes: &[Write],
+        durability: Durability,
+        world: &World,
+    ) -> Result<(), Trouble> {
+        mini.store.health().map_err(trouble)?;
+        let ledger = &world.ledger;
+        let number = ledger.begin(writes);
+        let segments = mini.store.log().usage().segments;
+        let mut result = mini.commit(writes, durability);
+        if result.as_ref().is_err_and(Error::is_full) {
+            // A checkpoint frees log. It holds everything but this commit.
+            world.coverage.hit("log full");
+            result = mini.checkpoint(&world.coverage).and_then(|()| {
+                ledger.cover(number - 1);
+                mini.commit(writes, durability)
+            });
+        }
+        match result {
+            Ok(()) => {
+                mini.count_segments(segments, &world.coverage);
+                ledger.acknowledge(number, durability);
+                Ok(())
+            }
+            Err(error) => {
+                if error.is_full() {
+                    ledger.withdraw(number);
+                } else {
+                    ledger.doubt(number);
+                }
+                Err(trouble(error))
+            }
+        }
+    }
+
+    fn background(mini: &mut Mini, choice: u32, world: &World) -> Result<(), Trouble> {
+        match choice % 8 {
+            0..5 => {
+                let limit = ReclaimLimit {
+                    extents: 64,
+                    operations: 2,
+                };
+                let reclaimed = mini.store.reclaim(limit).map_err(trouble)?;
+                world
+                    .coverage
+                    .add("punched", u64::from(reclaimed.punched_bytes > 0));
+                world
+                    .coverage
+                    .add("truncated", u64::from(reclaimed.truncated_bytes > 0));
+            }
+            5..7 => {
+                let result = mini.store.log().prepare();
+                mini.store.judge(result).map_err(trouble)?;
+            }
+            _ => world
+                .coverage
+                .add("snapshot read to its end", u64::from(mini.toggle_snapshot()?)),
+        }
+        Ok(())
+    }
+}
+
+impl Story for PageLog {
+    type Action = Action;
+    type System = Mini;
+
+    fn name(&self) -> &'static str {
+        match self.access {
+            log::Access::Mapped => "page-log-mapped",
+            log::Access::Written => "page-log-written",
+        }
+    }
+
+    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+        let mix = Mix {
+            checkpoint: 10,
+            background: 20,
+            circles: [6, 40, 2000],
+            large_every: 60,
+            value_len: 0..=400,
+            ..Mix::default()
+        };
+        mix.steps(seed, count)
+    }
+
+    fn create(&self, world: &World) -> Result<Mini, Trouble> {
+        self.create_on(&world.directory)
+    }
+
+    fn open(&self, world: &World) -> Result<Mini, Trouble> {
+        self.open_on(&world.directory)
+    }
+
+    fn apply(&self, mini: &mut Mini, action: &Action, world: &World) -> Result<(), Trouble> {
+        match action {
+            Action::Commit { writes, durability } => Self::commit(mini, writes, *durability, world),
+            Action::Sync => {
+                let result = mini.store.log().sync_all();
+                mini.store.judge(result).map_err(trouble)?;
+                world.ledger.cover(world.ledger.newest());
+                Ok(())
+            }
+            Action::Checkpoint => Self::checkpoint(mini, world),
+            Action::Background(choice) => Self::background(mini, *choice, world),
+            Action::Get(key) => {
+                let value = mini.get(key).map_err(trouble)?;
+                if world.ledger.reads(key, value.as_deref()) {
+                    return Ok(());
+                }
+                Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
+            }
+        }
+    }
+
+    fn contents(&self, mini: &mut Mini) -> Result<Contents, Trouble> {
+        mini.contents()
+    }
+
+    fn check(&self, mini: &mut Mini) -> Result<Vec<String>, Trouble> {
+        mini.store.check(mini.reachable().into_iter()).map_err(trouble)
+    }
+
+    fn close(&self, mini: Mini, world: &World) -> Result<(), Trouble> {
+        let Mini { store, snapshots, .. } = mini;
+        drop(snapshots);
+        Store::close(store).map_err(trouble)?;
+        world.ledger.cover(world.ledger.newest());
+        Ok(())
+    }
+}
