@@ -11,9 +11,9 @@
 use alluvium_base::Purpose;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{BootId, Buffer, Directory, FileOptions};
-use alluvium_storage::log::format::{BLOCK_BYTES, IMPOSSIBLE, Kind, RecordHeader, SegmentHeader, record_len};
+use alluvium_storage::log::format::{BLOCK_BYTES, Kind, RecordHeader, SegmentHeader, record_len};
 use alluvium_storage::log::{Access, Log, LogOptions};
-use alluvium_storage::{Error, Result};
+use alluvium_storage::{Error, IMPOSSIBLE, Result};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 

@@ -8,9 +8,9 @@ use alluvium_base::bytes::Writer;
 use alluvium_base::{Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{BootId, Directory, FileOptions};
-use alluvium_storage::extents::{Class, ExtentOptions, Extents, map_file};
+use alluvium_filters::{Geometry, Shape};
+use alluvium_storage::extents::{Class, ExtentOptions, Extents, MapPointer, map_file};
 use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
-use alluvium_storage::superblock::MAP_POINTER_BYTES;
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use std::fs;
 use std::path::PathBuf;
@@ -26,6 +26,11 @@ fn main() -> std::io::Result<()> {
         ("extent_map", extent_maps()),
         ("log_format", log_formats()),
         ("log_open", logs()),
+        ("quotient", quotients()),
+        (
+            "bloom",
+            vec![[&[40, 2][..], &[1, 2, 3, 4, 5].repeat(20)].concat()],
+        ),
     ] {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;
@@ -97,7 +102,14 @@ fn superblocks() -> Vec<Vec<u8>> {
         synced: 98,
         page_size: PageSize::MIN,
         tiers: 1,
-        map: [0; MAP_POINTER_BYTES],
+        map: MapPointer {
+            file: 1,
+            length: 1024,
+            checksum: 5,
+            generation: 7,
+            snapshot: 512,
+            records: 2,
+        },
         payload: b"payload".to_vec(),
     };
     let sealed = superblock.encode(1);
@@ -193,4 +205,21 @@ fn logs() -> Vec<Vec<u8>> {
         inputs.push(parts.concat());
     }
     inputs
+}
+
+/// A geometry, and small filters with and without values, sound and damaged.
+fn quotients() -> Vec<Vec<u8>> {
+    let mut geometry = Vec::new();
+    let shape = Shape::new(20, 4);
+    Geometry::with_pages(2, shape)
+        .expect("a usual geometry")
+        .encode(&mut geometry);
+    let keys: Vec<u8> = (0..200).collect();
+    let with = |start: [u8; 5]| [&start[..], &keys].concat();
+    vec![
+        geometry,
+        with([12, 4, 1, 90, 0]),
+        with([32, 0, 0, 90, 0]),
+        with([4, 2, 2, 90, 9]),
+    ]
 }

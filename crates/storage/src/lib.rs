@@ -36,3 +36,7 @@ pub use error::{Error, Place, Result, Structure};
 pub use log::{Durability, Log, LogOptions};
 pub use node::{Codec, NodePointer, PageSize};
 pub use tiers::Tiers;
+
+/// No sequence, generation or other number that only grows is as high: whatever says so is damaged. So neither sums nor
+/// successors of what was read overflow.
+pub const IMPOSSIBLE: u64 = 1 << 62;

@@ -52,6 +52,7 @@
 //! The seed of a place comes from the store's identity, the incarnation, the segment number, the slot and the
 //! position: the same bytes at another place, or in another use of the same file, do not verify.
 
+use crate::IMPOSSIBLE;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
 use alluvium_base::checksum::seeded;
@@ -74,10 +75,6 @@ const CHECKSUM_AT: usize = BLOCK_BYTES - 8;
 
 /// How many bytes a record's header has.
 pub const RECORD_BYTES: usize = 40;
-
-/// No sequence, generation, incarnation or segment number is as high: whatever says so is damaged. So sums and
-/// successors of what was read do not overflow.
-pub const IMPOSSIBLE: u64 = 1 << 62;
 
 /// Records begin at multiples of this many bytes.
 pub const ALIGNMENT: u64 = 8;

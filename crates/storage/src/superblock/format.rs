@@ -23,7 +23,7 @@
 //! ```
 
 use crate::extents::MapPointer;
-use crate::{Error, PageSize, Place, Result, Structure};
+use crate::{Error, IMPOSSIBLE, PageSize, Place, Result, Structure};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
 
@@ -188,6 +188,12 @@ fn fields(reader: &mut Reader<'_>, slot: usize) -> Result<Superblock> {
     if generation == 0 || !zeros || !(1..=crate::tiers::MAX_TIERS).contains(&usize::from(tiers)) {
         return Err(bad(format!("generation {generation}, {tiers} tiers")));
     }
+    let growing = [generation, cut, synced, map.file, map.generation];
+    if growing.iter().any(|&number| number >= IMPOSSIBLE) {
+        return Err(bad(format!(
+            "generation {generation}, cut {cut}, synced {synced}, {map:?}"
+        )));
+    }
     Ok(Superblock {
         store,
         generation,
@@ -275,5 +281,27 @@ mod tests {
             Slot::decode(&bytes, 0),
             Slot::Bad(Error::NewerFormat { found: 2, .. })
         ));
+    }
+
+    #[test]
+    fn an_impossibly_high_number_is_damage() {
+        let good = superblock();
+        for bad in [
+            Superblock {
+                generation: IMPOSSIBLE,
+                ..good.clone()
+            },
+            Superblock {
+                cut: u64::MAX,
+                ..good.clone()
+            },
+            Superblock {
+                synced: u64::MAX,
+                ..good
+            },
+        ] {
+            let read = Slot::decode(&bad.encode(1), 1);
+            assert!(matches!(read, Slot::Bad(Error::Corrupt { .. })), "{read:?}");
+        }
     }
 }

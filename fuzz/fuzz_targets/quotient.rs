@@ -1,0 +1,82 @@
+//! Pages of quotient filters and maplets: `Geometry::decode`, `Image`, `PageView`, `Maplet::from_image`.
+//!
+//! Strategy: the input chooses a geometry, entries that are put into a sound filter, and bytes of it that are then
+//! overwritten. (The rest of the input is also read as a geometry as it stands.)
+//! Invariants: no panic, no endless loop, no memory that the pages do not justify; in a filter that nobody damaged
+//! every entry is found and the check has nothing to say; one that passes its check becomes a maplet with the very same bytes.
+#![no_main]
+
+use alluvium_filters::quotient::{Chunk, Image};
+use alluvium_filters::{Entry, Geometry, Maplet, Shape, hash, lookup_many};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    if let Ok(geometry) = Geometry::decode(input) {
+        let mut again = Vec::new();
+        geometry.encode(&mut again);
+        assert_eq!(Geometry::decode(&again).ok(), Some(geometry));
+    }
+    let Some(([bits, value_bits, pages, keys, damages], rest)) = input.split_first_chunk() else {
+        return;
+    };
+    let shape = Shape::new(8 + u32::from(bits % 41), u32::from(value_bits % 17));
+    let Ok(geometry) = Geometry::with_pages(1 + u32::from(pages % 3), shape) else {
+        return;
+    };
+    let mut maplet = Maplet::new(geometry);
+    let mut entries = Vec::new();
+    for (number, key) in rest.chunks_exact(2).take(usize::from(*keys)).enumerate() {
+        let value = if geometry.value_bits() == 0 {
+            0
+        } else {
+            number as u16 & 1
+        };
+        let entry = Entry::new(geometry.fingerprint(hash(0, key)), value);
+        if maplet.insert(entry).is_ok() {
+            entries.push(entry);
+        }
+    }
+    let mut bytes = maplet.to_bytes();
+    let image = Image::new(&geometry, &bytes).expect("just written");
+    assert!(image.check().is_empty(), "{:?}", image.check());
+    for entry in &entries {
+        assert!(image.contains(entry.fingerprint()).expect("sound"));
+    }
+    for damage in rest.rchunks_exact(3).take(usize::from(*damages)) {
+        let at = usize::from(u16::from_le_bytes([damage[0], damage[1]])) % bytes.len();
+        bytes[at] = damage[2];
+    }
+    read(&geometry, &bytes, &entries);
+});
+
+/// Everything that can be read from a filter, whatever its bytes are.
+fn read(geometry: &Geometry, bytes: &[u8], entries: &[Entry]) {
+    let Ok(image) = Image::new(geometry, bytes) else {
+        return;
+    };
+    let mut probes = Vec::new();
+    for entry in entries {
+        let fingerprint = entry.fingerprint();
+        let _ = image.contains(fingerprint);
+        if let Ok(values) = image.lookup(fingerprint) {
+            assert!(
+                values.count() <= bytes.len() * 8,
+                "a page's worth of values at most"
+            );
+        }
+        if let Ok(view) = image.view(fingerprint) {
+            let _ = (view.count(fingerprint), view.spilled());
+            probes.push((view, fingerprint));
+        }
+    }
+    lookup_many(&probes, |_, found| drop(found.presence()));
+    let mut chunk = Chunk::new();
+    for number in 0..image.pages() {
+        let _ = (image.spilled(number), image.read_page(number, &mut chunk));
+    }
+    let sound = image.check().is_empty();
+    let maplet = Maplet::from_image(image);
+    if sound {
+        assert!(maplet.expect("a sound filter").to_bytes() == bytes);
+    }
+}
