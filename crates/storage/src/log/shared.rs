@@ -233,10 +233,18 @@ impl Shared {
     /// Blocks until everything up to `target` is synced.
     ///
     /// # Errors
-    /// The device's, for whoever called it; [`Error::Poisoned`] for everybody else.
+    /// The device's, for whoever called it; [`Error::Poisoned`] for everybody else, and for a full disk: to the caller
+    /// that would mean that nothing was written.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
-        self.commit
-            .wait(target, || self.watermark.completed(), || self.sync_segments())
+        let waited = self
+            .commit
+            .wait(target, || self.watermark.completed(), || self.sync_segments());
+        waited.map_err(|error| match error {
+            full if full.is_full() => Error::Poisoned {
+                cause: full.to_string(),
+            },
+            other => other,
+        })
     }
 
     /// Brings every lane's buffer into the page cache.
