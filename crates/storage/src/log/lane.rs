@@ -59,13 +59,17 @@ pub(super) struct Entry<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// The number of this thread among those that have ever used a log, so that threads spread over lanes.
-fn writer() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static WRITER: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed));
-    }
-    WRITER.with(Cell::get)
+static NEXT_WRITER: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The number of this thread among those that have ever used a log, so that threads spread over lanes.
+    static WRITER: Cell<usize> = Cell::new(NEXT_WRITER.fetch_add(1, Ordering::Relaxed));
+}
+
+/// From now on this thread appends as the writer of this number, which chooses its lane: for simulations, in which one
+/// thread plays many and everything follows from a seed.
+pub fn write_as(writer: usize) {
+    WRITER.set(writer);
 }
 
 impl Lanes {
@@ -111,7 +115,7 @@ impl Lanes {
         if durability == Durability::Disk || self.lanes.len() == 1 {
             return self.first();
         }
-        let own = writer() % self.lanes.len();
+        let own = WRITER.get() % self.lanes.len();
         let others = (own..self.lanes.len()).chain(0..own);
         for lane in others {
             if let Some(lane) = self.lanes[lane].try_lock() {

@@ -68,6 +68,7 @@ mod shared;
 mod tests;
 mod watermark;
 
+pub use lane::write_as;
 pub use options::{Access, Durability, Importance, LogOptions, MAX_LANES, MAX_PAYLOAD};
 pub use release::{LogUsage, Progress};
 
