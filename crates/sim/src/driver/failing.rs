@@ -81,6 +81,7 @@ impl<S: Story> Explorer<'_, S> {
         let ledger = Ledger::default();
         let view = Arc::new(ledger.with(|reference| reference.view()));
         let probe = Probe::new(Choice::Nothing, view);
+        probe.watch(&machine);
         let world = self.world(&machine, ledger);
         let mut life = Life {
             machine,
@@ -140,6 +141,9 @@ impl<S: Story> Explorer<'_, S> {
         number: usize,
         step: &Step<S::Action>,
     ) -> Result<(), Bad> {
+        if std::env::var_os(crate::replay::LOUD).is_some() {
+            println!("step {number}: {step:?}");
+        }
         let action = match step {
             Step::Do(action) => action,
             Step::Reopen if life.machine.faults_hit() == 0 => {

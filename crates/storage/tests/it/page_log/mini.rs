@@ -38,8 +38,6 @@ pub(crate) struct Mini {
     pub(crate) memtable: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// The sequence of the next write.
     pub(crate) next: u64,
-    /// The last sequence of the last commit but one, for a flaw.
-    pub(crate) before_last: u64,
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) flaw: Flaw,
     /// Units that were released at some time, to see them used again.
@@ -47,6 +45,9 @@ pub(crate) struct Mini {
     /// Segments of the log that were begun since the store was opened, at least.
     begun: usize,
 }
+
+/// Lanes of the log.
+pub(crate) const LANES: usize = 3;
 
 fn word(durability: Durability) -> log::Durability {
     match durability {
@@ -68,7 +69,6 @@ impl Mini {
             tree: Tree::default(),
             memtable,
             next,
-            before_last: next - 1,
             snapshots: Vec::new(),
             flaw,
             released: BTreeSet::new(),
@@ -128,7 +128,7 @@ impl Mini {
             Flaw::AcknowledgesEarly if durability == Durability::Disk => Durability::Process,
             _ => durability,
         };
-        let (first, last) = (self.next, self.last());
+        let first = self.next;
         if self.flaw == Flaw::SplitsBatches {
             for (at, write) in writes.iter().enumerate() {
                 self.append(first + at as u64, std::slice::from_ref(write), durability)?;
@@ -136,7 +136,6 @@ impl Mini {
         } else {
             self.append(first, writes, durability)?;
         }
-        self.before_last = last;
         self.next = first + writes.len() as u64;
         self.memtable.extend(
             writes
@@ -157,11 +156,37 @@ impl Mini {
         self.begun += begun;
     }
 
+    /// Two commits at once, of which the later one is written first, as threads may. Answers for each whether it holds.
+    pub(crate) fn commit_two(&mut self, writes: [&[Write]; 2], durability: Durability) -> Result<[bool; 2]> {
+        self.store.health()?;
+        let first = self.next;
+        let second = first + writes[0].len() as u64;
+        match self.append(second, writes[1], durability) {
+            Err(error) if error.is_full() => return Ok([false; 2]),
+            result => result?,
+        }
+        self.next = second + writes[1].len() as u64;
+        let held = match self.append(first, writes[0], durability) {
+            Err(error) if error.is_full() => {
+                let result = self.store.log().void(first, writes[0].len() as u32);
+                self.store.judge(result)?;
+                false
+            }
+            result => result.map(|()| true)?,
+        };
+        let applied = writes[usize::from(!held)..].iter().copied().flatten();
+        self.memtable
+            .extend(applied.map(|write| (write.key.clone(), write.value.clone())));
+        Ok([held, true])
+    }
+
     fn append(&self, first: u64, writes: &[Write], durability: Durability) -> Result<()> {
         let pairs = writes
             .iter()
             .map(|write| (&write.key[..], write.value.as_deref()));
         let record = encode_pairs(pairs);
+        // One thread plays several writers.
+        log::write_as(first as usize % LANES);
         let result = self
             .store
             .log()

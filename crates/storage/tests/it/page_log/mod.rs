@@ -62,8 +62,7 @@ impl PageLog {
                 limit_bytes: 48 << 10,
                 segment_bytes: 4 << 10,
                 reserve_bytes: 8 << 10,
-                // More lanes would be chosen by the number of the thread, and a run is a function of its seed alone.
-                lanes: 1,
+                lanes: mini::LANES,
                 access: self.access,
                 identity: 7,
             },
@@ -119,6 +118,29 @@ impl PageLog {
                 Err(trouble(error))
             }
         }
+    }
+
+    /// Two commits under way at once: the halves of a batch.
+    fn commit_two(
+        mini: &mut Mini,
+        writes: [&[Write]; 2],
+        durability: Durability,
+        world: &World,
+    ) -> Result<(), Trouble> {
+        mini.store.health().map_err(trouble)?;
+        let numbers = writes.map(|writes| world.ledger.begin(writes));
+        let segments = mini.store.log().usage().segments;
+        let result = mini.commit_two(writes, durability);
+        mini.count_segments(segments, &world.coverage);
+        for (at, number) in numbers.into_iter().enumerate() {
+            if matches!(result, Ok(held) if held[at]) {
+                world.ledger.acknowledge(number, durability);
+            } else {
+                world.ledger.doubt(number);
+            }
+        }
+        world.coverage.hit("two commits at once");
+        result.map(|_| ()).map_err(trouble)
     }
 
     fn background(mini: &mut Mini, choice: u32, world: &World) -> Result<(), Trouble> {
@@ -181,6 +203,11 @@ impl Story for PageLog {
 
     fn apply(&self, mini: &mut Mini, action: &Action, world: &World) -> Result<(), Trouble> {
         match action {
+            // One that waits for the disk waits for all before it, so it is not the one to come first.
+            Action::Commit { writes, durability } if writes.len() > 4 && *durability < Durability::Disk => {
+                let (first, second) = writes.split_at(writes.len() / 2);
+                Self::commit_two(mini, [first, second], *durability, world)
+            }
             Action::Commit { writes, durability } => Self::commit(mini, writes, *durability, world),
             Action::Sync => {
                 let result = mini.store.log().sync_all();
