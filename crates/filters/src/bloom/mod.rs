@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: [`BloomGeometry`], [`BloomView`], `format`, `check`.
 //!
-//! - **F8** A key that was put in is found.
+//! F8 of the room: a key that was put in is found.
 
 mod check;
 mod format;
