@@ -88,6 +88,7 @@ fn in_stages<B: Bits>(probes: &[(PageView<'_>, Fingerprint)], compared: &mut [Co
             .page
             .get(at..at + SLOT_LOAD_BYTES)
             .and_then(|bytes| bytes.first_chunk());
+        // tidy: allow format: slots are compared where they lie; `format.rs` says how they do
         let slots = bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)) >> (bit % 8);
         let equal = equal_lanes::<B>(view.geometry, slots, aim.len, places[index].remainder);
         let equal = if aim.occupied == 0 || bytes.is_none() {
