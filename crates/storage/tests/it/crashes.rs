@@ -90,15 +90,19 @@ fn the_page_and_log_story_survives_every_crash() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    let trace = || {
-        Campaign::new(story(Access::Mapped))
-            .settings(Settings::default())
-            .runs(3)
-            .run()
-            .tally
-            .trace
-    };
-    assert_eq!(trace(), trace());
+    let runs = number("ALLUVIUM_SIM_RUNS", 3);
+    for access in [Access::Mapped, Access::Written] {
+        let campaign = || {
+            Campaign::new(story(access))
+                .settings(settings())
+                .points(u64::MAX)
+                .runs(runs)
+        };
+        let trace = || campaign().run().tally.trace;
+        // On a thread of its own: nothing may hang on which thread it is.
+        let other = std::thread::scope(|scope| scope.spawn(trace).join().expect("no panic"));
+        assert_eq!(trace(), other, "{access:?}");
+    }
 }
 
 /// Wrong uses of the store: what the floor above must not do.

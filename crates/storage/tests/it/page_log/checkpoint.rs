@@ -40,7 +40,7 @@ type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl Mini {
     pub(crate) fn checkpoint(&mut self, coverage: &Coverage) -> Result<()> {
-        self.store.health()?;
+        self.settle()?;
         let cut = self.last();
         let file_before = self.store.usage().0.total().file_bytes;
         let map_before = self.store.superblock().map.file;

@@ -42,6 +42,8 @@ pub(crate) struct Mini {
     pub(crate) flaw: Flaw,
     /// Units that were released at some time, to see them used again.
     pub(crate) released: BTreeSet<u32>,
+    /// Sequences that were assigned, not appended, and not given up yet.
+    open: Option<(u64, u32)>,
     /// Segments of the log that were begun since the store was opened, at least.
     begun: usize,
 }
@@ -72,6 +74,7 @@ impl Mini {
             snapshots: Vec::new(),
             flaw,
             released: BTreeSet::new(),
+            open: None,
             begun: 0,
         }
     }
@@ -123,7 +126,6 @@ impl Mini {
 
     /// One commit, one record: a sequence for each write.
     pub(crate) fn commit(&mut self, writes: &[Write], durability: Durability) -> Result<()> {
-        self.store.health()?;
         let durability = match self.flaw {
             Flaw::AcknowledgesEarly if durability == Durability::Disk => Durability::Process,
             _ => durability,
@@ -156,9 +158,19 @@ impl Mini {
         self.begun += begun;
     }
 
+    /// Gives up the sequences that found no room, so that nothing waits for them. Nothing else is done before that.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        self.store.health()?;
+        if let Some((first, count)) = self.open {
+            let result = self.store.log().void(first, count);
+            self.store.judge(result)?;
+            self.open = None;
+        }
+        Ok(())
+    }
+
     /// Two commits at once, of which the later one is written first, as threads may. Answers for each whether it holds.
     pub(crate) fn commit_two(&mut self, writes: [&[Write]; 2], durability: Durability) -> Result<[bool; 2]> {
-        self.store.health()?;
         let first = self.next;
         let second = first + writes[0].len() as u64;
         match self.append(second, writes[1], durability) {
@@ -168,8 +180,7 @@ impl Mini {
         self.next = second + writes[1].len() as u64;
         let held = match self.append(first, writes[0], durability) {
             Err(error) if error.is_full() => {
-                let result = self.store.log().void(first, writes[0].len() as u32);
-                self.store.judge(result)?;
+                self.open = Some((first, writes[0].len() as u32));
                 false
             }
             result => result.map(|()| true)?,

@@ -90,7 +90,7 @@ impl PageLog {
         durability: Durability,
         world: &World,
     ) -> Result<(), Trouble> {
-        mini.store.health().map_err(trouble)?;
+        mini.settle().map_err(trouble)?;
         let ledger = &world.ledger;
         let number = ledger.begin(writes);
         let segments = mini.store.log().usage().segments;
@@ -127,7 +127,7 @@ impl PageLog {
         durability: Durability,
         world: &World,
     ) -> Result<(), Trouble> {
-        mini.store.health().map_err(trouble)?;
+        mini.settle().map_err(trouble)?;
         let numbers = writes.map(|writes| world.ledger.begin(writes));
         let segments = mini.store.log().usage().segments;
         let result = mini.commit_two(writes, durability);
@@ -210,8 +210,10 @@ impl Story for PageLog {
             }
             Action::Commit { writes, durability } => Self::commit(mini, writes, *durability, world),
             Action::Sync => {
+                mini.settle().map_err(trouble)?;
                 let result = mini.store.log().sync_all();
-                mini.store.judge(result).map_err(trouble)?;
+                let synced = mini.store.judge(result).map_err(trouble)?;
+                assert_eq!(synced, mini.last(), "everything is complete");
                 world.ledger.cover(world.ledger.newest());
                 Ok(())
             }
