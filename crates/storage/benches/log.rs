@@ -3,7 +3,6 @@
 //! *append*: nanoseconds per record of 130 bytes at `Process`, mapped and written, while another thread prepares and
 //! releases. *disk*: commits per second at `Disk`, and syncs per commit, beside what the device gives. *longest*: every
 //! append of 10⁸ timed alone. Each line is a median of three rounds; under `cargo test` the inputs are tiny.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use alluvium_base::Purpose;
 use alluvium_device::file::FileDirectory;

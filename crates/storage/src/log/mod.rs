@@ -284,10 +284,7 @@ impl Log {
             count,
             payload: &[],
         };
-        // The lowest incomplete sequence keeps everything above it from being released.
-        let lowest = first == self.completed() + 1;
-        let claim = if lowest { Claim::Unblock } else { Claim::Essential };
-        self.shared.append(entry, Durability::Process, claim)
+        self.shared.append(entry, Durability::Process, Claim::Essential)
     }
 
     /// Makes everything that is complete durable, and returns up to where that is.

@@ -104,7 +104,7 @@ pub(super) enum Claim {
     Normal,
     /// Deletes and the like: they may use the reserve.
     Essential,
-    /// A void for the lowest incomplete sequence: without it nothing could be released.
+    /// The lowest incomplete sequence, without which nothing could be released.
     Unblock,
     /// Notes and the mark of a close: without a note nothing is released.
     Control,

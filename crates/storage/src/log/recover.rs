@@ -62,8 +62,8 @@ struct Survey {
     facts: Vec<Fact>,
     /// The highest sequence of any record that counts.
     last: u64,
-    /// The first missing sequence, if a record follows it.
-    first_gap: Option<u64>,
+    /// What is missing before some record, first and last of each range.
+    gaps: Vec<(u64, u64)>,
     overlap: Option<Found>,
     synced: u64,
     generation: u64,
@@ -76,6 +76,8 @@ struct Survey {
 struct Plan {
     /// The last sequence that counts.
     last: u64,
+    /// What is missing up to there.
+    gaps: Vec<(u64, u64)>,
     /// Which sources are rewritten and destroyed.
     rewritten: Vec<bool>,
 }
@@ -88,10 +90,10 @@ impl Survey {
         closed: Option<CloseMark>,
     ) -> Result<Survey> {
         let mut merge = Merge::new(&inventory.sources, start.from, reading, Purpose::Recovery);
-        let (mut last, mut first_gap, mut overlap) = (start.from, None, None);
+        let (mut last, mut gaps, mut overlap) = (start.from, Vec::new(), None);
         while let Some(next) = merge.next()? {
             match next {
-                Next::Gap { first, .. } => first_gap = first_gap.or(Some(first)),
+                Next::Gap { first, last } => gaps.push((first, last)),
                 Next::Record(found) => last = found.record.header.last(),
                 Next::Overlap(found) => overlap = overlap.or(Some(found)),
             }
@@ -107,9 +109,14 @@ impl Survey {
             closed,
             facts,
             last,
-            first_gap,
+            gaps,
             overlap,
         })
+    }
+
+    /// The first missing sequence, if a record follows it.
+    fn first_gap(&self) -> Option<u64> {
+        self.gaps.first().map(|&(first, _)| first)
     }
 
     /// Fails when something is missing or wrong that was acknowledged.
@@ -142,7 +149,7 @@ impl Survey {
             let found = format!("sequences {} to {} once more", header.first, header.last());
             return Err(Error::corrupt(place, "sequences that no other record has", found));
         }
-        let missing = self.first_gap.unwrap_or(self.last + 1);
+        let missing = self.first_gap().unwrap_or(self.last + 1);
         if missing <= self.synced {
             let (place, found) = self.suspect(inventory);
             let expected = format!(
@@ -258,7 +265,7 @@ pub(super) fn open(
         .iter()
         .max_by_key(|source| source.header.incarnation);
     let cuts = strictness == Strictness::Strict && newest.is_some_and(|source| source.header.boot != boot);
-    let last = match survey.first_gap {
+    let last = match survey.first_gap() {
         Some(missing) if cuts => missing - 1,
         _ => survey.last,
     };
@@ -268,6 +275,7 @@ pub(super) fn open(
         .map(|fact| strictness == Strictness::Repair || fact.superseded || fact.highest > last);
     let plan = Plan {
         last,
+        gaps: survey.gaps.iter().copied().filter(|gap| gap.0 <= last).collect(),
         rewritten: rewritten.collect(),
     };
     // What another boot wrote came from the device just now. What this boot wrote may be in the page cache only.
@@ -365,11 +373,15 @@ fn replay_all(
     let mut merge = Merge::new(sources, start.from, reading, Purpose::Recovery);
     let mut cursors: Vec<Option<Cursor>> = sources.iter().map(|_| None).collect();
     let mut report = RepairReport::default();
+    let mut reached = start.from;
     while let Some(next) = merge.next()? {
         let found = match next {
             Next::Gap { first, last } if first <= plan.last => {
-                report.missing.push((first, last.min(plan.last)));
-                cover(shared, first, last.min(plan.last))?;
+                if plan.gaps.get(report.missing.len()) != Some(&(first, last)) {
+                    return Err(changed(inventory, first));
+                }
+                report.missing.push((first, last));
+                cover(shared, first, last)?;
                 continue;
             }
             Next::Record(found) if found.record.header.last() <= plan.last => found,
@@ -382,6 +394,7 @@ fn replay_all(
             Next::Gap { .. } | Next::Record(_) => break,
         };
         let header = found.record.header;
+        reached = header.last();
         let source = &sources[found.source];
         // Only a few segments are being read at a time: one for each lane.
         let opens = cursors[found.source].is_none();
@@ -408,7 +421,22 @@ fn replay_all(
             repeat(shared, copy)?;
         }
     }
+    if reached < plan.last {
+        return Err(changed(inventory, reached + 1));
+    }
     Ok(report)
+}
+
+/// The second pass did not find what the first one had found.
+fn changed(inventory: &Inventory, missing: u64) -> Error {
+    let slot = inventory.sources.first().map_or(0, |source| source.slot);
+    let place = Place::new(Structure::LogRecord, slot_file(slot), 0);
+    let expected = format!("the record of sequence {missing}, which was read a moment ago");
+    Error::corrupt(
+        place,
+        expected,
+        "none, or another one: the device reads unreliably",
+    )
 }
 
 fn repeat(shared: &Shared, entry: Entry<'_>) -> Result<()> {

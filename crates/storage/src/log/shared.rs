@@ -220,7 +220,11 @@ impl Shared {
         if !self.watermark.has_room(entry.first) {
             self.commit.sleep_until(|| self.watermark.has_room(entry.first))?;
         }
-        self.lanes.pick(durability).put(self, entry, durability, claim)?;
+        let put = |claim| self.lanes.pick(durability).put(self, entry, durability, claim);
+        match put(claim) {
+            Err(error) if error.is_full() && self.is_in_the_way(&entry) => put(Claim::Unblock)?,
+            other => other?,
+        }
         if self.watermark.complete(entry.first, last) {
             self.commit.completed_moved();
         }
@@ -228,6 +232,19 @@ impl Shared {
             self.wait_synced(last)?;
         }
         Ok(())
+    }
+
+    /// Whether a checkpoint could release nothing before this record is appended or given up: it is the lowest that is
+    /// incomplete, and there are records above it. (A writer that loses its processor between the assignment of a
+    /// sequence and its append can find that the others have filled the log.)
+    fn is_in_the_way(&self, entry: &Entry<'_>) -> bool {
+        let above = || {
+            self.table
+                .lock()
+                .iter()
+                .any(|segment| segment.highest() > entry.first)
+        };
+        entry.first == self.watermark.completed() + 1 && (entry.kind == Kind::Void || above())
     }
 
     /// Blocks until everything up to `target` is synced.

@@ -3,7 +3,10 @@
 mod basic;
 mod crash;
 mod damage;
+mod faults;
+mod space;
 mod story;
+mod threads;
 
 use super::*;
 use alluvium_device::memory::MemoryDirectory;

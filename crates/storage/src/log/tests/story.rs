@@ -354,6 +354,13 @@ impl Story {
         Ok(())
     }
 
+    /// Goes on after an error that is not for good, as a process does that was killed by it.
+    pub(super) fn resume(&mut self) -> Result<()> {
+        self.log = None;
+        self.late.clear();
+        self.reopen("an error")
+    }
+
     fn reopen(&mut self, context: &str) -> Result<()> {
         let model = self.model.lock().clone();
         let (log, replayed) = open_image(&self.directory, self.options, &model)?;

@@ -1,0 +1,429 @@
+//! Limits, release, recycling, large records, gaps on the same boot and on another, generations.
+
+use super::super::watermark::WINDOW;
+use super::super::*;
+use super::{memory, reopen, small};
+use alluvium_base::Purpose;
+use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_device::{Buffer, FileOptions};
+
+fn fill(log: &Log, next: &mut u64, len: usize) -> Error {
+    loop {
+        match log.append(*next, 1, &vec![*next as u8; len], Durability::Process) {
+            Ok(()) => *next += 1,
+            Err(error) => return error,
+        }
+    }
+}
+
+#[test]
+fn the_limit_is_kept_and_a_release_makes_room() {
+    let directory = memory();
+    let log = Log::create(&directory, small(), 1).unwrap();
+    let mut next = 1;
+    for generation in 2..40 {
+        let error = fill(&log, &mut next, 300);
+        assert!(matches!(error, Error::LogFull { reserve: true, .. }), "{error}");
+        let usage = log.usage();
+        assert!(usage.live_bytes <= usage.limit_bytes - 4096, "{usage:?}");
+        assert!(usage.disk_bytes <= usage.limit_bytes + 2 * 4096, "{usage:?}");
+        assert!(usage.resident_bytes >= usage.live_bytes);
+        // The sequences that found no room are still open.
+        log.append_as(next, 1, b"essential", Durability::Process, Importance::Essential)
+            .unwrap();
+        next += 1;
+        log.note_generation(generation).unwrap();
+        log.release(next - 1).unwrap();
+        assert!(log.usage().live_bytes <= 2 * 4096, "{:?}", log.usage());
+        if generation % 3 == 0 {
+            while log.prepare().unwrap() == Progress::Worked {}
+        }
+        assert_eq!(log.check().unwrap(), []);
+    }
+    // Files are used again and again.
+    let files = directory.list().unwrap().len() as u64;
+    assert!(files <= small().limit_bytes / 4096 + 4, "{files} files");
+}
+
+#[test]
+fn the_reserve_ends_too_and_notes_still_find_room() {
+    let directory = memory();
+    let log = Log::create(&directory, small(), 1).unwrap();
+    let mut next = 1;
+    fill(&log, &mut next, 300);
+    let exhausted = loop {
+        match log.append_as(next, 1, &[1; 300], Durability::Process, Importance::Essential) {
+            Ok(()) => next += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(
+        matches!(exhausted, Error::LogFull { reserve: false, .. }),
+        "{exhausted}"
+    );
+    log.void(next, 5).unwrap();
+    next += 5;
+    for generation in 2..60 {
+        log.note_generation(generation).unwrap();
+    }
+    let error = log
+        .append_as(next, 1, &[1; 300], Durability::Process, Importance::Essential)
+        .unwrap_err();
+    assert!(error.is_full(), "what notes got is theirs: {error}");
+    log.release(next - 1).unwrap();
+    log.append(next, 1, &[1; 300], Durability::Disk).unwrap();
+}
+
+#[test]
+fn what_a_checkpoint_has_overtaken_is_never_synced() {
+    let directory = SimDirectory::new(1);
+    let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+    let log = Log::create(&shared, small(), 1).unwrap();
+    for sequence in 1..=30 {
+        log.append(sequence, 1, &[1; 400], Durability::Process).unwrap();
+    }
+    assert_eq!(log.synced(), 0);
+    log.note_generation(2).unwrap();
+    let before = log.usage().syncs;
+    log.release(30).unwrap();
+    assert_eq!(log.synced(), 30, "the checkpoint holds it");
+    assert_eq!(log.sync_all().unwrap(), 30);
+    assert_eq!(log.usage().syncs, before);
+    log.append(31, 1, b"new", Durability::Disk).unwrap();
+    assert_eq!(log.usage().syncs, before + 1, "one segment, one sync");
+}
+
+#[test]
+fn idle_slots_are_punched_and_used_again() {
+    let directory = memory();
+    let log = Log::create(&directory, small(), 1).unwrap();
+    let mut next = 1;
+    fill(&log, &mut next, 300);
+    log.note_generation(2).unwrap();
+    log.release(next - 1).unwrap();
+    assert!(log.usage().free_slots > 4);
+    for _ in 0..200 {
+        log.prepare().unwrap();
+    }
+    let usage = log.usage();
+    assert_eq!(usage.free_slots, 0, "{usage:?}");
+    assert!(usage.punched_slots > 4, "{usage:?}");
+    assert!(directory.counters().snapshot().total().punched_bytes > 4 * 4096);
+    fill(&log, &mut next, 300);
+    assert_eq!(log.usage().punched_slots, 0);
+    assert_eq!(log.check().unwrap(), []);
+}
+
+#[test]
+fn a_record_longer_than_a_segment_gets_one_of_its_own() {
+    let directory = memory();
+    let options = LogOptions::with_limit(64 << 20);
+    let log = Log::create(&directory, options, 1).unwrap();
+    let large: Vec<u8> = (0..16 << 20).map(|at: u32| (at ^ at >> 8) as u8).collect();
+    log.append(1, 1, b"before", Durability::Process).unwrap();
+    log.append(2, 7, &large, Durability::Disk).unwrap();
+    log.append(9, 1, b"after", Durability::Process).unwrap();
+    let files = directory.list().unwrap().len();
+    drop(log);
+    let (log, seen) = reopen(&directory, options, 0, 1).unwrap();
+    assert!(seen[1].2 == large);
+    assert_eq!(seen[2], (9, 1, b"after".to_vec()));
+    log.note_generation(2).unwrap();
+    log.release(9).unwrap();
+    assert!(directory.list().unwrap().len() <= files, "its file is gone");
+    let error = log
+        .append(10, 1, &vec![0; 65 << 20], Durability::Process)
+        .unwrap_err();
+    assert!(matches!(error, Error::LogFull { .. }), "{error}");
+    let huge = vec![0; MAX_PAYLOAD as usize + 1];
+    let error = log.append(10, 1, &huge, Durability::Process).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::BadOption {
+                option: "log record",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    log.append(10, 1, b"still open", Durability::Disk).unwrap();
+}
+
+/// Three records and a gap: 1, 2, then 4 in the other lane; 3 was never appended.
+fn with_a_gap() -> SimDirectory {
+    let directory = SimDirectory::new(3);
+    let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+    let log = Log::create(&shared, small(), 1).unwrap();
+    log.append(1, 1, b"one", Durability::Process).unwrap();
+    log.append(2, 1, b"two", Durability::Disk).unwrap();
+    log.append(4, 1, b"four", Durability::Process).unwrap();
+    assert_eq!((log.completed(), log.synced()), (2, 2));
+    directory
+}
+
+fn sequences(directory: &SimDirectory, from: u64) -> Result<(Log, Vec<u64>)> {
+    let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+    let (log, seen) = reopen(&shared, small(), from, 1)?;
+    Ok((log, seen.into_iter().map(|(first, ..)| first).collect()))
+}
+
+#[test]
+fn a_gap_is_skipped_on_the_same_boot_and_ends_the_log_on_another() {
+    let directory = with_a_gap();
+    let killed = directory.image(Survival::Process, 1);
+    let (log, seen) = sequences(&killed, 0).unwrap();
+    assert_eq!((seen, log.completed()), (vec![1, 2, 4], 4));
+    // The gap is covered from now on: even after the loss of power.
+    log.append(5, 1, b"five", Durability::Disk).unwrap();
+    drop(log);
+    let (log, seen) = sequences(&killed.image(Survival::None, 2), 0).unwrap();
+    assert_eq!((seen, log.completed()), (vec![1, 2, 4, 5], 5));
+
+    let off = directory.image(Survival::All, 1);
+    let (log, seen) = sequences(&off, 0).unwrap();
+    assert_eq!((seen, log.completed()), (vec![1, 2], 2));
+    // What was cut off never comes back, on this boot or another, though its sequence is used again.
+    log.append(3, 1, b"another three", Durability::Disk).unwrap();
+    drop(log);
+    for survival in [Survival::Process, Survival::All, Survival::None] {
+        let (log, seen) = sequences(&off.image(survival, 3), 0).unwrap();
+        assert_eq!((seen, log.completed()), (vec![1, 2, 3], 3), "{survival:?}");
+    }
+}
+
+#[test]
+fn a_gap_below_the_synced_watermark_is_damage_that_is_named() {
+    let directory = with_a_gap();
+    for (survival, known) in [(Survival::Process, 3), (Survival::All, 4)] {
+        let shared: Arc<dyn Directory> = Arc::new(directory.image(survival, 1));
+        let opened = Log::open(&shared, small(), 0, 1, known, &mut |_| Ok(()));
+        match opened {
+            Err(error @ Error::Corrupt { .. }) => {
+                let text = error.to_string();
+                assert!(text.contains("sequence 3") && text.contains("log-"), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_record_that_was_being_written_at_the_kill_is_no_damage() {
+    let directory = SimDirectory::new(3);
+    let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+    let options = LogOptions { lanes: 1, ..small() };
+    let log = Log::create(&shared, options, 1).unwrap();
+    log.append(1, 1, &[1; 60], Durability::Process).unwrap();
+    log.append(2, 1, &[2; 60], Durability::Process).unwrap();
+    drop(log);
+    // The last record begins at 512 + 40 + 104, its payload 40 bytes later.
+    for torn in (656..756).step_by(3) {
+        let image = directory.image(Survival::Process, 1);
+        let file = image.open("log-0", FileOptions::BUFFERED).unwrap();
+        let mut bytes = file.read_at(0, 1024, Purpose::Other).unwrap().to_vec();
+        bytes[torn..].fill(0);
+        file.write_at(0, Buffer::padded(&bytes), Purpose::Other).unwrap();
+        drop(file);
+        let shared: Arc<dyn Directory> = Arc::new(image);
+        let (log, seen) = reopen(&shared, options, 0, 1).unwrap();
+        assert_eq!((seen.len(), log.completed()), (1, 1), "torn at {torn}");
+        log.append(2, 1, b"again", Durability::Disk).unwrap();
+        drop(log);
+        assert_eq!(reopen(&shared, options, 0, 1).unwrap().1[1].2, b"again");
+    }
+}
+
+#[test]
+fn an_older_superblock_than_the_log_has_seen_is_refused() {
+    let directory = memory();
+    let log = Log::create(&directory, small(), 3).unwrap();
+    log.append(1, 1, b"one", Durability::Disk).unwrap();
+    log.note_generation(4).unwrap();
+    drop(log);
+    let refused = reopen(&directory, small(), 0, 3);
+    assert!(
+        matches!(refused, Err(Error::OlderGeneration { opened: 3, named: 4 })),
+        "{refused:?}"
+    );
+    // Whatever was recycled since: the newest is named somewhere, durably.
+    let (log, _) = reopen(&directory, small(), 0, 4).unwrap();
+    let mut next = 2;
+    for generation in 5..30 {
+        fill(&log, &mut next, 200);
+        log.note_generation(generation).unwrap();
+        log.release(next - 1).unwrap();
+        while log.prepare().unwrap() == Progress::Worked {}
+        let refused = {
+            let names = directory.list().unwrap();
+            let copy = memory();
+            for name in names {
+                let from = directory.open(&name, FileOptions::BUFFERED).unwrap();
+                let to = copy.create(&name, FileOptions::BUFFERED).unwrap();
+                to.grow(from.len()).unwrap();
+                let bytes = from.read_at(0, from.len() as usize, Purpose::Other).unwrap();
+                to.write_at(0, bytes, Purpose::Other).unwrap();
+            }
+            reopen(&copy, small(), next - 1, generation - 1)
+        };
+        assert!(
+            matches!(refused, Err(Error::OlderGeneration { .. })),
+            "{generation}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn records_at_or_below_the_checkpoint_are_not_replayed() {
+    let directory = SimDirectory::new(9);
+    let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+    let log = Log::create(&shared, small(), 1).unwrap();
+    for sequence in 1..=20 {
+        log.append(sequence, 1, &[1; 100], Durability::Disk).unwrap();
+    }
+    drop(log);
+    for from in 0..=20 {
+        let (log, seen) = sequences(&directory.image(Survival::None, from), from).unwrap();
+        assert_eq!(seen, (from + 1..=20).collect::<Vec<_>>());
+        assert_eq!(log.completed(), 20);
+        assert_eq!(log.synced(), 20, "it came from the device");
+    }
+    // A checkpoint beyond the log, as after a release that left nothing.
+    let (log, seen) = sequences(&directory.image(Survival::None, 1), 25).unwrap();
+    assert_eq!((seen, log.completed()), (vec![], 25));
+    log.append(26, 1, b"next", Durability::Disk).unwrap();
+}
+
+#[test]
+fn an_error_of_the_replay_leaves_the_log_as_it_was() {
+    let directory = with_a_gap();
+    for stop in [1, 2] {
+        let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+        let failed = Log::open(&shared, small(), 0, 1, 0, &mut |record| {
+            if record.first == stop {
+                let cause = "no".to_owned();
+                return Err(Error::Poisoned { cause });
+            }
+            Ok(())
+        });
+        assert!(matches!(failed, Err(Error::Poisoned { .. })));
+    }
+    assert_eq!(sequences(&directory, 0).unwrap().1, [1, 2, 4]);
+}
+
+#[test]
+fn memory_records_wait_in_the_lane_and_reach_the_disk_with_what_follows() {
+    let directory = SimDirectory::new(4);
+    let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+    let options = LogOptions {
+        access: Access::Written,
+        lanes: 1,
+        ..small()
+    };
+    let log = Log::create(&shared, options, 1).unwrap();
+    let writes = || directory.counters().snapshot().of(Purpose::Log).writes;
+    let before = writes();
+    for sequence in 1..=10 {
+        log.append(sequence, 1, b"buffered", Durability::Memory).unwrap();
+    }
+    assert_eq!(writes(), before);
+    assert_eq!(log.completed(), 10);
+    log.prepare().unwrap();
+    assert_eq!(writes(), before + 1);
+    log.append(11, 1, b"buffered", Durability::Memory).unwrap();
+    log.append(12, 1, b"at once", Durability::Disk).unwrap();
+    assert_eq!(writes(), before + 2);
+    log.append(13, 1, b"buffered", Durability::Memory).unwrap();
+    assert_eq!(log.sync_all().unwrap(), 13);
+    drop(log);
+    let off: Arc<dyn Directory> = Arc::new(directory.image(Survival::None, 1));
+    assert_eq!(reopen(&off, options, 0, 1).unwrap().1.len(), 13);
+}
+
+#[test]
+fn where_files_cannot_be_mapped_write_calls_are_used() {
+    use alluvium_device::*;
+    #[derive(Debug)]
+    struct Unmapped(Arc<dyn Device>);
+    impl Device for Unmapped {
+        fn submit(&self, batch: Batch) -> Ticket {
+            self.0.submit(batch)
+        }
+        fn poll(&self, ticket: &Ticket) -> bool {
+            self.0.poll(ticket)
+        }
+        fn wait(&self, ticket: &Ticket) {
+            self.0.wait(ticket);
+        }
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+        fn grow(&self, len: u64) -> Result<()> {
+            self.0.grow(len)
+        }
+        fn allocate(&self, range: std::ops::Range<u64>) -> Result<()> {
+            self.0.allocate(range)
+        }
+        fn truncate(&self, len: u64) -> Result<()> {
+            self.0.truncate(len)
+        }
+        fn punch_hole(&self, range: std::ops::Range<u64>) -> Result<()> {
+            self.0.punch_hole(range)
+        }
+        fn map(&self, _range: std::ops::Range<u64>) -> Result<Mapping> {
+            Err(Error::Unsupported {
+                operation: Operation::Map,
+                file: self.0.name().to_owned(),
+                why: "a test".to_owned(),
+            })
+        }
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+    }
+    #[derive(Debug)]
+    struct Place(Arc<dyn Directory>);
+    impl Directory for Place {
+        fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+            Ok(Arc::new(Unmapped(self.0.create(name, options)?)))
+        }
+        fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+            Ok(Arc::new(Unmapped(self.0.open(name, options)?)))
+        }
+        fn rename(&self, from: &str, to: &str) -> Result<()> {
+            self.0.rename(from, to)
+        }
+        fn remove(&self, name: &str) -> Result<()> {
+            self.0.remove(name)
+        }
+        fn list(&self) -> Result<Vec<String>> {
+            self.0.list()
+        }
+        fn sync(&self) -> Result<()> {
+            self.0.sync()
+        }
+        fn lock(&self, name: &str) -> Result<Lock> {
+            self.0.lock(name)
+        }
+        fn space(&self) -> Result<Space> {
+            self.0.space()
+        }
+        fn boot_id(&self) -> BootId {
+            self.0.boot_id()
+        }
+        fn counters(&self) -> &Counters {
+            self.0.counters()
+        }
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+    }
+    let directory: Arc<dyn Directory> = Arc::new(Place(memory()));
+    let log = Log::create(&directory, small(), 1).unwrap();
+    for sequence in 1..=50 {
+        log.append(sequence, 1, &[5; 200], Durability::Process).unwrap();
+    }
+    assert_eq!(log.usage().resident_bytes, WINDOW * 8);
+    drop(log);
+    assert_eq!(reopen(&directory, small(), 0, 1).unwrap().1.len(), 50);
+}
