@@ -157,9 +157,11 @@ mod tests {
     #[test]
     fn an_exception_holds_for_its_file_and_its_crate_and_must_be_used() {
         let module = ("crates/storage/src/cache/mod.rs", "mod arena;");
+        let bench = ("crates/storage/benches/log.rs", "fn f() { libc::getrusage(); }");
         let arena = |text| {
             lines(&check(&Workspace::planted(&[
                 module,
+                bench,
                 ("crates/storage/src/cache/arena.rs", text),
             ])))
         };

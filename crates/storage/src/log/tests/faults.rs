@@ -15,7 +15,7 @@ fn simulated(options: LogOptions) -> (SimDirectory, Log) {
 }
 
 /// Lives until something fails, and checks what must hold from then on. Whether anything failed.
-fn live_with(seed: u64, options: LogOptions, fault: Fault) -> bool {
+fn live_with(seed: u64, options: LogOptions, fault: &Fault) -> bool {
     let mut story = Story::new(seed, options);
     story.directory.inject(fault.clone());
     let context = format!("seed {seed}, {fault:?}");
@@ -73,10 +73,10 @@ fn a_failed_sync_at_every_index_poisons_and_loses_nothing_told() {
     for (seed, access) in [(1, Access::Mapped), (2, Access::Written), (3, Access::Mapped)] {
         let options = LogOptions { access, ..small() };
         let hits =
-            (1..60).take_while(|&call| live_with(seed, options, Fault::failing(Operation::Sync).at(call)));
+            (1..60).take_while(|&call| live_with(seed, options, &Fault::failing(Operation::Sync).at(call)));
         assert!(hits.count() > 15);
         for call in 1..8 {
-            live_with(seed, options, Fault::failing(Operation::SyncDirectory).at(call));
+            live_with(seed, options, &Fault::failing(Operation::SyncDirectory).at(call));
         }
     }
 }
@@ -96,7 +96,7 @@ fn a_failed_write_or_other_change_at_every_index_poisons_and_loses_nothing_told(
         Operation::Remove,
     ] {
         for call in 1..40 {
-            hits += usize::from(live_with(call, options, Fault::failing(operation).at(call)));
+            hits += usize::from(live_with(call, options, &Fault::failing(operation).at(call)));
         }
     }
     assert!(hits > 40, "{hits}");
