@@ -148,10 +148,10 @@ impl BloomGeometry {
     }
 }
 
-/// The bit that a hash sets in each word.
+/// Which bit a hash sets in each word.
 #[inline(always)]
-fn bits_of(hash: u64) -> [u64; WORDS] {
-    SALTS.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> (u32::BITS - BIT_BITS)))
+fn shifts_of(hash: u64) -> [u32; WORDS] {
+    SALTS.map(|salt| (hash as u32).wrapping_mul(salt) >> (u32::BITS - BIT_BITS))
 }
 
 /// A page as it lies in a cache. Whatever the bytes are, every call returns.
@@ -181,11 +181,11 @@ impl<'a> BloomView<'a> {
         let Some(line) = format::line(self.page, self.geometry.line_of(hash)) else {
             return false;
         };
-        let missing = line
+        let set = line
             .iter()
-            .zip(bits_of(hash))
-            .fold(0, |missing, (word, bit)| missing | (bit & !word));
-        missing == 0
+            .zip(shifts_of(hash))
+            .fold(1, |set, (word, shift)| set & (word >> shift));
+        set == 1
     }
 
     /// Hints that the line of a hash will be read soon.
@@ -240,8 +240,8 @@ impl<'a> BloomPage<'a> {
     pub fn insert(&mut self, hash: u64) {
         let number = self.geometry.line_of(hash);
         if let Some(mut line) = format::line(self.page, number) {
-            for (word, bit) in line.iter_mut().zip(bits_of(hash)) {
-                *word |= bit;
+            for (word, shift) in line.iter_mut().zip(shifts_of(hash)) {
+                *word |= 1 << shift;
             }
             format::set_line(self.page, number, line);
         }

@@ -6,14 +6,21 @@
 
 use super::bits::{Bits, Kernel, Portable};
 use super::format::{Block, SLOT_LOAD_BYTES, slots_at};
-use super::geometry::Place;
-use super::lookup::{ASK, Aim, Compared, Found, PageView, aim, equal_lanes};
+use super::lookup::{Compared, Found, PageView, aim, equal_lanes};
 use super::values::Values;
 use crate::Fingerprint;
 use crate::prefetch::prefetch;
 
-/// How many lookups are under way together: more than a core has line fill buffers, and few enough for the first cache.
-pub const BATCH: usize = 32;
+/// The length of a run that one load does not settle.
+const UNSETTLED: u32 = u32::MAX;
+
+/// How many lookups later the memory is expected that a stage has asked for. Longer hides more; 16 lookups' lines and
+/// their neighbours' are what a core can wait for.
+const AHEAD: usize = 16;
+
+/// Lookups under way: two distances, rounded up to a power of two.
+const RING: usize = 64;
+const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 
 /// Looks each fingerprint up in the page beside it, and hands `each` its number and what was found. The pages may be of many filters.
 ///
@@ -36,69 +43,84 @@ pub const BATCH: usize = 32;
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 pub fn lookup_many<'a>(probes: &[(PageView<'a>, Fingerprint)], mut each: impl FnMut(usize, Found<'a>)) {
-    let mut compared = [Compared { slots: 0, equal: 0 }; BATCH];
-    for (batch, probes) in probes.chunks(BATCH).enumerate() {
-        compare_many(probes, &mut compared);
-        for (index, (&(view, fingerprint), &compared)) in probes.iter().zip(&compared).enumerate() {
-            let found = match compared.equal {
-                ASK => view.lookup_slowly(fingerprint),
-                _ => Found::Here(Values::among(view.geometry, compared)),
-            };
-            each(batch * BATCH + index, found);
-        }
-    }
-}
-
-/// Compares up to [`BATCH`] probes. All pages of a batch are answered with the kernel of the first one's geometry.
-fn compare_many(probes: &[(PageView<'_>, Fingerprint)], compared: &mut [Compared; BATCH]) {
-    let Some((first, _)) = probes.first() else { return };
-    match first.geometry.kernel {
-        Kernel::Portable => in_stages::<Portable>(probes, compared),
+    // All pages are answered with the kernel of the first one's geometry.
+    match probes.first().map(|(view, _)| view.geometry.kernel) {
+        None => (),
+        Some(Kernel::Portable) => in_stages::<Portable>(probes, &mut each),
         // SAFETY: `Kernel::detect` chooses this kernel only when the processor has the features.
         #[cfg(target_arch = "x86_64")]
-        Kernel::Bmi2 => unsafe { in_stages_bmi2(probes, compared) },
+        Some(Kernel::Bmi2) => unsafe { in_stages_bmi2(probes, &mut each) },
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt")]
-fn in_stages_bmi2(probes: &[(PageView<'_>, Fingerprint)], compared: &mut [Compared; BATCH]) {
-    in_stages::<super::bits::Bmi2>(probes, compared);
+fn in_stages_bmi2<'a>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl FnMut(usize, Found<'a>)) {
+    in_stages::<super::bits::Bmi2>(probes, each);
 }
 
+/// A lookup between its stages. Words in arrays of their own: what one stage stores, another can load while it is still
+/// on its way to the cache.
+struct Underway {
+    block: [u32; RING],
+    quotient: [u32; RING],
+    remainder: [u64; RING],
+    /// The bit of the page where the run begins.
+    bit: [u32; RING],
+    len: [u32; RING],
+}
+
+/// Each turn of the loop does one stage of three lookups that are [`AHEAD`] apart.
 #[inline(always)]
-fn in_stages<B: Bits>(probes: &[(PageView<'_>, Fingerprint)], compared: &mut [Compared; BATCH]) {
-    let mut places = [Place::default(); BATCH];
-    for (place, (view, fingerprint)) in places.iter_mut().zip(probes) {
-        *place = view.geometry.place(*fingerprint);
-        prefetch(view.page, Block::at(place.block));
-    }
-    let mut aims = [(Aim::default(), 0); BATCH];
-    for ((aimed, place), (view, _)) in aims.iter_mut().zip(&places).zip(probes) {
-        let block = Block::read(view.page, place.block).unwrap_or_default();
-        let aim = aim::<B>(view.geometry, block, place.quotient);
-        let bit = slots_at(view.geometry, aim.position);
-        prefetch(view.page, bit as usize / 8);
-        *aimed = (aim, bit);
-    }
-    for (index, (view, _)) in probes.iter().enumerate() {
-        let (aim, bit) = aims[index];
-        let at = bit as usize / 8;
-        let bytes = view
-            .page
-            .get(at..at + SLOT_LOAD_BYTES)
-            .and_then(|bytes| bytes.first_chunk());
-        // tidy: allow format: slots are compared where they lie; `format.rs` says how they do
-        let slots = bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)) >> (bit % 8);
-        let equal = equal_lanes::<B>(view.geometry, slots, aim.len, places[index].remainder);
-        let equal = if aim.occupied == 0 || bytes.is_none() {
-            0
-        } else {
-            equal
-        };
-        compared[index] = Compared {
-            slots,
-            equal: if aim.settled { equal } else { ASK },
-        };
+fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl FnMut(usize, Found<'a>)) {
+    let mut underway = Underway {
+        block: [0; RING],
+        quotient: [0; RING],
+        remainder: [0; RING],
+        bit: [0; RING],
+        len: [0; RING],
+    };
+    for turn in 0..probes.len() + 2 * AHEAD {
+        if let Some((view, fingerprint)) = probes.get(turn) {
+            let place = view.geometry.place(*fingerprint);
+            prefetch(view.page, Block::at(place.block));
+            let slot = turn % RING;
+            underway.block[slot] = place.block;
+            underway.quotient[slot] = place.quotient;
+            underway.remainder[slot] = place.remainder;
+        }
+        if let Some((view, _)) = probes.get(turn.wrapping_sub(AHEAD)) {
+            let slot = turn.wrapping_sub(AHEAD) % RING;
+            let block = Block::read(view.page, underway.block[slot]).unwrap_or_default();
+            let aim = aim::<B>(view.geometry, block, underway.quotient[slot]);
+            // An unoccupied quotient has no slots to fetch: its block's line will do.
+            let bit = if aim.len == 0 {
+                Block::at(underway.block[slot]) as u32 * 8
+            } else {
+                slots_at(view.geometry, aim.position)
+            };
+            prefetch(view.page, bit as usize / 8);
+            underway.bit[slot] = bit;
+            underway.len[slot] = if aim.settled { aim.len } else { UNSETTLED };
+        }
+        let index = turn.wrapping_sub(2 * AHEAD);
+        if let Some((view, fingerprint)) = probes.get(index) {
+            let slot = index % RING;
+            let at = underway.bit[slot] as usize / 8;
+            let bytes = view
+                .page
+                .get(at..at + SLOT_LOAD_BYTES)
+                .and_then(|bytes| bytes.first_chunk());
+            let slots = bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)) >> (underway.bit[slot] % 8);
+            let equal = equal_lanes::<B>(view.geometry, slots, underway.len[slot], underway.remainder[slot]);
+            each(
+                index,
+                if underway.len[slot] == UNSETTLED {
+                    view.lookup_slowly(*fingerprint)
+                } else {
+                    Found::Here(Values::among(view.geometry, Compared { slots, equal }))
+                },
+            );
+        }
     }
 }

@@ -345,7 +345,9 @@ impl Block {
 /// The bit of the page where the slot at `position` begins.
 #[inline(always)]
 pub(super) fn slots_at(geometry: &Geometry, position: u32) -> u32 {
-    (geometry.slots_at << 3).wrapping_add(position.wrapping_mul(geometry.slot_bits))
+    position
+        .wrapping_mul(geometry.slot_bits)
+        .wrapping_add(geometry.slots_bit)
 }
 
 /// The bits of a page from the slot at `position` on, as many as one load brings (57 at least); nothing past the page's end.

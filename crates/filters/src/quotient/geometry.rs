@@ -78,7 +78,12 @@ pub struct Geometry {
     pub(super) pages: u32,
     pub(super) blocks: u32,
     pub(super) capacity: u32,
-    pub(super) slots_at: u32,
+    /// The bit of a page where its slots begin.
+    pub(super) slots_bit: u32,
+    /// Bits of a word that are not the remainder when it is the word's highest.
+    remainder_shift: u32,
+    /// The bits of a hash that a fingerprint has.
+    fingerprint_mask: u64,
     /// Slots that one load compares.
     pub(super) lanes: u32,
     /// The lowest remainder bit of each lane; multiplying a remainder by it fills every lane.
@@ -174,7 +179,6 @@ impl Geometry {
             ..
         } = shape;
         let slot_bits = remainder_bits + value_bits;
-        let slots_at = HEADER_BYTES as u32 + blocks * BLOCK_BYTES as u32;
         // A slot begins at any bit of a byte that its width allows; a load brings the other bits of 64.
         let skew = [0, 7, 6, 7, 4, 7, 6, 7][slot_bits as usize % 8];
         // A run of a count is three slots and the count's own, so a run of `lanes` slots never holds one.
@@ -191,7 +195,9 @@ impl Geometry {
             pages,
             blocks,
             capacity: capacity_of(page_bytes, blocks, slot_bits),
-            slots_at,
+            slots_bit: (HEADER_BYTES as u32 + blocks * BLOCK_BYTES as u32) * 8,
+            remainder_shift: 64 - remainder_bits,
+            fingerprint_mask: u64::MAX << (64 - fingerprint_bits),
             lanes,
             lane_low: lane_ones << value_bits,
             lane_high: lane_ones << (slot_bits - 1),
@@ -213,7 +219,7 @@ impl Geometry {
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, hash: u64) -> Fingerprint {
-        Fingerprint(hash & u64::MAX << (64 - self.fingerprint_bits))
+        Fingerprint(hash & self.fingerprint_mask)
     }
 
     /// The page that holds whatever there is about a fingerprint.
@@ -238,7 +244,7 @@ impl Geometry {
         Place {
             block: (in_block >> 64) as u32,
             quotient: (in_quotient >> 64) as u32,
-            remainder: in_quotient as u64 >> (64 - self.remainder_bits),
+            remainder: in_quotient as u64 >> self.remainder_shift,
         }
     }
 

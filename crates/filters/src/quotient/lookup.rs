@@ -47,10 +47,12 @@ pub enum Found<'a> {
 impl Found<'_> {
     /// The same without the values.
     #[must_use]
-    pub fn presence(self) -> Presence {
+    #[inline]
+    pub fn presence(&self) -> Presence {
         match self {
             Found::Spilled => Presence::Spilled,
-            Found::Here(mut values) => values.next().map_or(Presence::Absent, |_| Presence::Present),
+            Found::Here(values) if values.is_empty() => Presence::Absent,
+            Found::Here(_) => Presence::Present,
         }
     }
 }
@@ -72,6 +74,9 @@ pub(super) struct Compared {
     pub(super) slots: u64,
     pub(super) equal: u64,
 }
+
+/// No lane is equal.
+pub(super) const ABSENT: Compared = Compared { slots: 0, equal: 0 };
 
 /// `equal` when one load did not settle the matter. Slots have two bits or more, so no lane's highest bit is bit 0.
 pub(super) const ASK: u64 = 1;
@@ -237,14 +242,12 @@ fn compare_bmi2(geometry: &Geometry, page: &[u8], fingerprint: Fingerprint) -> C
 }
 
 /// The part of a lookup that needs a page's metadata: which slots to load, and how many of them are the run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Aim {
     /// The run's first slot.
     pub(super) position: u32,
-    /// How many slots the run has, if `settled`.
+    /// How many slots the run has, if `settled`: none when the quotient is not occupied.
     pub(super) len: u32,
-    /// 1 when the quotient is occupied, else 0.
-    pub(super) occupied: u64,
     /// Whether one load will settle the matter.
     pub(super) settled: bool,
 }
@@ -259,12 +262,15 @@ pub(super) fn aim<B: Bits>(geometry: &Geometry, block: Block, quotient: u32) -> 
     let end = B::nth_one(block.ends, occupied << rank) | (occupied ^ 1);
     let below = end.wrapping_sub(1);
     let zeros = (block.ends & below).leading_zeros();
-    let len = end.trailing_zeros().wrapping_add(zeros).wrapping_sub(63);
+    let len = end
+        .trailing_zeros()
+        .wrapping_add(zeros)
+        .wrapping_add(occupied as u32)
+        .wrapping_sub(64);
     let too_long = u64::from(geometry.lanes).wrapping_sub(u64::from(len));
     Aim {
         position: block.position().wrapping_add(64 - zeros),
         len,
-        occupied,
         settled: (too_long | below) >> 63 == 0,
     }
 }
@@ -281,7 +287,6 @@ pub(super) fn equal_lanes<B: Bits>(geometry: &Geometry, loaded: u64, len: u32, r
 
 #[inline(always)]
 fn compare<B: Bits>(geometry: &Geometry, page: &[u8], fingerprint: Fingerprint) -> Compared {
-    const ABSENT: Compared = Compared { slots: 0, equal: 0 };
     let place = geometry.place(fingerprint);
     let Some(block) = Block::read(page, place.block) else {
         return ABSENT;
@@ -294,8 +299,5 @@ fn compare<B: Bits>(geometry: &Geometry, page: &[u8], fingerprint: Fingerprint) 
         return ABSENT;
     };
     let equal = equal_lanes::<B>(geometry, slots, aim.len, place.remainder);
-    Compared {
-        slots,
-        equal: if aim.occupied == 0 { 0 } else { equal },
-    }
+    Compared { slots, equal }
 }

@@ -57,7 +57,7 @@ mod scan;
 mod spill;
 mod values;
 
-pub use batch::{BATCH, lookup_many};
+pub use batch::lookup_many;
 pub use build::{Builder, Built};
 pub use check::Violation;
 pub use geometry::{

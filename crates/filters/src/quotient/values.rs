@@ -70,6 +70,16 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// Whether there are none (left).
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        match &self.state {
+            State::Lanes(compared) => compared.equal == 0,
+            _ => self.clone().next_slowly().is_none(),
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn next_slowly(&mut self) -> Option<u16> {

@@ -42,7 +42,7 @@ proptest! {
     #[test]
     fn the_last_slot_can_be_loaded_whole((shape, pages) in shapes()) {
         let Ok(geometry) = Geometry::with_pages(pages, shape) else { return Ok(()) };
-        let last = geometry.slots_at + (geometry.capacity - 1) * geometry.slot_bits / 8;
+        let last = (geometry.slots_bit + (geometry.capacity - 1) * geometry.slot_bits) / 8;
         prop_assert!(last + 8 <= geometry.page_bytes);
         prop_assert!(geometry.capacity >= geometry.blocks * BLOCK_QUOTIENTS);
         prop_assert!(geometry.lanes >= 1 && geometry.lanes < 3 + geometry.count_slots());
