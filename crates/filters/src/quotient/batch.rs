@@ -5,7 +5,7 @@
 //! like this, and so are the keys of a `multi_get`.
 
 use super::bits::{Bits, Kernel, Portable};
-use super::format::{Block, SLOT_LOAD_BYTES, slots_at};
+use super::format::{Block, load, slots_at};
 use super::lookup::{Compared, Found, PageView, aim, equal_lanes};
 use super::values::Values;
 use crate::Fingerprint;
@@ -93,12 +93,12 @@ fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut imp
             let slot = turn.wrapping_sub(AHEAD) % RING;
             let block = Block::read(view.page, underway.block[slot]).unwrap_or_default();
             let aim = aim::<B>(view.geometry, block, underway.quotient[slot]);
-            // An unoccupied quotient has no slots to fetch: its block's line will do.
-            let bit = if aim.len == 0 {
-                Block::at(underway.block[slot]) as u32 * 8
-            } else {
-                slots_at(view.geometry, aim.position)
-            };
+            // An unoccupied quotient has no slots to fetch: its block's line will do. No branch, as it could not be predicted.
+            let (here, there) = (
+                Block::at(underway.block[slot]) as u32 * 8,
+                slots_at(view.geometry, aim.position),
+            );
+            let bit = std::hint::select_unpredictable(aim.len == 0, here, there);
             prefetch(view.page, bit as usize / 8);
             underway.bit[slot] = bit;
             underway.len[slot] = if aim.settled { aim.len } else { UNSETTLED };
@@ -106,12 +106,7 @@ fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut imp
         let index = turn.wrapping_sub(2 * AHEAD);
         if let Some((view, fingerprint)) = probes.get(index) {
             let slot = index % RING;
-            let at = underway.bit[slot] as usize / 8;
-            let bytes = view
-                .page
-                .get(at..at + SLOT_LOAD_BYTES)
-                .and_then(|bytes| bytes.first_chunk());
-            let slots = bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes)) >> (underway.bit[slot] % 8);
+            let slots = load(view.page, underway.bit[slot]).unwrap_or(0);
             let equal = equal_lanes::<B>(view.geometry, slots, underway.len[slot], underway.remainder[slot]);
             each(
                 index,

@@ -129,7 +129,7 @@ impl PageView<'_> {
         let base = geometry.block_base(number, index);
         let mut last = None;
         let mut slots = 0;
-        for (quotient, word, count) in self.block_words(block) {
+        self.for_each_word(block, |quotient, word, count| {
             if last.is_some_and(|last| last >= (quotient, word)) {
                 report.add(
                     Some(index),
@@ -147,7 +147,7 @@ impl PageView<'_> {
                     format!("no fingerprint has quotient {quotient} and remainder {remainder:#x}"),
                 );
             }
-        }
+        });
         if ends <= occupied && slots != block.slots() {
             report.add(
                 Some(index),

@@ -353,7 +353,12 @@ pub(super) fn slots_at(geometry: &Geometry, position: u32) -> u32 {
 /// The bits of a page from the slot at `position` on, as many as one load brings (57 at least); nothing past the page's end.
 #[inline(always)]
 pub(super) fn slots(geometry: &Geometry, page: &[u8], position: u32) -> Option<u64> {
-    let bit = slots_at(geometry, position);
+    load(page, slots_at(geometry, position))
+}
+
+/// The bits of a page from one bit on, as many as one load brings (57 at least); nothing past the page's end.
+#[inline(always)]
+pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
     let at = (bit >> 3) as usize;
     let bytes = page.get(at..at + SLOT_LOAD_BYTES)?;
     Some(u64::from_le_bytes(*bytes.first_chunk()?) >> (bit & 7))

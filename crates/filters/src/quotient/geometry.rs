@@ -19,7 +19,7 @@ pub const BLOCK_SLOTS: u32 = 64;
 /// The widest slot: remainder and value. A slot is read with one unaligned load of 64 bits.
 pub const MAX_SLOT_BITS: u32 = 57;
 
-/// The most quotients in a filter; see `Geometry::fingerprint_at` for what bounds them.
+/// The most quotients in a filter: what the fixed-point inverse of a fingerprint's place is exact for.
 pub const MAX_QUOTIENTS: u64 = 1 << 31;
 
 /// The share of quotients that [`Shape::new`] aims to have filled.

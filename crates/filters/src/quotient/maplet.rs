@@ -226,7 +226,13 @@ impl Maplet {
     /// (quotient, word, count) of what a block has in its page.
     fn block_content(&self, number: u32, block: u32) -> Vec<(u32, u64, u32)> {
         let view = self.view(number);
-        Block::read(view.page, block).map_or(Vec::new(), |block| view.block_words(block).collect())
+        let mut content = Vec::new();
+        if let Some(block) = Block::read(view.page, block) {
+            view.for_each_word(block, |quotient, word, count| {
+                content.push((quotient, word, count));
+            });
+        }
+        content
     }
 
     /// Changes how often an entry occurs; false, and no change, when `change` of the present count is nothing.

@@ -1,6 +1,6 @@
 //! Reading a page's entries in order.
 
-use super::format::{Block, Header, Kind};
+use super::format::{Block, Header, Kind, slot};
 use super::lookup::PageView;
 use super::spill::Counted;
 use crate::{Entry, Error, Result};
@@ -66,7 +66,7 @@ impl PageView<'_> {
     /// Appends the entries of page `number` to `chunk`, in rising order. `spilled` are the page's spilled records ([`PageView::spilled`]).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the header is not that page's, or entries are not in order; `chunk` then holds some of them.
+    /// [`Error::Corrupt`] when the header is not that page's, or entries are of another page or not in order; `chunk` then holds some.
     pub fn read_into(&self, number: u32, spilled: &[Counted], chunk: &mut Chunk) -> Result<()> {
         let geometry = self.geometry;
         let header = Header::read(geometry, self.page, Kind::Page, number)?;
@@ -99,13 +99,12 @@ impl PageView<'_> {
             .iter()
             .zip(read.iter().skip(1))
             .fold(false, |bad, (one, two)| bad | (one >= two));
-        if unordered || spilled.next().is_some() {
-            return Err(Error::corrupt(
-                number,
-                "order of entries",
-                "rising, with all spilled records",
-                "otherwise",
-            ));
+        // Ordered entries are all of this page when the first and the last are.
+        let strange = |entry: &Entry| geometry.page_of(entry.fingerprint()) != number;
+        let strangers = read.first().is_some_and(strange) || read.last().is_some_and(strange);
+        if unordered || strangers || spilled.next().is_some() {
+            let expected = "the page's own, rising, with all that spilled";
+            return Err(Error::corrupt(number, "entries", expected, "otherwise"));
         }
         Ok(())
     }
@@ -114,31 +113,29 @@ impl PageView<'_> {
     #[inline]
     fn read_block(&self, block: Block, base: u128, chunk: &mut Chunk) {
         let geometry = self.geometry;
-        for (quotient, word, count) in self.block_words(block) {
+        self.for_each_word(block, |quotient, word, count| {
             let fingerprint = geometry.fingerprint_at(base, quotient, word >> geometry.value_bits);
             chunk.push(Entry::new(fingerprint, geometry.value(word)), count);
-        }
+        });
     }
 
-    /// (quotient, word, count) of what a block has in the page.
+    /// Hands out quotient, word and count of what a block has in the page.
     #[inline(always)]
-    pub(super) fn block_words(&self, block: Block) -> impl Iterator<Item = (u32, u64, u32)> {
+    pub(super) fn for_each_word(&self, block: Block, mut each: impl FnMut(u32, u64, u32)) {
         let (mut occupied, mut ends) = (block.occupied(), block.ends);
         let mut at = block.position();
-        std::iter::from_fn(move || {
-            if occupied == 0 || ends == 0 {
-                return None;
-            }
+        while occupied != 0 && ends != 0 {
             let quotient = occupied.trailing_zeros();
-            occupied &= occupied - 1;
-            let (begin, end) = (at, block.position() + ends.trailing_zeros() + 1);
-            ends &= ends - 1;
+            let end = block.position() + ends.trailing_zeros() + 1;
+            if end - at == 1 {
+                each(quotient, slot(self.geometry, self.page, at), 1);
+            } else {
+                self.run(at, end)
+                    .for_each(|(word, count)| each(quotient, word, count));
+            }
             at = end;
-            Some((quotient, begin, end))
-        })
-        .flat_map(move |(quotient, begin, end)| {
-            self.run(begin, end)
-                .map(move |(word, count)| (quotient, word, count))
-        })
+            occupied &= occupied - 1;
+            ends &= ends - 1;
+        }
     }
 }
