@@ -103,11 +103,11 @@ fn flipped_bits_make_nothing_panic_and_are_reported() {
 fn remainders_that_no_fingerprint_has_are_reported() {
     let geometry = Geometry::with_pages(2, Shape::new(30, 4)).unwrap();
     let mut bytes = build(geometry, &random_entries(&geometry, 500, 1));
-    // The last slots of the first page: with all bits set, a remainder is greater than any quotient's.
+    // The last slots of the first page with all bits set: remainders out of order, or greater than any fingerprint's.
     let slots_at = 32 + (geometry.quotients() / 2 / 48) as usize * 16;
     let last = (0..4096).rev().find(|&at| bytes[at] != 0).unwrap();
     assert!(last > slots_at);
-    bytes[last - 2..=last].fill(0xff);
+    bytes[last - 20..=last].fill(0xff);
     let image = Image::new(&geometry, &bytes).unwrap();
     assert!(!image.check().is_empty());
     let _ = Maplet::from_image(image).map(|maplet| maplet.to_bytes());
