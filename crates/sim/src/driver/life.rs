@@ -126,7 +126,8 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Compares everything that the open store shows with the reference.
+    /// Compares everything that the open store shows with the reference. What it reads are crash points as well, of the life
+    /// as it is: a step that follows, and may begin with a crash, must not find them unjudged.
     pub(super) fn verify(&mut self, life: &mut Life<S>, number: usize) -> Result<(), Bad> {
         let at = Where {
             step: number,
@@ -138,9 +139,8 @@ impl<S: Story> Explorer<'_, S> {
             .world
             .ledger
             .with(|reference| reference.judge(Crash::NONE, &found));
-        judged
-            .map(|_| ())
-            .map_err(|violation| at.bad("the open store is wrong", violation))
+        judged.map_err(|violation| at.bad("the open store is wrong", violation))?;
+        self.judge_points(life, number, Crash::NONE, Creation::Done)
     }
 
     fn reopen(&mut self, life: &mut Life<S>, number: usize) -> Result<(), Bad> {
