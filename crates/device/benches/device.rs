@@ -2,7 +2,7 @@
 //!
 //! Each line is a median of three rounds in which fio and each of our modes alternate. The modes of random reads differ in
 //! how the depth is kept: *batches* waits for a whole batch before it submits the next, so the queue runs empty at the end
-//! of each; *halves* keeps two batches of half the depth in flight; *window* submits one read for each that came back. Words on the
+//! of each; *halves* and *eighths* keep two batches of half the depth in flight, or eight of an eighth; *window* submits one read for each that came back. Words on the
 //! command line choose lines: `cargo bench -p alluvium-device -- "depth 32"`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -177,7 +177,11 @@ impl Bench {
                 ),
                 (
                     format!("random 4 KiB, depth {depth}, halves"),
-                    Box::new(move |b: &mut Bench| b.halves(depth)),
+                    Box::new(move |b: &mut Bench| b.parts(depth, 2)),
+                ),
+                (
+                    format!("random 4 KiB, depth {depth}, eighths"),
+                    Box::new(move |b: &mut Bench| b.parts(depth, 8)),
                 ),
                 (
                     format!("random 4 KiB, depth {depth}, window"),
@@ -255,16 +259,18 @@ impl Bench {
         })
     }
 
-    fn halves(&mut self, depth: usize) -> Figure {
+    fn parts(&mut self, depth: usize, parts: usize) -> Figure {
         let mut in_flight = VecDeque::new();
         let mut buffers = self.arena.buffers(depth, PAGE);
-        for _ in 0..2 {
-            let half = buffers.split_off(buffers.len().saturating_sub(depth / 2));
-            let batch = self.batch(half);
+        for _ in 0..parts {
+            let part = buffers.split_off(buffers.len().saturating_sub(depth / parts));
+            let batch = self.batch(part);
             in_flight.push_back(self.file.submit(batch));
         }
         let figure = measure(self.settings.each, || {
-            let oldest = in_flight.pop_front().expect("two batches are in flight");
+            let oldest = in_flight
+                .pop_front()
+                .expect("as many batches are in flight as there are parts");
             let buffers = finish(&*self.file, oldest);
             let count = buffers.len();
             let batch = self.batch(buffers);
