@@ -34,7 +34,7 @@ pub use entry::{Entry, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS};
 pub use error::{Error, Result};
 pub use hash::hash;
 pub use quotient::{
-    Builder, Built, Chunk, Counted, Found, Geometry, Image, ImageValues, Maplet, Merged, PageView, Presence,
-    Shape, SpillView, Values, Violation, lookup_many, merge,
+    Builder, Built, Chunk, Counted, Found, Geometry, Image, ImageValues, Maplet, Merge, Merged, PageView,
+    Presence, Shape, SpillView, Step, Values, Violation, lookup_many, merge,
 };
 pub use sort::sort;

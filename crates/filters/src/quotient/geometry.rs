@@ -112,9 +112,12 @@ impl Geometry {
             ));
         }
         let quotients = u128::from(entries) * 100 / u128::from(shape.load_percent);
-        Self::search(shape, |per_page| {
+        let found = Self::search(shape, |per_page| {
             u64::try_from(quotients.div_ceil(u128::from(per_page))).unwrap_or(u64::MAX)
-        })
+        })?;
+        // So many pages may do with shorter remainders than the search that led to them. There is one geometry for a
+        // number of pages, so that one that was written is known again.
+        Self::with_pages(found.pages, shape)
     }
 
     /// A geometry of so many pages. With it, bits move between quotient and remainder at will.
@@ -149,19 +152,26 @@ impl Geometry {
                 "a power of two from 4096 to 65536",
             ));
         }
+        let mut too_many = None;
         for remainder_bits in 2..=(MAX_SLOT_BITS - value_bits).min(fingerprint_bits) {
             let blocks = blocks_in(page_bytes, remainder_bits + value_bits);
             let pages = pages_for(u64::from(blocks * BLOCK_QUOTIENTS)).max(1);
             let quotients = pages.saturating_mul(u64::from(blocks * BLOCK_QUOTIENTS));
             if quotients > MAX_QUOTIENTS {
-                return Err(Error::shape(
-                    format!("{quotients} quotients"),
-                    format!("at most {MAX_QUOTIENTS}"),
-                ));
+                // With longer remainders a page has fewer.
+                too_many = Some(quotients);
+                continue;
             }
+            too_many = None;
             if fingerprint_bits - quotients.ilog2().min(fingerprint_bits) <= remainder_bits {
                 return Ok(Self::derive(shape, remainder_bits, blocks, pages as u32));
             }
+        }
+        if let Some(quotients) = too_many {
+            return Err(Error::shape(
+                format!("{quotients} quotients"),
+                format!("at most {MAX_QUOTIENTS}"),
+            ));
         }
         Err(Error::shape(
             format!(

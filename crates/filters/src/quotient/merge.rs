@@ -7,6 +7,7 @@ use super::build::Builder;
 use super::scan::Chunk;
 use super::spill::Counted;
 use crate::{Entry, Error};
+use std::fmt;
 
 /// What a merge has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,33 +51,120 @@ pub struct Merged {
 ///
 /// # Errors
 /// Whatever a source or the builder returns, and [`Error::Order`] when a source's entries do not rise.
-pub fn merge<I, R, S, E>(sources: Vec<I>, mut rewrite: R, builder: &mut Builder<S>) -> Result<Merged, E>
+pub fn merge<I, R, S, E>(sources: Vec<I>, rewrite: R, builder: &mut Builder<S>) -> Result<Merged, E>
 where
     I: FnMut(&mut Chunk) -> Result<bool, E>,
     R: FnMut(usize, Entry) -> Option<u16>,
     S: FnMut(&[u8]) -> Result<(), E>,
     E: From<Error>,
 {
-    let mut merged = Merged::default();
-    let mut group = Group::default();
-    let mut inputs = Vec::with_capacity(sources.len());
-    for source in sources {
-        inputs.push(Input::new(source)?);
-    }
-    let mut tournament = Tournament::new(inputs.iter().map(|input| input.key).collect());
-    while let Some(source) = tournament.winner() {
-        let input = &mut inputs[source];
-        let counted = input.current();
-        merged.read += 1;
-        match rewrite(source, counted.entry) {
-            Some(value) => group.push(counted.entry.with_value(value), counted.count, builder)?,
-            None => merged.dropped += 1,
+    let mut merge = Merge::new(sources)?;
+    merge.step(u64::MAX, rewrite, builder)?;
+    Ok(merge.merged())
+}
+
+/// How a [`Merge`] stands after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There are entries left.
+    More,
+    /// Every entry of every source has gone to the builder.
+    Done,
+}
+
+/// A [`merge`] that is done in steps, for whoever must not be away for long.
+///
+/// ```
+/// use alluvium_filters::{Builder, Entry, Error, Geometry, Image, Maplet, Merge, Shape, Step, hash};
+/// let geometry = Geometry::for_entries(100, Shape::new(40, 4))?;
+/// let mut maplet = Maplet::new(geometry);
+/// for key in 0u32..100 {
+///     maplet.insert(Entry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 1))?;
+/// }
+/// let (bytes, mut copy) = (maplet.to_bytes(), Vec::new());
+/// let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> { Ok(copy.extend_from_slice(page)) });
+/// let mut merge = Merge::new(vec![Image::new(&geometry, &bytes)?.source()])?;
+/// while merge.step(10, |_, entry| Some(entry.value()), &mut builder)? == Step::More {}
+/// assert_eq!(merge.merged().read, 100);
+/// builder.finish()?;
+/// assert_eq!(copy, bytes);
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Merge<I> {
+    inputs: Vec<Input<I>>,
+    tournament: Tournament,
+    group: Group,
+    merged: Merged,
+}
+
+impl<I> Merge<I> {
+    /// A merge of `sources`, each of which is asked for its first entries.
+    ///
+    /// # Errors
+    /// Whatever a source returns.
+    pub fn new<E>(sources: Vec<I>) -> Result<Merge<I>, E>
+    where
+        I: FnMut(&mut Chunk) -> Result<bool, E>,
+        E: From<Error>,
+    {
+        let mut inputs = Vec::with_capacity(sources.len());
+        for source in sources {
+            inputs.push(Input::new(source)?);
         }
-        input.advance()?;
-        tournament.replace(source, input.key);
+        Ok(Merge {
+            tournament: Tournament::new(inputs.iter().map(|input| input.key).collect()),
+            inputs,
+            group: Group::default(),
+            merged: Merged::default(),
+        })
     }
-    group.flush(builder)?;
-    Ok(merged)
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn merged(&self) -> Merged {
+        self.merged
+    }
+
+    /// Merges as many entries. After an error neither the merge nor the builder is of use.
+    ///
+    /// # Errors
+    /// As [`merge`].
+    pub fn step<R, S, E>(&mut self, entries: u64, mut rewrite: R, builder: &mut Builder<S>) -> Result<Step, E>
+    where
+        I: FnMut(&mut Chunk) -> Result<bool, E>,
+        R: FnMut(usize, Entry) -> Option<u16>,
+        S: FnMut(&[u8]) -> Result<(), E>,
+        E: From<Error>,
+    {
+        let stop = self.merged.read.saturating_add(entries);
+        while let Some(source) = self.tournament.winner() {
+            if self.merged.read == stop {
+                return Ok(Step::More);
+            }
+            let input = &mut self.inputs[source];
+            let counted = input.current();
+            self.merged.read += 1;
+            match rewrite(source, counted.entry) {
+                Some(value) => self
+                    .group
+                    .push(counted.entry.with_value(value), counted.count, builder)?,
+                None => self.merged.dropped += 1,
+            }
+            input.advance()?;
+            self.tournament.replace(source, input.key);
+        }
+        self.group.flush(builder)?;
+        Ok(Step::Done)
+    }
+}
+
+impl<I> fmt::Debug for Merge<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Merge")
+            .field("sources", &self.inputs.len())
+            .field("merged", &self.merged)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One source with the chunk it has filled. `key` is its next entry, or [`DONE`].

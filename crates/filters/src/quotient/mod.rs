@@ -76,7 +76,7 @@ pub use geometry::{
 pub use image::{Image, ImageValues};
 pub use lookup::{Found, PageView, Presence};
 pub use maplet::Maplet;
-pub use merge::{Merged, merge};
+pub use merge::{Merge, Merged, Step, merge};
 pub use scan::Chunk;
 pub use spill::{Counted, SpillView};
 pub use values::Values;

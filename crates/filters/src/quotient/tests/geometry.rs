@@ -40,6 +40,17 @@ proptest! {
     }
 
     #[test]
+    fn a_geometry_for_any_number_of_entries_holds_them_and_is_read_back((shape, _) in shapes(), entries: u64, shift in 33u32..64) {
+        let entries = entries >> shift;
+        let Ok(geometry) = Geometry::for_entries(entries, shape) else { return Ok(()) };
+        prop_assert!(entries * 100 <= geometry.quotients() * u64::from(shape.load_percent));
+        prop_assert!(geometry.quotients() <= MAX_QUOTIENTS);
+        let mut bytes = Vec::new();
+        geometry.encode(&mut bytes);
+        prop_assert_eq!(Geometry::decode(&bytes).unwrap(), geometry);
+    }
+
+    #[test]
     fn the_last_slot_can_be_loaded_whole((shape, pages) in shapes()) {
         let Ok(geometry) = Geometry::with_pages(pages, shape) else { return Ok(()) };
         let last = (geometry.slots_bit + (geometry.capacity - 1) * geometry.slot_bits) / 8;
