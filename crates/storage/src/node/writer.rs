@@ -177,6 +177,18 @@ impl NodeWriter {
     /// Copies encoded bytes to where they will be written; their offset in the file.
     fn place(&mut self, bytes: &[u8], codec: Codec) -> Result<u64> {
         let len = bytes.len().next_multiple_of(BLOCK as usize);
+        let (filling, at) = self.make_room(len, codec)?;
+        // The buffer is used again and again: what is not a node is cleared.
+        filling.buffer[filling.at..at].fill(0);
+        filling.buffer[at..at + bytes.len()].copy_from_slice(bytes);
+        filling.buffer[at + bytes.len()..at + len].fill(0);
+        filling.at = at + len;
+        filling.live += len as u64;
+        Ok(filling.extent.offset() + at as u64)
+    }
+
+    /// The extent that the next node, of `len` bytes, will be in, and where in it.
+    fn make_room(&mut self, len: usize, codec: Codec) -> Result<(&mut Filling, usize)> {
         let page = self.options.page_size.bytes();
         let start = |at| match codec {
             Codec::None => usize::next_multiple_of(at, page),
@@ -197,13 +209,26 @@ impl NodeWriter {
             )?),
         };
         let at = start(filling.at);
-        // The buffer is used again and again: what is not a node is cleared.
-        filling.buffer[filling.at..at].fill(0);
-        filling.buffer[at..at + bytes.len()].copy_from_slice(bytes);
-        filling.buffer[at + bytes.len()..at + len].fill(0);
-        filling.at = at + len;
-        filling.live += len as u64;
-        Ok(filling.extent.offset() + at as u64)
+        Ok((filling, at))
+    }
+
+    /// What [`NodeWriter::finish`] will give, if the next node is the last one, has so many pages, and is not compressed: for
+    /// a node that names the extents which it and all others are in.
+    ///
+    /// # Errors
+    /// As [`NodeWriter::add`] of that node.
+    pub fn extents_ending_with(&mut self, pages: u8) -> Result<Vec<(Extent, u64)>> {
+        self.refuse_if_failed()?;
+        let len = self.options.page_size.node_bytes(pages);
+        let (filling, at) = self.make_room(len, Codec::None)?;
+        let last = Extent {
+            units: ((at + len) as u64).div_ceil(UNIT) as u32,
+            ..filling.extent
+        };
+        let live = filling.live + len as u64;
+        let mut extents = self.written.extents.clone();
+        extents.push((last, live));
+        Ok(extents)
     }
 
     /// Sends the extent being filled on its way, without the units that nothing is in.
@@ -217,6 +242,11 @@ impl NodeWriter {
             at,
             live,
         } = filling;
+        if at == 0 {
+            // It was begun for a node that did not come.
+            self.extents.abandon(extent);
+            return Ok(());
+        }
         let extent = self.extents.trim(extent, (at as u64).div_ceil(UNIT) as u32);
         self.written.extents.push((extent, live));
         let end = at.next_multiple_of(DEVICE_BLOCK);

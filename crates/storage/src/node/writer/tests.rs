@@ -144,6 +144,51 @@ fn a_short_run_takes_no_more_units_than_it_needs() {
 }
 
 #[test]
+fn the_last_node_can_name_every_extent_its_own_included() {
+    let bed = bed(ExtentOptions::default());
+    let options = options(Codec::None, PageSize::MIN);
+    let per_extent = (u64::from(options.extent_units) * UNIT) as usize / 4096;
+    for pages in [
+        0,
+        1,
+        per_extent - 2,
+        per_extent - 1,
+        per_extent,
+        2 * per_extent - 1,
+    ] {
+        for last in [1, 2, 16] {
+            let mut writer = bed.writer(options);
+            for _ in 0..pages {
+                writer.add(&[7; 4096]).unwrap();
+            }
+            let foretold = writer.extents_ending_with(last).unwrap();
+            assert_eq!(foretold, writer.extents_ending_with(last).unwrap());
+            let pointer = writer.add(&vec![9; usize::from(last) * 4096]).unwrap();
+            let written = writer.finish().unwrap();
+            assert_eq!(written.extents, foretold, "{pages} pages and {last}");
+            assert!(
+                written
+                    .extents
+                    .last()
+                    .unwrap()
+                    .0
+                    .range()
+                    .contains(&pointer.offset)
+            );
+        }
+    }
+}
+
+#[test]
+fn an_extent_that_was_begun_for_nothing_is_given_up() {
+    let bed = bed(ExtentOptions::default());
+    let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
+    assert_eq!(writer.extents_ending_with(1).unwrap().len(), 1);
+    assert_eq!(writer.finish().unwrap(), Written::default());
+    assert_eq!(bed.extents.usage().total().provisional_bytes, 0);
+}
+
+#[test]
 fn extents_of_one_writer_follow_each_other() {
     let bed = bed(ExtentOptions::default());
     let mut writer = bed.writer(options(Codec::None, PageSize::MIN));
