@@ -9,9 +9,10 @@ use alluvium_base::{Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{BootId, Directory, FileOptions};
 use alluvium_filters::{Geometry, Shape};
-use alluvium_storage::extents::{Class, ExtentOptions, Extents, MapPointer, map_file};
+use alluvium_storage::extents::{Class, Extent, ExtentOptions, Extents, MapPointer, map_file};
 use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
+use alluvium_trees::maplet::format::{Body, Root, Stretch};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ fn main() -> std::io::Result<()> {
         ("log_format", log_formats()),
         ("log_open", logs()),
         ("quotient", quotients()),
+        ("maplet_directory", maplet_directories()),
         (
             "bloom",
             vec![[&[40, 2][..], &[1, 2, 3, 4, 5].repeat(20)].concat()],
@@ -222,4 +224,49 @@ fn quotients() -> Vec<Vec<u8>> {
         with([32, 0, 0, 90, 0]),
         with([4, 2, 2, 90, 9]),
     ]
+}
+
+/// A directory whose body is in its root, and one whose body is in two parts.
+fn maplet_directories() -> Vec<Vec<u8>> {
+    let extent = |start, units| Extent {
+        tier: 0,
+        start,
+        units,
+    };
+    let (pages, last) = (3, extent(9, 1));
+    let mut root = Root {
+        geometry: Geometry::with_pages(2, Shape::new(36, 4)).expect("a usual geometry"),
+        entries: 30,
+        pages,
+        spilled: 1,
+        values: 2,
+        stretches: vec![
+            Stretch {
+                extent: extent(2, 1),
+                pages: 2,
+                live_bytes: 8192,
+            },
+            Stretch {
+                extent: last,
+                pages: 1,
+                live_bytes: 8192,
+            },
+        ],
+        parts: Vec::new(),
+    };
+    let body = Body {
+        values: vec![(1, 10), (3, 20)],
+        checksums: vec![7; pages as usize],
+    };
+    let whole = root.encode(&body.encode(), PageSize::MIN);
+    root.parts = vec![
+        NodePointer {
+            birth: 1,
+            ..pointer(Codec::None, 16, &[9; 65536])
+        };
+        2
+    ];
+    let apart = root.encode(&[], PageSize::MIN);
+    let trimmed = |node: &[u8]| [&[9, 1, 0], &node[..512]].concat();
+    vec![trimmed(&whole), trimmed(&apart)]
 }

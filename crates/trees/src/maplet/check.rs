@@ -1,0 +1,158 @@
+//! What must hold of a maplet on the device, each rule checked by itself.
+
+use super::pages::{Entries, Pages};
+use super::{Maplet, format};
+use alluvium_base::{Purpose, checksum};
+use alluvium_filters as filters;
+use alluvium_filters::{Builder, Chunk, PageView, SpillView};
+use alluvium_storage::store::Store;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A rule that a maplet breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The page, if the rule is about one; the directory otherwise.
+    pub page: Option<u32>,
+    /// What should be, and what is.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.page {
+            Some(page) => write!(f, "maplet page {page}: {}", self.what),
+            None => write!(f, "maplet directory: {}", self.what),
+        }
+    }
+}
+
+fn of(page: impl Into<Option<u32>>, what: impl Into<String>) -> Violation {
+    Violation {
+        page: page.into(),
+        what: what.into(),
+    }
+}
+
+impl Maplet {
+    /// Every rule that the maplet breaks: its directory on the device is the one in memory; extents do not overlap and hold what
+    /// is in them; every page is what its checksum says, and sound; building the maplet anew from its entries gives the same pages
+    /// (Q1), values and counts. Nothing when it is sound. All of it is read, past the cache.
+    #[must_use]
+    pub fn check(&self, store: &Store) -> Vec<Violation> {
+        let mut violations = self.check_directory(store);
+        self.check_pages(store, &mut violations);
+        if violations.is_empty()
+            && let Err(violation) = self.check_against_rebuilt(store)
+        {
+            violations.push(violation);
+        }
+        violations
+    }
+
+    fn check_directory(&self, store: &Store) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        match Maplet::open(store, self.pointer(), Purpose::Check) {
+            Err(error) => violations.push(of(None, error.to_string())),
+            Ok(read) => {
+                let (read, here) = (&read.shared, &self.shared);
+                if (&read.root, &read.body) != (&here.root, &here.body) {
+                    violations.push(of(None, "it is another one than when the maplet was opened"));
+                }
+            }
+        }
+        let format::Root {
+            stretches,
+            parts,
+            pages,
+            ..
+        } = &self.shared.root;
+        for (at, one) in stretches.iter().enumerate() {
+            for two in &stretches[at + 1..] {
+                if one.extent.overlaps(&two.extent) {
+                    violations.push(of(None, format!("{} and {} overlap", one.extent, two.extent)));
+                }
+            }
+        }
+        let page_size = store.page_size();
+        let nodes = parts.iter().chain([self.pointer()]);
+        let directory: u64 = nodes.map(|node| page_size.node_bytes(node.pages) as u64).sum();
+        let wanted = u64::from(*pages) * page_size.bytes() as u64 + directory;
+        if self.bytes() != wanted {
+            violations.push(of(
+                None,
+                format!("{} live bytes, {wanted} of nodes", self.bytes()),
+            ));
+        }
+        violations
+    }
+
+    fn check_pages(&self, store: &Store, violations: &mut Vec<Violation>) {
+        let geometry = self.geometry();
+        let mut pages = match Pages::new(self, 0..self.shared.root.pages, store.tiers(), Purpose::Check) {
+            Ok(pages) => pages,
+            Err(error) => return violations.push(of(None, error.to_string())),
+        };
+        while let Some((number, page)) = pages.next() {
+            let found = match page {
+                Err(error) => vec![error.to_string()],
+                Ok(page) if number < geometry.pages() => match PageView::new(geometry, page) {
+                    Ok(view) => view.check(number).iter().map(ToString::to_string).collect(),
+                    Err(error) => vec![error.to_string()],
+                },
+                Ok(page) => SpillView::new(geometry, page, number)
+                    .err()
+                    .map(|error| error.to_string())
+                    .into_iter()
+                    .collect(),
+            };
+            violations.extend(found.into_iter().map(|what| of(number, what)));
+        }
+    }
+
+    fn check_against_rebuilt(&self, store: &Store) -> Result<(), Violation> {
+        let checksums = &self.shared.body.checksums;
+        let (mut number, mut differing) = (0u32, None);
+        let sink = |page: &[u8]| -> filters::Result<()> {
+            if checksums.get(number as usize) != Some(&checksum(page)) {
+                differing.get_or_insert(number);
+            }
+            number += 1;
+            Ok(())
+        };
+        let mut builder = Builder::new(*self.geometry(), sink);
+        let mut entries =
+            Entries::new(self, store.tiers(), Purpose::Check).map_err(|error| of(None, error.to_string()))?;
+        let (mut chunk, mut values) = (Chunk::new(), BTreeMap::new());
+        while entries
+            .fill(&mut chunk)
+            .map_err(|error| of(None, error.to_string()))?
+        {
+            for counted in chunk.iter() {
+                *values.entry(counted.entry.value()).or_insert(0u64) += 1;
+                if counted.count != 1 {
+                    let what = format!("{:?} occurs {} times", counted.entry, counted.count);
+                    return Err(of(self.geometry().page_of(counted.entry.fingerprint()), what));
+                }
+                let pushed: filters::Result<()> = builder.push(counted.entry, 1);
+                pushed.map_err(|error| of(None, error.to_string()))?;
+            }
+            chunk.clear();
+        }
+        let built = builder
+            .finish()
+            .map_err(|error: filters::Error| of(None, error.to_string()))?;
+        if let Some(page) = differing {
+            return Err(of(page, "building the same entries gives other bytes"));
+        }
+        let root = &self.shared.root;
+        let values: Vec<(u16, u64)> = values.into_iter().collect();
+        let found = (built.pages, built.spilled, built.distinct, &values[..]);
+        let claimed = (root.pages, root.spilled, root.entries, self.values());
+        if found != claimed {
+            let what = format!("pages, spilled records, entries and values {claimed:?}, found {found:?}");
+            return Err(of(None, what));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! Fingerprints that come from a run, unsorted, as a source of a merge: dealt into buckets at once, and each bucket sorted when
+//! the merge comes to it, so that no step is long.
+
+use alluvium_filters::{Chunk, Entry, Fingerprint};
+
+/// How many entries a bucket has on average: few enough to be sorted within the processor's first cache.
+const BUCKET: usize = 1 << 10;
+/// The most buckets, as a power of two: more would be dealt slowly.
+const MAX_BUCKET_BITS: u32 = 14;
+
+/// A run's fingerprints under one value.
+#[derive(Debug)]
+pub(super) enum Fresh {
+    Hashes(Vec<u64>, u32, u16),
+    Dealt(Dealt),
+}
+
+/// Entries in buckets.
+#[derive(Debug)]
+pub(super) struct Dealt {
+    entries: Vec<Entry>,
+    /// Where each bucket ends.
+    ends: Vec<usize>,
+    /// The next bucket.
+    next: usize,
+}
+
+impl Fresh {
+    pub(super) fn new(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> Fresh {
+        Fresh::Hashes(hashes, fingerprint_bits, value)
+    }
+
+    /// Appends the next bucket's distinct entries in order, and says whether there was one.
+    pub(super) fn fill(&mut self, chunk: &mut Chunk) -> bool {
+        if let Fresh::Hashes(hashes, bits, value) = self {
+            *self = Fresh::Dealt(deal(std::mem::take(hashes), *bits, *value));
+        }
+        let Fresh::Dealt(dealt) = self else {
+            unreachable!("they were dealt above");
+        };
+        let Some(&end) = dealt.ends.get(dealt.next) else {
+            return false;
+        };
+        let begin = dealt.next.checked_sub(1).map_or(0, |before| dealt.ends[before]);
+        dealt.next += 1;
+        let bucket = &mut dealt.entries[begin..end];
+        bucket.sort_unstable();
+        let mut last = None;
+        for &entry in bucket.iter() {
+            if last != Some(entry) {
+                chunk.push(entry, 1);
+            }
+            last = Some(entry);
+        }
+        true
+    }
+}
+
+/// Deals entries into buckets by the highest bits of their fingerprints, which are spread evenly.
+fn deal(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> Dealt {
+    let bits = (hashes.len() / BUCKET).max(2).ilog2().min(MAX_BUCKET_BITS);
+    let bucket = |hash: u64| (hash >> (64 - bits)) as usize;
+    let mut ends = vec![0usize; 1 << bits];
+    for &hash in &hashes {
+        ends[bucket(hash)] += 1;
+    }
+    let mut sum = 0;
+    for end in &mut ends {
+        // First where each bucket begins; dealing moves it to where it ends.
+        sum += std::mem::replace(end, sum);
+    }
+    let empty = Entry::new(Fingerprint::of(0, fingerprint_bits), value);
+    let mut entries = vec![empty; hashes.len()];
+    for hash in hashes {
+        let place = &mut ends[bucket(hash)];
+        entries[*place] = Entry::new(Fingerprint::of(hash, fingerprint_bits), value);
+        *place += 1;
+    }
+    Dealt {
+        entries,
+        ends,
+        next: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_the_hashes_are_they_come_sorted_and_once_each() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for len in [0, 1, 2, 1000, 30_000] {
+            for mask in [u64::MAX, 0xfff << 28, u64::MAX << 56, 0] {
+                let hashes: Vec<u64> = (0..len).map(|_| random.u64(..) & mask).collect();
+                let mut expected: Vec<Entry> = hashes
+                    .iter()
+                    .map(|&hash| Entry::new(Fingerprint::of(hash, 36), 5))
+                    .collect();
+                expected.sort();
+                expected.dedup();
+                let (mut fresh, mut chunk) = (Fresh::new(hashes, 36, 5), Chunk::new());
+                while fresh.fill(&mut chunk) {}
+                assert_eq!(chunk.entries(), expected);
+                assert!(chunk.repeats().is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Asking one maplet, or all of a path at once.
+
+use super::Maplet;
+use alluvium_base::Purpose;
+use alluvium_filters::{Fingerprint, Found, PageView, SpillView};
+use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Residence, Result};
+use std::ops::Deref;
+
+/// How many values a [`Hits`] holds without memory of its own.
+const INLINE: usize = 8;
+/// How many maplets of a path are looked up side by side.
+const GROUP: usize = 16;
+
+/// The values under a key's fingerprint, the greatest (newest) first. Values of other keys may be among them, none of the
+/// key's is missing.
+#[derive(Clone, Debug, Default)]
+pub struct Hits {
+    first: [u16; INLINE],
+    len: usize,
+    /// All values, once they are more than `first` holds.
+    all: Vec<u16>,
+}
+
+impl Hits {
+    /// The values.
+    #[must_use]
+    #[inline]
+    pub fn as_slice(&self) -> &[u16] {
+        if self.len <= INLINE {
+            &self.first[..self.len]
+        } else {
+            &self.all
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, value: u16) {
+        if self.len < INLINE {
+            self.first[self.len] = value;
+        } else {
+            if self.len == INLINE {
+                self.all.extend_from_slice(&self.first);
+            }
+            self.all.push(value);
+        }
+        self.len += 1;
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+        self.all.clear();
+    }
+}
+
+impl Deref for Hits {
+    type Target = [u16];
+    #[inline]
+    fn deref(&self) -> &[u16] {
+        self.as_slice()
+    }
+}
+
+impl Maplet {
+    /// The values under the fingerprint of a key, by the key's hash. Reads one page where it is not in the cache, and seldom
+    /// (one lookup in thousands) another with what spilled.
+    ///
+    /// # Errors
+    /// [`alluvium_storage::Error::Corrupt`] when a page is not what the directory says; as the device says.
+    ///
+    /// # Panics
+    /// When the guard is of other epochs than the cache.
+    pub fn lookup(&self, hash: u64, cache: &Cache, guard: &Guard) -> Result<Hits> {
+        let mut hits = Hits::default();
+        let node = cache.get(&self.page(hash), guard, Purpose::Lookup)?;
+        self.read(&node, hash, cache, guard, &mut hits)?;
+        Ok(hits)
+    }
+
+    /// What a key's page says.
+    #[inline]
+    fn read(&self, page: &[u8], hash: u64, cache: &Cache, guard: &Guard, hits: &mut Hits) -> Result<()> {
+        let geometry = self.geometry();
+        let fingerprint = geometry.fingerprint(hash);
+        let view = PageView::new(geometry, page)
+            .map_err(|error| self.damaged(geometry.page_of(fingerprint), &error))?;
+        match view.lookup(fingerprint) {
+            Found::Here(values) => {
+                values.for_each(|value| hits.push(value));
+                Ok(())
+            }
+            Found::Spilled => self.read_spilled(view.spilled(), fingerprint, cache, guard, hits),
+        }
+    }
+
+    #[cold]
+    fn read_spilled(
+        &self,
+        records: (u32, u32),
+        fingerprint: Fingerprint,
+        cache: &Cache,
+        guard: &Guard,
+        hits: &mut Hits,
+    ) -> Result<()> {
+        for number in self.geometry().spill_pages(records) {
+            let node = cache.get(&self.named_page(number)?, guard, Purpose::Lookup)?;
+            let view = SpillView::new(self.geometry(), &node, number)
+                .map_err(|error| self.damaged(number, &error))?;
+            view.lookup(fingerprint, records)
+                .for_each(|value| hits.push(value));
+        }
+        Ok(())
+    }
+}
+
+/// Looks a key up in every maplet of a path, by its hash: `out` gets one [`Hits`] for each, in their order. All pages that
+/// are not in the cache are read together, so a cold path waits for the device once. Nothing is allocated when all pages are
+/// there and `out` was used before.
+///
+/// # Errors
+/// As [`Maplet::lookup`]; `out` is of no use then.
+///
+/// # Panics
+/// When the guard is of other epochs than the cache.
+pub fn lookup_path(
+    maplets: &[&Maplet],
+    hash: u64,
+    cache: &Cache,
+    guard: &Guard,
+    out: &mut Vec<Hits>,
+) -> Result<()> {
+    out.iter_mut().for_each(Hits::clear);
+    out.resize_with(maplets.len(), Hits::default);
+    let mut missing: Vec<(usize, NodePointer)> = Vec::new();
+    for (group, maplets) in maplets.chunks(GROUP).enumerate() {
+        let mut nodes = [const { None::<NodeRef<'_>> }; GROUP];
+        for (at, maplet) in maplets.iter().enumerate() {
+            let pointer = maplet.page(hash);
+            match cache.peek(&pointer, guard) {
+                Some(node) => {
+                    prefetch(maplet, &node, hash);
+                    nodes[at] = Some(node);
+                }
+                None => missing.push((group * GROUP + at, pointer)),
+            }
+        }
+        for (at, maplet) in maplets.iter().enumerate() {
+            if let Some(node) = &nodes[at] {
+                maplet.read(node, hash, cache, guard, &mut out[group * GROUP + at])?;
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let pointers: Vec<NodePointer> = missing.iter().map(|&(_, pointer)| pointer).collect();
+    let nodes = cache.get_many(&pointers, guard, Purpose::Lookup, Residence::Keep)?;
+    for (&(at, _), node) in missing.iter().zip(&nodes) {
+        maplets[at].read(node, hash, cache, guard, &mut out[at])?;
+    }
+    Ok(())
+}
+
+/// Asks the processor for the line of a page that a lookup reads first.
+#[inline]
+fn prefetch(maplet: &Maplet, page: &[u8], hash: u64) {
+    if let Ok(view) = PageView::new(maplet.geometry(), page) {
+        view.prefetch(maplet.geometry().fingerprint(hash));
+    }
+}

@@ -1,0 +1,275 @@
+//! Merging maplets without their keys, in steps: the pages of the sources stream past the cache, values are rewritten or
+//! dropped, the fingerprints of a new run join them.
+
+use super::fresh::Fresh;
+use super::pages::Entries;
+use super::write::{Sink, Written};
+use super::{Maplet, MapletSpec};
+use alluvium_filters as filters;
+use alluvium_filters::{Builder, Chunk, Entry, Fingerprint, Geometry, Merge, Shape, Step};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, PageSize, Place, Result};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One maplet that goes into a merge.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The maplet. Its extents stay allocated until the merge is done or dropped: the caller sees to it.
+    pub maplet: Maplet,
+    /// For each of its values the value in the result, or nothing to drop what has it.
+    pub rewrite: Box<[Option<u16>]>,
+}
+
+/// How a [`Merger`] stands after a step.
+#[derive(Debug)]
+pub enum Progress {
+    /// There is more to do.
+    More,
+    /// The maplet is written.
+    Done(Written),
+}
+
+/// What can go wrong inside a merge of filters.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Store(Error),
+    Filter(filters::Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Store(error)
+    }
+}
+
+impl From<filters::Error> for Fault {
+    fn from(error: filters::Error) -> Fault {
+        Fault::Filter(error)
+    }
+}
+
+type Feed = Box<dyn FnMut(&mut Chunk) -> std::result::Result<bool, Fault> + Send>;
+type PageSink = Box<dyn FnMut(&[u8]) -> std::result::Result<(), Fault> + Send>;
+
+/// A merge under way. Dropped unfinished, it gives up what it has written (Q4).
+///
+/// A failure of its writes is to be shown to [`Store::judge`], as that of any writer.
+pub struct Merger {
+    /// None after the last step or an error.
+    work: Option<Work>,
+}
+
+impl fmt::Debug for Merger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let merged = self.work.as_ref().and_then(|work| work.merge.as_ref());
+        f.debug_struct("Merger")
+            .field("merge", &merged)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Work {
+    /// Every source, until the first step.
+    feeds: Vec<Feed>,
+    merge: Option<Merge<Feed>>,
+    /// How each source's values are rewritten; the fingerprints of a run are not.
+    tables: Vec<Option<Box<[Option<u16>]>>>,
+    builder: Builder<PageSink>,
+    sink: Arc<Mutex<Sink>>,
+    tally: Tally,
+    place: Place,
+}
+
+impl Merger {
+    /// A merge of maplets, and of a run's `fresh` hashes under a value of their own. The maplets' first pages are requested.
+    ///
+    /// The geometry is that of as many entries as are kept and fresh; pairs that fall together only make it emptier.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when the fingerprints have another length than a source's, or one that so many entries do not go
+    /// with; [`Error::Poisoned`] when the store refuses changes.
+    ///
+    /// # Panics
+    /// When a rewriting table lacks a value of its source.
+    pub fn new(
+        store: &Store,
+        spec: &MapletSpec,
+        sources: Vec<Source>,
+        fresh: Option<(Vec<u64>, u16)>,
+    ) -> Result<Merger> {
+        let bits = u32::from(spec.fingerprint_bits);
+        let (mut entries, mut greatest) = (0, 0);
+        let (mut feeds, mut tables): (Vec<Feed>, Vec<_>) = (Vec::new(), Vec::new());
+        let mut place = None;
+        for Source { maplet, rewrite } in sources {
+            let found = maplet.geometry().fingerprint_bits();
+            if found != bits {
+                let why = format!(
+                    "{bits} bits, but a maplet to be merged has {found}: the length is fixed for a tree"
+                );
+                return Err(bad_fingerprints(why));
+            }
+            for &(value, count) in maplet.values() {
+                let new = rewrite
+                    .get(usize::from(value))
+                    .unwrap_or_else(|| panic!("value {value} of a table for {} values", rewrite.len()));
+                if let Some(new) = *new {
+                    entries += count;
+                    greatest = greatest.max(new);
+                }
+            }
+            place.get_or_insert(maplet.pointer().place());
+            let mut pages = Entries::new(&maplet, store.tiers(), spec.purpose)?;
+            feeds.push(Box::new(move |chunk| Ok(pages.fill(chunk)?)));
+            tables.push(Some(rewrite));
+        }
+        if let Some((hashes, value)) = fresh {
+            entries += hashes.len() as u64;
+            greatest = greatest.max(value);
+            let mut fresh = Fresh::new(hashes, bits, value);
+            feeds.push(Box::new(move |chunk| Ok(fresh.fill(chunk))));
+            tables.push(None);
+        }
+        let geometry = geometry(entries, bits, greatest, store.page_size())?;
+        let sink = Arc::new(Mutex::new(Sink::new(store, spec, &geometry)?));
+        let pages = Arc::clone(&sink);
+        let page_sink: PageSink = Box::new(move |page| Ok(locked(&pages).page(page)?));
+        Ok(Merger {
+            work: Some(Work {
+                feeds,
+                merge: None,
+                tables,
+                builder: Builder::new(geometry, page_sink),
+                sink,
+                tally: Tally::new(greatest),
+                place: place.unwrap_or_else(|| {
+                    Place::new(
+                        alluvium_storage::Structure::Node,
+                        alluvium_storage::node::tier_file(0),
+                        0,
+                    )
+                }),
+            }),
+        })
+    }
+
+    /// Merges `entries` more, about 50 million a second, and once there are none finishes the maplet.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when a source is damaged, [`Error::Full`], or as the device says. Everything is given up then.
+    ///
+    /// # Panics
+    /// After the last step, or after an error.
+    pub fn step(&mut self, entries: usize) -> Result<Progress> {
+        let mut work = self
+            .work
+            .take()
+            .expect("a merge that is over takes no further step");
+        let place = work.place.clone();
+        let failed = |fault| match fault {
+            Fault::Store(error) => error,
+            Fault::Filter(error) => {
+                Error::corrupt(place.clone(), "maplets that can be merged", error.to_string())
+            }
+        };
+        match work.go_on(entries as u64).map_err(failed)? {
+            Step::More => {
+                self.work = Some(work);
+                Ok(Progress::More)
+            }
+            Step::Done => Ok(Progress::Done(work.finish().map_err(failed)?)),
+        }
+    }
+}
+
+impl Work {
+    fn go_on(&mut self, entries: u64) -> std::result::Result<Step, Fault> {
+        let merge = match &mut self.merge {
+            Some(merge) => merge,
+            none => none.insert(Merge::new(std::mem::take(&mut self.feeds))?),
+        };
+        let (tables, tally) = (&self.tables, &mut self.tally);
+        let rewrite = |source: usize, entry: Entry| {
+            let value = match &tables[source] {
+                None => entry.value(),
+                Some(table) => table.get(usize::from(entry.value())).copied().flatten()?,
+            };
+            tally.is_new(entry.fingerprint(), value).then_some(value)
+        };
+        merge.step(entries, rewrite, &mut self.builder)
+    }
+
+    fn finish(self) -> std::result::Result<Written, Fault> {
+        let geometry = *self.builder.geometry();
+        let built = self.builder.finish()?;
+        // The builder held the only other handle.
+        let sink = Arc::into_inner(self.sink).expect("the builder is gone");
+        let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(sink.finish(geometry, built, self.tally.values())?)
+    }
+}
+
+fn locked(sink: &Mutex<Sink>) -> std::sync::MutexGuard<'_, Sink> {
+    sink.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The shape of a maplet: a function of what it is asked to hold alone.
+fn geometry(
+    entries: u64,
+    fingerprint_bits: u32,
+    greatest_value: u16,
+    page_size: PageSize,
+) -> Result<Geometry> {
+    let shape = Shape {
+        page_bytes: page_size.bytes() as u32,
+        ..Shape::new(fingerprint_bits, u16::BITS - greatest_value.leading_zeros())
+    };
+    Geometry::for_entries(entries, shape).map_err(|error| bad_fingerprints(error.to_string()))
+}
+
+fn bad_fingerprints(why: String) -> Error {
+    Error::BadOption {
+        option: "fingerprint bits",
+        why,
+    }
+}
+
+/// Counts the pairs that are kept, and finds those that came before (Q1). Pairs come in the order of their fingerprints.
+#[derive(Debug)]
+struct Tally {
+    counts: Vec<u64>,
+    last: Option<Fingerprint>,
+    /// The values that the last fingerprint has had.
+    values: Vec<u16>,
+}
+
+impl Tally {
+    fn new(greatest: u16) -> Tally {
+        Tally {
+            counts: vec![0; usize::from(greatest) + 1],
+            last: None,
+            values: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn is_new(&mut self, fingerprint: Fingerprint, value: u16) -> bool {
+        if self.last != Some(fingerprint) {
+            self.last = Some(fingerprint);
+            self.values.clear();
+        } else if self.values.contains(&value) {
+            return false;
+        }
+        self.values.push(value);
+        if let Some(count) = self.counts.get_mut(usize::from(value)) {
+            *count += 1;
+        }
+        true
+    }
+
+    fn values(&self) -> Vec<(u16, u64)> {
+        let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.map(|(value, &count)| (value as u16, count)).collect()
+    }
+}

@@ -1,0 +1,168 @@
+//! The pages of a maplet one after the other, past the cache: large reads, the next one under way while the last is used.
+
+use super::{Maplet, device_of};
+use alluvium_base::{KIB, Purpose};
+use alluvium_device::{Batch, Buffer, Device, Ticket};
+use alluvium_filters::{Chunk, Counted, PageView, SpillView};
+use alluvium_storage::{Error, Result, Tiers};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of one read, where an extent has so many.
+const WINDOW_BYTES: u64 = 256 * KIB;
+/// Reads that are under way or waiting to be used, at most.
+const WINDOWS: usize = 2;
+
+/// Pages `range` of a maplet, each verified.
+#[derive(Debug)]
+pub(super) struct Pages {
+    maplet: Maplet,
+    device: Arc<dyn Device>,
+    purpose: Purpose,
+    /// What is not requested yet.
+    range: Range<u32>,
+    ahead: VecDeque<(Range<u32>, Ticket)>,
+    /// The window being read: the pages that are left of it, and its first page with its bytes.
+    left: Range<u32>,
+    window: Option<(u32, Buffer)>,
+}
+
+impl Pages {
+    /// Begins to read.
+    pub(super) fn new(maplet: &Maplet, range: Range<u32>, tiers: &Tiers, purpose: Purpose) -> Result<Pages> {
+        let mut pages = Pages {
+            maplet: maplet.clone(),
+            device: device_of(tiers, maplet.pointer())?,
+            purpose,
+            range,
+            ahead: VecDeque::with_capacity(WINDOWS),
+            left: 0..0,
+            window: None,
+        };
+        pages.request();
+        Ok(pages)
+    }
+
+    /// Sends reads on their way, as many as there may be.
+    fn request(&mut self) {
+        while self.ahead.len() < WINDOWS
+            && let Some((pages, offset, bytes)) = self.next_window()
+        {
+            self.range.start = pages.end;
+            let mut batch = Batch::with_capacity(1);
+            batch.read(offset, Buffer::zeroed(bytes), self.purpose);
+            self.ahead.push_back((pages, self.device.submit(batch)));
+        }
+    }
+
+    /// The next pages that lie in one extent, where they are, and how long.
+    fn next_window(&self) -> Option<(Range<u32>, u64, usize)> {
+        let root = &self.maplet.shared.root;
+        let page_bytes = u64::from(root.geometry.page_bytes());
+        let (mut first, start) = (0, self.range.start);
+        for stretch in &root.stretches {
+            if start < first + stretch.pages && start < self.range.end {
+                let most = (WINDOW_BYTES / page_bytes).max(1) as u32;
+                let end = (first + stretch.pages).min(start + most).min(self.range.end);
+                let bytes = u64::from(end - start) * page_bytes;
+                return Some((
+                    start..end,
+                    stretch.offset_of(start - first, page_bytes),
+                    bytes as usize,
+                ));
+            }
+            first += stretch.pages;
+        }
+        None
+    }
+
+    /// The next page: its number, and its bytes or what is wrong with them. After an error the pages behind it follow, but for
+    /// those of the same read when it was the device that failed.
+    pub(super) fn next(&mut self) -> Option<(u32, Result<&[u8]>)> {
+        if self.left.is_empty() {
+            let (pages, ticket) = self.ahead.pop_front()?;
+            self.device.wait(&ticket);
+            let buffer = ticket.take_buffers().map(|mut buffers| buffers.pop());
+            self.request();
+            match buffer {
+                Ok(Some(buffer)) => self.window = Some((pages.start, buffer)),
+                Ok(None) => unreachable!("a read gives its buffer back"),
+                Err(error) => return Some((pages.start, Err(error.into()))),
+            }
+            self.left = pages;
+        }
+        let number = self.left.next()?;
+        Some((number, self.page(number)))
+    }
+
+    fn page(&self, number: u32) -> Result<&[u8]> {
+        let (first, window) = self.window.as_ref().expect("a page is left of a window");
+        let page_bytes = self.maplet.geometry().page_bytes() as usize;
+        let at = (number - first) as usize * page_bytes;
+        let page = &window[at..at + page_bytes];
+        self.maplet.named_page(number)?.verify(page)?;
+        Ok(page)
+    }
+}
+
+/// The entries of a maplet in order, page by page.
+#[derive(Debug)]
+pub(super) struct Entries {
+    maplet: Maplet,
+    pages: Pages,
+    spill_pages: Option<Pages>,
+    spilled: Vec<Counted>,
+}
+
+impl Entries {
+    /// Begins to read.
+    pub(super) fn new(maplet: &Maplet, tiers: &Tiers, purpose: Purpose) -> Result<Entries> {
+        let (own, all) = (maplet.geometry().pages(), maplet.shared.root.pages);
+        Ok(Entries {
+            pages: Pages::new(maplet, 0..own, tiers, purpose)?,
+            spill_pages: Some(Pages::new(maplet, own..all, tiers, purpose)?),
+            spilled: Vec::new(),
+            maplet: maplet.clone(),
+        })
+    }
+
+    /// Appends the next page's entries to `chunk`, and says whether there was one.
+    pub(super) fn fill(&mut self, chunk: &mut Chunk) -> Result<bool> {
+        if let Some(spill_pages) = self.spill_pages.take() {
+            self.spilled = read_spilled(&self.maplet, spill_pages)?;
+        }
+        let Some((number, page)) = self.pages.next() else {
+            return Ok(false);
+        };
+        let view = PageView::new(self.maplet.geometry(), page?);
+        let damaged = |error| self.maplet.damaged(number, &error);
+        let view = view.map_err(damaged)?;
+        let (first, count) = view.spilled();
+        let spilled = if count == 0 {
+            &[]
+        } else {
+            self.spilled
+                .get(first as usize..)
+                .and_then(|records| records.get(..count as usize))
+                .ok_or_else(|| {
+                    let expected = format!("spilled records among {}", self.spilled.len());
+                    let found = format!("{count} from {first} of page {number}");
+                    Error::corrupt(self.maplet.pointer().place(), expected, found)
+                })?
+        };
+        view.read_into(number, spilled, chunk).map_err(damaged)?;
+        Ok(true)
+    }
+}
+
+/// All spilled records.
+fn read_spilled(maplet: &Maplet, mut pages: Pages) -> Result<Vec<Counted>> {
+    let mut records = Vec::new();
+    while let Some((number, page)) = pages.next() {
+        let view = SpillView::new(maplet.geometry(), page?, number);
+        let view = view.map_err(|error| maplet.damaged(number, &error))?;
+        records.extend(view.records((0, maplet.shared.root.spilled)));
+    }
+    Ok(records)
+}

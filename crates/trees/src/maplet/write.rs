@@ -1,0 +1,182 @@
+//! Writing a maplet: its pages as they come, then the directory that names them.
+
+use super::format::{Body, Root, Stretch, cut};
+use super::{Maplet, MapletSpec};
+use alluvium_filters::{Built, Geometry};
+use alluvium_storage::extents::{Extent, UNIT};
+use alluvium_storage::node::{MAX_PAGES, NodeWriter, WriterOptions};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Cache, Error, NodePointer, PageSize, Result};
+use std::sync::Arc;
+
+/// Extents are longer than usual once a maplet would have more than so many.
+const USUAL_EXTENTS: u64 = 512;
+/// The most units in an extent: each of the writes in flight has a buffer as long.
+const MAX_UNITS: u32 = 4 * WriterOptions::EXTENT_UNITS;
+
+/// A maplet that was written. Its extents are provisional: install them or give them up.
+#[derive(Debug)]
+#[must_use = "its extents are installed or given up"]
+pub struct Written {
+    /// The maplet, open.
+    pub maplet: Maplet,
+    /// Its extents, each with its live bytes.
+    pub extents: Vec<(Extent, u64)>,
+}
+
+impl Written {
+    /// Gives the maplet up: nothing of it is left in the store or its cache.
+    pub fn abandon(self, store: &Store) {
+        self.maplet.forget(store.cache());
+        for (extent, _) in self.extents {
+            store.extents().abandon(extent);
+        }
+    }
+}
+
+/// Takes the pages of one maplet.
+#[derive(Debug)]
+pub(super) struct Sink {
+    extents: Arc<alluvium_storage::extents::Extents>,
+    cache: Cache,
+    page_size: PageSize,
+    /// None once the maplet is finished.
+    writer: Option<NodeWriter>,
+    pages: Vec<NodePointer>,
+}
+
+impl Sink {
+    pub(super) fn new(store: &Store, spec: &MapletSpec, geometry: &Geometry) -> Result<Sink> {
+        let usual = store.writer_options(spec.purpose, spec.class);
+        let wanted = geometry.bytes() / UNIT / USUAL_EXTENTS;
+        let options = WriterOptions {
+            extent_units: (wanted as u32).clamp(usual.extent_units, MAX_UNITS),
+            ..usual
+        };
+        Ok(Sink {
+            extents: Arc::clone(store.extents()),
+            cache: store.cache().clone(),
+            page_size: store.page_size(),
+            writer: Some(store.node_writer(options)?),
+            pages: Vec::with_capacity(geometry.pages() as usize),
+        })
+    }
+
+    fn writer(&mut self) -> &mut NodeWriter {
+        self.writer.as_mut().expect("a finished maplet takes no pages")
+    }
+
+    /// Writes a page, and puts it into the cache.
+    pub(super) fn page(&mut self, page: &[u8]) -> Result<()> {
+        let pointer = self.writer().add(page)?;
+        self.cache.insert(&pointer, page);
+        self.pages.push(pointer);
+        Ok(())
+    }
+
+    /// Writes the directory.
+    pub(super) fn finish(
+        mut self,
+        geometry: Geometry,
+        built: Built,
+        values: Vec<(u16, u64)>,
+    ) -> Result<Written> {
+        debug_assert_eq!(values.iter().map(|(_, count)| count).sum::<u64>(), built.distinct);
+        let body = Body {
+            values,
+            checksums: self.pages.iter().map(|page| page.checksum).collect(),
+        };
+        let bytes = body.encode();
+        let page_size = self.page_size;
+        let fits = |pages: usize| pages <= usize::from(MAX_PAGES);
+        let (mut parts, mut rest) = (Vec::new(), bytes.len());
+        // One extent more than there are, for the root may begin one.
+        let mut extents = self.writer().extents_ending_with(1)?.len() + 1;
+        if !fits(Root::pages_for(page_size, extents, rest)) {
+            for part in cut(&bytes, page_size) {
+                parts.push(self.writer().add(&part)?);
+            }
+            rest = parts.len() * NodePointer::BYTES;
+            extents = self.writer().extents_ending_with(1)?.len() + 1;
+        }
+        let root_pages = Root::pages_for(page_size, extents, rest);
+        if !fits(root_pages) {
+            return Err(self.too_fragmented());
+        }
+        let extents = self.writer().extents_ending_with(root_pages as u8)?;
+        let root = Root {
+            geometry,
+            entries: built.distinct,
+            pages: built.pages,
+            spilled: built.spilled,
+            values: body.values.len() as u32,
+            stretches: self.stretches(&extents),
+            parts,
+        };
+        let mut node = root.encode(&bytes, page_size);
+        node.resize(page_size.node_bytes(root_pages as u8), 0);
+        let pointer = self.writer().add(&node)?;
+        let writer = self.writer.take().expect("it was there above");
+        let written = match writer.finish() {
+            Ok(written) => written,
+            Err(error) => {
+                self.forget();
+                return Err(error);
+            }
+        };
+        assert_eq!(written.extents, extents, "the writer keeps its word");
+        Ok(Written {
+            maplet: Maplet::of(pointer, root, body),
+            extents,
+        })
+    }
+
+    /// Which pages are in which extent.
+    fn stretches(&self, extents: &[(Extent, u64)]) -> Vec<Stretch> {
+        let mut pages = self.pages.iter().peekable();
+        let stretch = |&(extent, live_bytes): &(Extent, u64)| {
+            let mut next = extent.offset();
+            let mut count = 0;
+            while let Some(page) = pages.next_if(|page| extent.range().contains(&page.offset)) {
+                assert_eq!(
+                    page.offset, next,
+                    "pages lie one behind the other from an extent's start"
+                );
+                next += self.page_size.bytes() as u64;
+                count += 1;
+            }
+            Stretch {
+                extent,
+                pages: count,
+                live_bytes,
+            }
+        };
+        let stretches = extents.iter().map(stretch).collect();
+        assert!(pages.next().is_none(), "every page is in an extent");
+        stretches
+    }
+
+    /// The space was handed out in so small pieces that a directory cannot name them all: over four thousand extents.
+    fn too_fragmented(&self) -> Error {
+        Error::Full {
+            wanted: self.pages.len() as u64 * self.page_size.bytes() as u64,
+            free: self.extents.usage().total().free_bytes,
+            reserve: false,
+        }
+    }
+
+    fn forget(&self) {
+        for page in &self.pages {
+            self.cache.forget(page);
+        }
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // Before the writer gives the extents up: their next owner may write there in the same generation.
+        if self.writer.is_some() {
+            self.forget();
+        }
+    }
+}
