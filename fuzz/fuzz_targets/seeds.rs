@@ -5,14 +5,18 @@
 #![allow(clippy::disallowed_methods)]
 
 use alluvium_base::bytes::Writer;
-use alluvium_base::{Purpose, checksum};
+use alluvium_base::message::LAST;
+use alluvium_base::{Message, Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{BootId, Directory, FileOptions};
 use alluvium_filters::{Geometry, Shape};
 use alluvium_storage::extents::{Class, Extent, ExtentOptions, Extents, MapPointer, map_file};
 use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
+use alluvium_storage::node::read_node;
+use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
+use alluvium_trees::run::{Builder, RunOptions};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +33,7 @@ fn main() -> std::io::Result<()> {
         ("log_open", logs()),
         ("quotient", quotients()),
         ("maplet_directory", maplet_directories()),
+        ("run", runs()),
         (
             "bloom",
             vec![[&[40, 2][..], &[1, 2, 3, 4, 5].repeat(20)].concat()],
@@ -269,4 +274,52 @@ fn maplet_directories() -> Vec<Vec<u8>> {
     let apart = root.encode(&[], PageSize::MIN);
     let trimmed = |node: &[u8]| [&[9, 1, 0], &node[..512]].concat();
     vec![trimmed(&whole), trimmed(&apart)]
+}
+
+/// The first leaf, an index node and the footer of runs of several kinds of records, and the head of a long leaf.
+fn runs() -> Vec<Vec<u8>> {
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let options = StoreOptions {
+        cache_bytes: 4 << 20,
+        ..StoreOptions::default()
+    };
+    let store = Store::create(directory, &options, b"").expect("memory");
+    let mut inputs = Vec::new();
+    for (kind, count) in [(0, 40), (1, 40), (2, 20_000), (3, 3)] {
+        let mut builder = Builder::new(&store, &RunOptions::new(Purpose::Other)).expect("good options");
+        let key = |number: u64| match kind {
+            3 => [vec![number as u8; 50_000], vec![1; 15_000]].concat(),
+            _ => format!("{number:08}").into_bytes(),
+        };
+        for number in 0..count {
+            let mut put = Message::put(LAST - number, b"value");
+            let long = [7; 2000];
+            if kind == 1 && number % 3 == 0 {
+                (put.expires_ms, put.operand) = (number, &long);
+            }
+            builder.push(&key(number), put.into()).expect("memory");
+            if kind == 1 {
+                let delete = Message::delete(LAST - 1000);
+                builder.push(&key(number), delete.into()).expect("memory");
+            }
+        }
+        builder.delete_range(b"a", b"b", 7);
+        let built = builder.finish().expect("memory").expect("there are records");
+        let guard = store.epochs().pin();
+        let leaf = built
+            .run
+            .locate(&key(0), store.cache(), &guard, Purpose::Other)
+            .expect("sound")
+            .expect("there is a leaf");
+        for pointer in [leaf, *built.run.pointer()] {
+            let node = read_node(store.tiers(), &pointer, store.page_size(), Purpose::Other).expect("sound");
+            inputs.push([&[0, 0][..], &node].concat());
+            let end = node
+                .iter()
+                .rposition(|byte| *byte != 0)
+                .map_or(0, |last| last + 1);
+            inputs.push([&[0, 2][..], &node[..end], &[9, 0, 1, 40, 0, 255]].concat());
+        }
+    }
+    inputs
 }

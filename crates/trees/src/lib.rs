@@ -1,10 +1,10 @@
 //! Ordered dictionaries.
 //!
-//! *Knows*: keys in order, the messages about them, how both are kept in memory, and which runs may hold a key.
+//! *Knows*: keys in order, the messages about them, how both are kept in memory and on a device, and which runs may hold a key.
 //!
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: [`memtable`], [`merge`], [`maplet`].
+//! *Read in this order*: [`range`], [`memtable`], [`merge`], [`run`], [`maplet`].
 //!
 //! Invariants:
 //!
@@ -14,4 +14,6 @@
 pub mod maplet;
 pub mod memtable;
 pub mod merge;
+pub mod range;
+pub mod run;
 mod sync;

@@ -305,6 +305,20 @@ impl NodeWriter {
         written + self.filling.as_ref().map_or(0, |filling| filling.at as u64)
     }
 
+    /// The extents that are full, in the order of their nodes, each with its live bytes.
+    #[must_use]
+    pub fn written(&self) -> &[(Extent, u64)] {
+        &self.written.extents
+    }
+
+    /// The extent that is being filled, if there is one, and how many of its bytes are taken. When the writer is finished
+    /// the extent ends with the unit that its last node ends in.
+    #[must_use]
+    pub fn filling(&self) -> Option<(Extent, u64)> {
+        let filling = self.filling.as_ref()?;
+        Some((filling.extent, filling.at as u64))
+    }
+
     /// Writes what is left and waits for every write. Nothing is synced, and nothing installed.
     ///
     /// # Errors

@@ -1,0 +1,283 @@
+//! What runs cost: `cargo bench -p alluvium-trees --bench run` prints medians of three, of one thread on the memory device;
+//! without `--bench` it runs with tiny inputs, so that it cannot rot.
+//!
+//! Records are 24-byte random keys and 100-byte values, unless said otherwise; a user's bytes are those 124.
+
+use alluvium_base::message::LAST;
+use alluvium_base::{Message, Purpose};
+use alluvium_device::Directory;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Codec, PageSize};
+use alluvium_trees::merge::{Direction, Merged};
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::run::{Access, Builder, Built, Cursor, Run, RunOptions, open_many};
+use std::hint::black_box;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+type Key = [u8; 24];
+
+const SOURCES: usize = 8;
+
+struct Sizes {
+    records: usize,
+    lookups: usize,
+    cache_bytes: u64,
+}
+
+fn main() {
+    let sizes = if std::env::args().any(|argument| argument == "--bench") {
+        Sizes {
+            records: 2_000_000,
+            lookups: 1_000_000,
+            cache_bytes: 512 << 20,
+        }
+    } else {
+        Sizes {
+            records: 4_000,
+            lookups: 500,
+            cache_bytes: 8 << 20,
+        }
+    };
+    let keys = random_keys(sizes.records);
+    println!("run of {} records, medians of three", sizes.records);
+    for page in [4096, 16384] {
+        for codec in [Codec::None, Codec::Lz4] {
+            building(&keys, page, codec, &sizes);
+        }
+    }
+    for length in [20, 400, 1000, 4000] {
+        footprint(&keys[..sizes.records / 10], length, &sizes);
+    }
+    scanning(&keys, &sizes);
+    lookups(&keys, &sizes);
+    cold_lookups(&keys, &sizes);
+    merging(&keys, &sizes);
+}
+
+fn random_keys(count: usize) -> Vec<Key> {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut keys: Vec<Key> = (0..count)
+        .map(|_| {
+            let mut key = [0; 24];
+            random.fill(&mut key);
+            key
+        })
+        .collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn store(page: u32, cache_bytes: u64) -> (Store, Arc<dyn Directory>) {
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let options = StoreOptions {
+        page_size: PageSize::new(page).expect("a page size"),
+        cache_bytes,
+        ..StoreOptions::default()
+    };
+    let store = Store::create(Arc::clone(&directory), &options, b"").expect("memory");
+    (store, directory)
+}
+
+fn build<'k>(store: &Store, codec: Codec, keys: impl Iterator<Item = &'k Key>, value: &[u8]) -> Built {
+    let options = RunOptions {
+        codec,
+        ..RunOptions::new(Purpose::Incorporate)
+    };
+    let mut builder = Builder::new(store, &options).expect("good options");
+    for (sequence, key) in (1..).zip(keys) {
+        // Sequence numbers in no order, as in a memtable of records that came in no order.
+        let sequence = 1 + (sequence * 0x9e37_79b9) % 16_000_000;
+        builder
+            .push(key, Message::put(sequence, value).into())
+            .expect("there is room");
+    }
+    builder.finish().expect("memory").expect("there are records")
+}
+
+fn median(mut figures: [f64; 3]) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[1]
+}
+
+/// Nanoseconds per item, a median of three rounds.
+fn nanoseconds(items: usize, mut round: impl FnMut()) -> f64 {
+    median([(); 3].map(|()| {
+        let start = Instant::now();
+        round();
+        start.elapsed().as_nanos() as f64 / items as f64
+    }))
+}
+
+fn report(what: &str, figure: &str) {
+    println!("  {what:<46} {figure}");
+}
+
+fn building(keys: &[Key], page: u32, codec: Codec, sizes: &Sizes) {
+    let (store, _) = store(page, sizes.cache_bytes);
+    let value = value(100);
+    let mut live = 0;
+    let nanoseconds = nanoseconds(keys.len(), || {
+        let built = build(&store, codec, keys.iter(), &value);
+        live = built.extents.iter().map(|(_, live)| live).sum();
+        built.abandon(&store);
+    });
+    let user = (124 * keys.len()) as f64;
+    report(
+        &format!("build, pages of {} KiB, {codec:?}", page >> 10),
+        &format!(
+            "{:6.0} MB/s  {:5.2} M records/s  {:.4} bytes on disk a byte",
+            124e3 / nanoseconds,
+            1e3 / nanoseconds,
+            live as f64 / user
+        ),
+    );
+}
+
+/// Half of it compresses well.
+fn value(length: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(2);
+    (0..length)
+        .map(|at| if at % 2 == 0 { 7 } else { random.u8(..) })
+        .collect()
+}
+
+fn footprint(keys: &[Key], length: usize, sizes: &Sizes) {
+    let (store, _) = store(4096, sizes.cache_bytes);
+    let built = build(&store, Codec::None, keys.iter(), &value(length));
+    let bytes: u64 = built.extents.iter().map(|(extent, _)| extent.bytes()).sum();
+    let user = ((24 + length) * keys.len()) as f64;
+    report(
+        &format!("values of {length} bytes"),
+        &format!("{:.4} bytes in extents a byte", bytes as f64 / user),
+    );
+}
+
+fn installed<'k>(store: &Store, keys: impl Iterator<Item = &'k Key>) -> Run {
+    let built = build(store, Codec::None, keys, &value(100));
+    store.extents().install(&built.extents);
+    built.run
+}
+
+fn scanning(keys: &[Key], sizes: &Sizes) {
+    let (store, _) = store(4096, sizes.cache_bytes);
+    let run = installed(&store, keys.iter());
+    for access in [Access::Streaming, Access::Cached] {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let nanoseconds = nanoseconds(keys.len(), || {
+                let mut cursor = run.cursor(&store, KeyRange::everything(), direction, access);
+                cursor.start().expect("sound");
+                let mut seen = 0;
+                while let Some(key) = cursor.key() {
+                    black_box((key, cursor.record()));
+                    seen += 1;
+                    cursor.advance().expect("sound");
+                }
+                assert_eq!(seen, keys.len());
+            });
+            report(
+                &format!("scan {access:?} {direction:?}"),
+                &format!(
+                    "{:6.0} MB/s  {:5.2} M records/s",
+                    124e3 / nanoseconds,
+                    1e3 / nanoseconds
+                ),
+            );
+        }
+    }
+}
+
+fn lookups(keys: &[Key], sizes: &Sizes) {
+    let (store, _) = store(4096, sizes.cache_bytes);
+    let run = installed(&store, keys.iter());
+    let mut random = fastrand::Rng::with_seed(3);
+    for (what, count) in [("of 10,000 keys", 10_000), ("of all keys", keys.len())] {
+        let probes: Vec<&Key> = (0..sizes.lookups)
+            .map(|_| &keys[random.usize(..count.min(keys.len()))])
+            .collect();
+        let round = || {
+            let guard = store.epochs().pin();
+            for key in &probes {
+                let visit = |record: alluvium_trees::run::Record<'_>| {
+                    black_box(record);
+                    Ok(ControlFlow::Break(()))
+                };
+                run.find(&key[..], LAST, store.cache(), &guard, Purpose::Lookup, visit)
+                    .expect("sound");
+            }
+        };
+        round();
+        let nanoseconds = nanoseconds(probes.len(), round);
+        report(&format!("warm lookup {what}"), &format!("{nanoseconds:6.0} ns"));
+    }
+}
+
+fn cold_lookups(keys: &[Key], sizes: &Sizes) {
+    let (store, directory) = store(4096, sizes.cache_bytes / 32);
+    let run = installed(&store, keys.iter());
+    let mut random = fastrand::Rng::with_seed(4);
+    let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
+    let (before, lookups) = (reads(), sizes.lookups / 10);
+    let start = Instant::now();
+    for _ in 0..lookups {
+        let guard = store.epochs().pin();
+        let key = keys[random.usize(..keys.len())];
+        run.find(&key, LAST, store.cache(), &guard, Purpose::Lookup, |record| {
+            black_box(record);
+            Ok(ControlFlow::Break(()))
+        })
+        .expect("sound");
+    }
+    let nanoseconds = start.elapsed().as_nanos() as f64 / lookups as f64;
+    report(
+        "lookup with an eighth of the run in the cache",
+        &format!(
+            "{nanoseconds:6.0} ns  {:.3} reads",
+            (reads() - before) as f64 / lookups as f64
+        ),
+    );
+}
+
+fn merging(keys: &[Key], sizes: &Sizes) {
+    let (store, _) = store(4096, sizes.cache_bytes);
+    let mut random = fastrand::Rng::with_seed(5);
+    let owner: Vec<usize> = keys.iter().map(|_| random.usize(..SOURCES)).collect();
+    let runs: Vec<Run> = (0..SOURCES)
+        .map(|source| {
+            let own = keys.iter().zip(&owner).filter(|(_, owner)| **owner == source);
+            installed(&store, own.map(|(key, _)| key))
+        })
+        .collect();
+    let nanoseconds = nanoseconds(keys.len(), || {
+        let mut cursors: Vec<Cursor> = runs
+            .iter()
+            .map(|run| {
+                run.cursor(
+                    &store,
+                    KeyRange::everything(),
+                    Direction::Forward,
+                    Access::Streaming,
+                )
+            })
+            .collect();
+        open_many(&mut cursors, None).expect("sound");
+        let mut merged = Merged::new(cursors, Direction::Forward);
+        let mut seen = 0;
+        while let Some(winner) = merged.winner() {
+            black_box(merged.source(winner).record());
+            seen += 1;
+            merged.advance().expect("sound");
+        }
+        assert_eq!(seen, keys.len());
+    });
+    report(
+        &format!("merge of {SOURCES} streaming cursors"),
+        &format!(
+            "{:6.0} MB/s  {:5.2} M records/s",
+            124e3 / nanoseconds,
+            1e3 / nanoseconds
+        ),
+    );
+}

@@ -1,0 +1,409 @@
+//! Walking a run's records in order, either way.
+
+use super::feed::{Access, Feed};
+use super::leaf::{Layout, Parts, Placement};
+use super::load::load;
+use super::path::Target;
+use super::{Bad, Record, Run, Value, ValuePointer};
+use crate::merge::{Direction, Source};
+use crate::range::KeyRange;
+use alluvium_base::Kind;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, NodePointer, Residence, Result};
+use std::ops::Range;
+
+/// A position among the records of a run within a range: keys in the cursor's direction, and of one key the newest record
+/// first, either way.
+///
+/// It begins at no record: [`Cursor::start`] or [`Cursor::seek`] first. No guard is held between calls; the cursor's owner keeps the
+/// extents that the range needs. After an error it stands at no record.
+pub struct Cursor {
+    feed: Feed,
+    /// The leaf of the current key, and which of its keys are in the range.
+    leaf: Option<Leaf>,
+    /// A leaf with older records of the current key, while those are walked through backward.
+    older: Option<Older>,
+    /// Leaves with older records of the current key, the oldest first, to be walked through.
+    trail: Vec<NodePointer>,
+    key: Vec<u8>,
+    key_number: usize,
+    record: usize,
+    /// Behind the current key's last record in its leaf.
+    record_end: usize,
+    parts: Parts,
+    separate: Option<ValuePointer>,
+    is_at_record: bool,
+}
+
+struct Leaf {
+    pointer: NodePointer,
+    layout: Layout,
+    /// Keys within the range.
+    keys: Range<usize>,
+}
+
+struct Older {
+    pointer: NodePointer,
+    layout: Layout,
+    bytes: Vec<u8>,
+}
+
+/// What a cursor's record is before there is one.
+const NOTHING: Parts = Parts {
+    sequence: 0,
+    kind: Kind::Put,
+    expires_ms: 0,
+    placement: Placement::Inline,
+    value: 0..0,
+};
+
+impl Run {
+    /// A cursor over the records whose keys are in a range.
+    #[must_use]
+    pub fn cursor(&self, store: &Store, range: KeyRange, direction: Direction, access: Access) -> Cursor {
+        Cursor {
+            feed: Feed::new(self, store, range, direction, access),
+            leaf: None,
+            older: None,
+            trail: Vec::new(),
+            key: Vec::new(),
+            key_number: 0,
+            record: 0,
+            record_end: 0,
+            parts: NOTHING,
+            separate: None,
+            is_at_record: false,
+        }
+    }
+}
+
+/// Where a seek leads.
+#[derive(Clone, Copy)]
+enum Seek<'k> {
+    /// To the first key of the range, in the cursor's direction.
+    Start,
+    /// To the first key at this one or behind it, in the cursor's direction.
+    Key(&'k [u8]),
+}
+
+/// Moves every cursor to the first key at or behind `key` in its direction, or without a key to its start. The first leaves of all are
+/// read together.
+///
+/// # Errors
+/// [`Error::Corrupt`] when a node is not what its pointer means; as the device says.
+pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
+    let seek = key.map_or(Seek::Start, Seek::Key);
+    let mut wanted = Vec::new();
+    let mut from = None;
+    for cursor in &mut *cursors {
+        if let Some(pointer) = cursor.begin(seek)? {
+            wanted.push(pointer);
+            from = Some((cursor.feed.cache().clone(), cursor.feed.access().purpose()));
+        }
+    }
+    if let Some((cache, purpose)) = from {
+        cache.request(&wanted, purpose, Residence::Keep)?.wait();
+    }
+    cursors.iter_mut().try_for_each(|cursor| cursor.arrive(seek))
+}
+
+impl Cursor {
+    /// Goes to the first record of the range, in the cursor's direction.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when a node is not what its pointer means; as the device says.
+    pub fn start(&mut self) -> Result<()> {
+        self.begin(Seek::Start)?;
+        self.arrive(Seek::Start)
+    }
+
+    /// Goes to the first record of the range whose key is at `key` or behind it in the cursor's direction.
+    ///
+    /// # Errors
+    /// As [`Cursor::start`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.begin(Seek::Key(key))?;
+        self.arrive(Seek::Key(key))
+    }
+
+    /// The current key; none at no record.
+    #[must_use]
+    #[inline]
+    pub fn key(&self) -> Option<&[u8]> {
+        self.is_at_record.then_some(&self.key)
+    }
+
+    /// The current record.
+    ///
+    /// # Panics
+    /// At no record.
+    #[must_use]
+    #[inline]
+    pub fn record(&self) -> Record<'_> {
+        assert!(self.is_at_record, "a cursor at no record");
+        let Parts {
+            sequence,
+            kind,
+            expires_ms,
+            ..
+        } = self.parts;
+        let value = match self.separate {
+            Some(pointer) => Value::Separate(pointer),
+            None => Value::Inline(&self.bytes()[self.parts.value.clone()]),
+        };
+        Record {
+            sequence,
+            kind,
+            expires_ms,
+            value,
+        }
+    }
+
+    /// Goes to the next record. A cursor at no record stays there.
+    ///
+    /// # Errors
+    /// As [`Cursor::start`].
+    #[inline]
+    pub fn advance(&mut self) -> Result<()> {
+        if !self.is_at_record {
+            return Ok(());
+        }
+        if self.record + 1 < self.record_end {
+            return self.enter_record(self.record + 1);
+        }
+        if self.feed.direction() == Direction::Forward
+            && let Some(leaf) = &self.leaf
+            && self.key_number + 1 < leaf.keys.end
+        {
+            return self.enter_key(self.key_number + 1);
+        }
+        self.advance_far()
+    }
+
+    /// Beyond the current key where that is not the next in its leaf.
+    #[cold]
+    fn advance_far(&mut self) -> Result<()> {
+        if self.feed.direction() == Direction::Forward {
+            return self.enter_next_leaf();
+        }
+        if let Some(pointer) = self.trail.pop() {
+            return self.enter_older(pointer);
+        }
+        self.older = None;
+        match &self.leaf {
+            Some(leaf) if self.key_number > leaf.keys.start => self.enter_key(self.key_number - 1),
+            _ => self.enter_next_leaf(),
+        }
+    }
+
+    /// Finds the way, and asks for the first leaf.
+    fn begin(&mut self, seek: Seek<'_>) -> Result<Option<NodePointer>> {
+        self.is_at_record = false;
+        self.leaf = None;
+        self.older = None;
+        self.trail.clear();
+        let KeyRange { low, high } = self.feed.range().clone();
+        let target = match (self.feed.direction(), seek) {
+            (Direction::Forward, Seek::Key(key)) if *key > *low => Target::First(key),
+            (Direction::Forward, _) => Target::First(&low),
+            (Direction::Backward, Seek::Key(key)) if !self.feed.range().ends_before(key) => Target::Last(key),
+            (Direction::Backward, _) => high.as_deref().map_or(Target::End, Target::Below),
+        };
+        self.feed.start(target)
+    }
+
+    /// Goes to the first record that is sought, in leaves that were asked for.
+    fn arrive(&mut self, seek: Seek<'_>) -> Result<()> {
+        while self.load_next_leaf()? {
+            let Some(leaf) = &self.leaf else { break };
+            let (layout, bytes) = (&leaf.layout, self.feed.bytes());
+            let bound = |key: &[u8]| {
+                layout
+                    .lower_bound(bytes, key)
+                    .map_err(|bad| bad.at(&leaf.pointer))
+            };
+            let mut keys = leaf.keys.clone();
+            if let Seek::Key(key) = seek {
+                let (found, equal) = bound(key)?;
+                match self.feed.direction() {
+                    Direction::Forward => keys.start = keys.start.max(found),
+                    Direction::Backward => keys.end = keys.end.min(found + usize::from(equal)),
+                }
+            }
+            if !keys.is_empty() {
+                return self.enter_from(keys);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to the first key of the next leaf that has one in the range.
+    fn enter_next_leaf(&mut self) -> Result<()> {
+        while self.load_next_leaf()? {
+            let keys = self.leaf.as_ref().map_or(0..0, |leaf| leaf.keys.clone());
+            if !keys.is_empty() {
+                return self.enter_from(keys);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to the first of a leaf's keys in the cursor's direction.
+    fn enter_from(&mut self, keys: Range<usize>) -> Result<()> {
+        match self.feed.direction() {
+            Direction::Forward => self.enter_key(keys.start),
+            Direction::Backward => self.enter_key(keys.end - 1),
+        }
+    }
+
+    /// Loads the next leaf and finds which of its keys are in the range; false at the end.
+    fn load_next_leaf(&mut self) -> Result<bool> {
+        self.is_at_record = false;
+        self.leaf = None;
+        let Some(pointer) = self.feed.next()? else {
+            return Ok(false);
+        };
+        let bytes = self.feed.bytes();
+        let bad = |bad: Bad| bad.at(&pointer);
+        let layout = Layout::of(bytes).map_err(bad)?;
+        let range = self.feed.range();
+        let start = match &*range.low {
+            [] => 0,
+            low => layout.lower_bound(bytes, low).map_err(bad)?.0,
+        };
+        let end = match &range.high {
+            None => layout.keys,
+            Some(high) => layout.lower_bound(bytes, high).map_err(bad)?.0,
+        };
+        let prefix = layout.prefix(bytes).map_err(bad)?;
+        self.key.clear();
+        self.key.extend_from_slice(prefix);
+        self.leaf = Some(Leaf {
+            pointer,
+            layout,
+            keys: start..end,
+        });
+        Ok(true)
+    }
+
+    /// Goes to the newest record of a key of the leaf.
+    #[inline]
+    fn enter_key(&mut self, number: usize) -> Result<()> {
+        self.is_at_record = false;
+        let Some(leaf) = &self.leaf else { return Ok(()) };
+        let (layout, bytes) = (&leaf.layout, self.feed.bytes());
+        let bad = |bad: Bad| bad.at(&leaf.pointer);
+        self.key.truncate(layout.prefix.len());
+        self.key
+            .extend_from_slice(layout.suffix(bytes, number).map_err(bad)?);
+        let records = layout.records_of(bytes, number).map_err(bad)?;
+        if number == 0 && layout.begun && self.feed.direction() == Direction::Backward {
+            return self.enter_begun();
+        }
+        self.key_number = number;
+        self.record_end = records.end;
+        self.enter_record(records.start)
+    }
+
+    /// Backward, at a key that has newer records in the leaf before: goes to the newest, and leaves a trail back.
+    #[cold]
+    fn enter_begun(&mut self) -> Result<()> {
+        let key = self.key.clone();
+        while let Some(leaf) = &self.leaf {
+            let here = leaf.pointer;
+            self.trail.push(here);
+            if !self.load_next_leaf()? {
+                break;
+            }
+            let Some(leaf) = &self.leaf else { break };
+            let (layout, bytes) = (&leaf.layout, self.feed.bytes());
+            let bad = |bad: Bad| bad.at(&leaf.pointer);
+            let last = layout.keys - 1;
+            if !layout.goes_on || layout.key(bytes, last).map_err(bad)? != key {
+                return Err(bad(Bad("a last key with older records in the leaf behind")));
+            }
+            if last > 0 || !layout.begun {
+                return self.enter_key(last);
+            }
+        }
+        Err(Bad("a leaf before one whose first key is begun").at(self.feed.run().pointer()))
+    }
+
+    /// Backward, at the end of a key's records in a leaf: on to older ones in the leaf behind.
+    fn enter_older(&mut self, pointer: NodePointer) -> Result<()> {
+        self.is_at_record = false;
+        let cache = self.feed.cache();
+        let guard = cache.epochs().pin();
+        let bytes = load(cache, &guard, &pointer, self.feed.access().purpose())?.to_vec();
+        drop(guard);
+        let bad = |bad: Bad| bad.at(&pointer);
+        let layout = Layout::of(&bytes).map_err(bad)?;
+        let records = layout.records_of(&bytes, 0).map_err(bad)?;
+        self.record_end = records.end;
+        self.older = Some(Older {
+            pointer,
+            layout,
+            bytes,
+        });
+        self.enter_record(records.start)
+    }
+
+    /// The bytes that the current record is in.
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match &self.older {
+            None => self.feed.bytes(),
+            Some(older) => &older.bytes,
+        }
+    }
+
+    /// Goes to a record of the current key.
+    #[inline]
+    fn enter_record(&mut self, number: usize) -> Result<()> {
+        self.is_at_record = false;
+        let (layout, pointer) = match (&self.older, &self.leaf) {
+            (Some(older), _) => (&older.layout, &older.pointer),
+            (None, Some(leaf)) => (&leaf.layout, &leaf.pointer),
+            (None, None) => return Ok(()),
+        };
+        let parts = layout
+            .parts(self.bytes(), number)
+            .map_err(|bad| bad.at(pointer))?;
+        self.separate = match parts.placement {
+            Placement::Inline => None,
+            Placement::Separate => {
+                let value = &self.bytes()[parts.value.clone()];
+                let page_size = self.feed.cache().page_size();
+                Some(ValuePointer::decode(value, &pointer.place(), page_size)?)
+            }
+        };
+        self.parts = parts;
+        self.record = number;
+        self.is_at_record = true;
+        Ok(())
+    }
+}
+
+impl Source for Cursor {
+    type Error = Error;
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        Cursor::key(self)
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        Cursor::advance(self)
+    }
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor")
+            .field("run", self.feed.run())
+            .field("range", self.feed.range())
+            .field("key", &self.key())
+            .finish_non_exhaustive()
+    }
+}

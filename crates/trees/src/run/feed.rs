@@ -1,0 +1,387 @@
+//! Leaves one after the other, either way, read ahead of the cursor that wants them.
+
+use super::load::{Direct, assemble, is_long, load};
+use super::path::{Path, Target};
+use super::{Bad, Run};
+use crate::merge::Direction;
+use crate::range::KeyRange;
+use alluvium_base::{KIB, Purpose};
+use alluvium_device::{Batch, Buffer, Device, Ticket};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Cache, Codec, FrameRef, NodePointer, Pending, Residence, Result, Tiers};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How a cursor reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// For users' scans: through the cache, with a window of read-ahead that doubles.
+    Cached,
+    /// For compactions: large reads past the cache, the next ones submitted before they are needed.
+    Streaming,
+}
+
+impl Access {
+    pub(super) fn purpose(self) -> Purpose {
+        match self {
+            Access::Cached => Purpose::Scan,
+            Access::Streaming => Purpose::Compact,
+        }
+    }
+}
+
+/// The most leaves that a cached cursor has asked for ahead.
+const MAX_AHEAD: usize = 32;
+/// The most bytes of one read of a streaming cursor.
+const WINDOW: u64 = 256 * KIB;
+/// Reads of a streaming cursor at once: one that it walks through, and those under way.
+const WINDOWS: usize = 3;
+/// What is read though nobody wants it, to make one read of two, at most, in bytes.
+const MAX_GAP: u64 = 16 * KIB;
+
+/// Leaves of a run within a range.
+pub(super) struct Feed {
+    run: Run,
+    cache: Cache,
+    tiers: Arc<Tiers>,
+    range: KeyRange,
+    direction: Direction,
+    access: Access,
+    /// The next leaf to ask for; none when all are.
+    ahead: Option<Path>,
+    /// Cached: leaves that were asked for.
+    asked: VecDeque<NodePointer>,
+    pending: Vec<Pending>,
+    window: usize,
+    /// Streaming: the first is the one being walked through.
+    windows: VecDeque<Window>,
+    spare: Vec<Buffer>,
+    current: Current,
+}
+
+/// The leaf that the cursor stands in.
+enum Current {
+    None,
+    Frame(FrameRef),
+    /// A part of the first window.
+    Window(Range<usize>),
+    Whole(Vec<u8>),
+}
+
+/// One read of leaves that lie close together.
+struct Window {
+    /// The leaves, in the cursor's order, from `next` on those not yet walked through.
+    leaves: Vec<NodePointer>,
+    next: usize,
+    start: u64,
+    read: Read,
+}
+
+enum Read {
+    UnderWay(Ticket, Arc<dyn Device>),
+    Done(Buffer),
+    Over,
+}
+
+impl Feed {
+    pub(super) fn new(
+        run: &Run,
+        store: &Store,
+        range: KeyRange,
+        direction: Direction,
+        access: Access,
+    ) -> Feed {
+        Feed {
+            run: run.clone(),
+            cache: store.cache().clone(),
+            tiers: Arc::clone(store.tiers()),
+            range,
+            direction,
+            access,
+            ahead: None,
+            asked: VecDeque::new(),
+            pending: Vec::new(),
+            window: 1,
+            windows: VecDeque::new(),
+            spare: Vec::new(),
+            current: Current::None,
+        }
+    }
+
+    pub(super) fn run(&self) -> &Run {
+        &self.run
+    }
+
+    pub(super) fn range(&self) -> &KeyRange {
+        &self.range
+    }
+
+    pub(super) fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub(super) fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The bytes of the current leaf.
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        match &self.current {
+            Current::Frame(frame) => frame,
+            Current::Window(range) => match self.windows.front().map(|window| &window.read) {
+                Some(Read::Done(buffer)) => &buffer[range.clone()],
+                _ => &[],
+            },
+            Current::Whole(bytes) => bytes,
+            Current::None => &[],
+        }
+    }
+
+    /// Begins anew at a target, and asks for what comes first, without waiting for leaves. The answer names the first leaf where
+    /// the cache is to be asked for it.
+    pub(super) fn start(&mut self, target: Target<'_>) -> Result<Option<NodePointer>> {
+        self.current = Current::None;
+        self.asked.clear();
+        self.pending.clear();
+        self.windows.clear();
+        self.window = 1;
+        self.ahead = None;
+        if !self.range.is_empty() {
+            let guard = self.cache.epochs().pin();
+            self.ahead = Path::seek(&self.run, target, &self.cache, &guard, self.access.purpose())?;
+        }
+        if self.direction == Direction::Forward {
+            self.stop_behind_range()?;
+        }
+        match self.access {
+            Access::Cached => {
+                let first = self.take_ahead()?;
+                self.asked.extend(first);
+                Ok(first)
+            }
+            Access::Streaming => {
+                self.fill_windows()?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The next leaf to ask for, and on to the one behind it, as long as the range needs it.
+    fn take_ahead(&mut self) -> Result<Option<NodePointer>> {
+        let Some(path) = &mut self.ahead else {
+            return Ok(None);
+        };
+        let pointer = path.child()?.pointer;
+        let (guard, purpose) = (self.cache.epochs().pin(), self.access.purpose());
+        match self.direction {
+            Direction::Forward => {
+                if path.next(&self.cache, &guard, purpose)? {
+                    self.stop_behind_range()?;
+                } else {
+                    self.ahead = None;
+                }
+            }
+            Direction::Backward => {
+                let (order, begun) = path.compare(&self.range.low)?;
+                let more = order.is_gt() || (order.is_eq() && begun);
+                if !more || !path.previous(&self.cache, &guard, purpose)? {
+                    self.ahead = None;
+                }
+            }
+        }
+        Ok(Some(pointer))
+    }
+
+    /// Ends the way forward where the leaf's keys all lie behind the range.
+    fn stop_behind_range(&mut self) -> Result<()> {
+        if let (Some(path), Some(high)) = (&self.ahead, &self.range.high)
+            && path.compare(high)?.0.is_ge()
+        {
+            self.ahead = None;
+        }
+        Ok(())
+    }
+
+    /// Goes to the next leaf: its pointer, or none at the end.
+    pub(super) fn next(&mut self) -> Result<Option<NodePointer>> {
+        match self.access {
+            Access::Cached => self.next_cached(),
+            Access::Streaming => self.next_streamed(),
+        }
+    }
+
+    fn next_cached(&mut self) -> Result<Option<NodePointer>> {
+        self.current = Current::None;
+        if self.asked.len() * 2 <= self.window && self.ahead.is_some() {
+            self.ask_ahead()?;
+        }
+        let Some(pointer) = self.asked.pop_front() else {
+            return Ok(None);
+        };
+        let guard = self.cache.epochs().pin();
+        self.current = match load(&self.cache, &guard, &pointer, self.access.purpose())? {
+            super::load::Loaded::Cached(node) => Current::Frame(node.retain()),
+            super::load::Loaded::Whole(bytes) => Current::Whole(bytes),
+        };
+        Ok(Some(pointer))
+    }
+
+    /// Asks for as many leaves as the window has, and doubles it.
+    fn ask_ahead(&mut self) -> Result<()> {
+        self.pending.retain_mut(|pending| !pending.poll());
+        let first = self.asked.is_empty();
+        let mut wanted = Vec::with_capacity(self.window);
+        while wanted.len() < self.window
+            && let Some(pointer) = self.take_ahead()?
+        {
+            wanted.push(pointer);
+        }
+        // A single leaf that is needed now is simply read.
+        if !(first && wanted.len() == 1) {
+            let pending = self
+                .cache
+                .request(&wanted, self.access.purpose(), Residence::PassThrough)?;
+            if pending.skipped() == 0 {
+                self.window = (self.window * 2).min(MAX_AHEAD);
+            }
+            self.pending.push(pending);
+        } else {
+            self.window = (self.window * 2).min(MAX_AHEAD);
+        }
+        self.asked.extend(wanted);
+        Ok(())
+    }
+
+    fn next_streamed(&mut self) -> Result<Option<NodePointer>> {
+        self.current = Current::None;
+        while self.windows.front().is_some_and(Window::is_over) {
+            if let Some(Window {
+                read: Read::Done(buffer),
+                ..
+            }) = self.windows.pop_front()
+            {
+                self.spare.push(buffer);
+            }
+        }
+        self.fill_windows()?;
+        let Some(window) = self.windows.front_mut() else {
+            return Ok(None);
+        };
+        window.wait()?;
+        let (pointer, range) = window.take();
+        let encoded = match self.windows.front().map(|window| &window.read) {
+            Some(Read::Done(buffer)) => buffer.get(range.clone()),
+            _ => None,
+        };
+        let encoded = encoded.ok_or_else(|| Bad("a leaf in its window").at(&pointer))?;
+        pointer.verify(encoded)?;
+        let whole = match pointer.codec {
+            Codec::None if !is_long(encoded) => None,
+            _ => Some(self.unpack(&pointer, encoded)?),
+        };
+        self.current = whole.map_or(Current::Window(range), Current::Whole);
+        Ok(Some(pointer))
+    }
+
+    /// A leaf that is not its encoded bytes alone.
+    fn unpack(&self, pointer: &NodePointer, encoded: &[u8]) -> Result<Vec<u8>> {
+        let page_size = self.cache.page_size();
+        let mut node = vec![0; page_size.node_bytes(pointer.pages)];
+        Codec::decode(pointer, page_size, encoded, &mut node)?;
+        if is_long(&node) {
+            let nodes = Direct {
+                tiers: &self.tiers,
+                page_size,
+                purpose: self.access.purpose(),
+            };
+            return assemble(&nodes, pointer, &node);
+        }
+        Ok(node)
+    }
+
+    /// Submits reads until as many are under way as may be.
+    fn fill_windows(&mut self) -> Result<()> {
+        while self.windows.len() < WINDOWS && self.ahead.is_some() {
+            let Some(window) = self.next_window()? else { break };
+            self.windows.push_back(window);
+        }
+        Ok(())
+    }
+
+    /// Submits one read of the leaves that come next, as far as they lie together.
+    fn next_window(&mut self) -> Result<Option<Window>> {
+        let mut leaves: Vec<NodePointer> = Vec::new();
+        let mut bytes: Range<u64> = 0..0;
+        while let Some(path) = &self.ahead {
+            let pointer = path.child()?.pointer;
+            let own = pointer.offset..pointer.offset + pointer.read_len() as u64;
+            let joined = own.start.min(bytes.start)..own.end.max(bytes.end);
+            let gap = own
+                .start
+                .saturating_sub(bytes.end)
+                .max(bytes.start.saturating_sub(own.end));
+            if leaves.is_empty() {
+                bytes = own;
+            } else if leaves[0].tier == pointer.tier && joined.end - joined.start <= WINDOW && gap <= MAX_GAP
+            {
+                bytes = joined;
+            } else {
+                break;
+            }
+            leaves.extend(self.take_ahead()?);
+        }
+        let Some(first) = leaves.first() else {
+            return Ok(None);
+        };
+        let device = Arc::clone(self.tiers.get(first.tier)?);
+        let len = (bytes.end - bytes.start) as usize;
+        let fitting = self.spare.iter().position(|buffer| buffer.len() == len);
+        let buffer = match fitting {
+            Some(index) => self.spare.swap_remove(index),
+            None => {
+                self.spare.truncate(WINDOWS - 1);
+                Buffer::zeroed(len)
+            }
+        };
+        let mut batch = Batch::with_capacity(1);
+        batch.read(bytes.start, buffer, self.access.purpose());
+        Ok(Some(Window {
+            leaves,
+            next: 0,
+            start: bytes.start,
+            read: Read::UnderWay(device.submit(batch), device),
+        }))
+    }
+}
+
+impl Window {
+    fn is_over(&self) -> bool {
+        self.next == self.leaves.len()
+    }
+
+    /// Waits for the read.
+    fn wait(&mut self) -> Result<()> {
+        if let Read::UnderWay(..) = self.read
+            && let Read::UnderWay(ticket, device) = std::mem::replace(&mut self.read, Read::Over)
+        {
+            device.wait(&ticket);
+            let mut buffers = ticket.take_buffers()?;
+            self.read = buffers.pop().map_or(Read::Over, Read::Done);
+        }
+        Ok(())
+    }
+
+    /// The next leaf, and where it is in the buffer.
+    fn take(&mut self) -> (NodePointer, Range<usize>) {
+        let pointer = self.leaves[self.next];
+        self.next += 1;
+        let at = (pointer.offset - self.start) as usize;
+        (pointer, at..at + pointer.encoded_len as usize)
+    }
+}

@@ -1,0 +1,169 @@
+//! Point lookups.
+
+use super::leaf::{Layout, Placement};
+use super::load::load;
+use super::path::{Path, Target};
+use super::{Bad, Record, Run, Value, ValuePointer, index};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_storage::{Cache, Guard, NodePointer, PageSize, Result};
+use std::ops::ControlFlow;
+
+impl Run {
+    /// Hands the records of a key at or below `at` to `visit`, newest first, until it breaks off.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when a node is not what its pointer means; as the device says; what `visit` returns.
+    pub fn find(
+        &self,
+        key: &[u8],
+        at: Sequence,
+        cache: &Cache,
+        guard: &Guard,
+        purpose: Purpose,
+        mut visit: impl FnMut(Record<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let Some(pointer) = self.locate(key, cache, guard, purpose)? else {
+            return Ok(());
+        };
+        let leaf = load(cache, guard, &pointer, purpose)?;
+        let visited = visit_key(&leaf, &pointer, key, at, self.inner.page_size, &mut visit)?;
+        if visited == Visited::GoesOn {
+            return self.find_on(key, at, cache, guard, purpose, &mut visit);
+        }
+        Ok(())
+    }
+
+    /// The same behind a key's first leaf, for a key whose records fill more than one.
+    #[cold]
+    fn find_on(
+        &self,
+        key: &[u8],
+        at: Sequence,
+        cache: &Cache,
+        guard: &Guard,
+        purpose: Purpose,
+        visit: &mut impl FnMut(Record<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let Some(mut path) = Path::seek(self, Target::First(key), cache, guard, purpose)? else {
+            return Ok(());
+        };
+        while path.next(cache, guard, purpose)? {
+            let pointer = path.child()?.pointer;
+            let leaf = load(cache, guard, &pointer, purpose)?;
+            if visit_key(&leaf, &pointer, key, at, self.inner.page_size, visit)? != Visited::GoesOn {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The leaf that a key's newest record is in, if it is anywhere: to be prefetched, together with others. Index nodes are
+    /// read as needed.
+    ///
+    /// # Errors
+    /// As [`Run::find`].
+    #[inline]
+    pub fn locate(
+        &self,
+        key: &[u8],
+        cache: &Cache,
+        guard: &Guard,
+        purpose: Purpose,
+    ) -> Result<Option<NodePointer>> {
+        let inner = &*self.inner;
+        let Some((layout, root)) = &inner.root else {
+            return Ok(None);
+        };
+        if *key > *inner.last {
+            return Ok(None);
+        }
+        let bad = |bad: Bad| bad.at(&inner.pointer);
+        let Some(child) = layout.child_for(root, key).map_err(bad)? else {
+            return Ok(None);
+        };
+        let mut pointer = layout.pointer(root, child, inner.page_size).map_err(bad)?;
+        for level in (1..layout.level).rev() {
+            let node = load(cache, guard, &pointer, purpose)?;
+            pointer = child_in(&node, level, key, inner.page_size).map_err(|bad| bad.at(&pointer))?;
+        }
+        Ok(Some(pointer))
+    }
+}
+
+/// The child of an index node that a key's newest record is in.
+#[inline]
+fn child_in(
+    node: &[u8],
+    level: u8,
+    key: &[u8],
+    page_size: PageSize,
+) -> std::result::Result<NodePointer, Bad> {
+    let layout = index::Layout::of(node)?;
+    if layout.level != level {
+        return Err(Bad("an index node of its level"));
+    }
+    let child = layout
+        .child_for(node, key)?
+        .ok_or(Bad("a first separator no higher than in the node above"))?;
+    layout.pointer(node, child, page_size)
+}
+
+/// Whether the search for a key's records is over.
+#[derive(PartialEq, Eq)]
+enum Visited {
+    Done,
+    /// The leaf behind has more.
+    GoesOn,
+}
+
+#[inline]
+fn visit_key(
+    leaf: &[u8],
+    pointer: &NodePointer,
+    key: &[u8],
+    at: Sequence,
+    page_size: PageSize,
+    visit: &mut impl FnMut(Record<'_>) -> Result<ControlFlow<()>>,
+) -> Result<Visited> {
+    let bad = |bad: Bad| bad.at(pointer);
+    let layout = Layout::of(leaf).map_err(bad)?;
+    let (found, equal) = layout.lower_bound(leaf, key).map_err(bad)?;
+    if !equal {
+        return Ok(Visited::Done);
+    }
+    for record in layout.records_of(leaf, found).map_err(bad)? {
+        if layout.sequence(leaf, record).map_err(bad)? > at {
+            continue;
+        }
+        let record = record_of(&layout, leaf, record, pointer, page_size)?;
+        if visit(record)?.is_break() {
+            return Ok(Visited::Done);
+        }
+    }
+    if layout.goes_on && found + 1 == layout.keys {
+        return Ok(Visited::GoesOn);
+    }
+    Ok(Visited::Done)
+}
+
+/// A record of a leaf.
+#[inline]
+pub(super) fn record_of<'a>(
+    layout: &Layout,
+    leaf: &'a [u8],
+    record: usize,
+    pointer: &NodePointer,
+    page_size: PageSize,
+) -> Result<Record<'a>> {
+    let parts = layout.parts(leaf, record).map_err(|bad| bad.at(pointer))?;
+    let value = &leaf[parts.value];
+    Ok(Record {
+        sequence: parts.sequence,
+        kind: parts.kind,
+        expires_ms: parts.expires_ms,
+        value: match parts.placement {
+            Placement::Inline => Value::Inline(value),
+            Placement::Separate => Value::Separate(ValuePointer::decode(value, &pointer.place(), page_size)?),
+        },
+    })
+}

@@ -1,0 +1,275 @@
+//! The end of building a run: index nodes, the footer, and what the run is handed over with.
+
+use super::build::{Builder, note_sequence};
+use super::footer::{Details, Footer};
+use super::index::{Child, IndexBuilder};
+use super::value::{Placed, ValueWriter, largest};
+use super::{RangeDeletes, Run, Use};
+use alluvium_storage::extents::{Extent, Extents, UNIT};
+use alluvium_storage::node::{NodeWriter, WriterOptions};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
+use std::sync::Arc;
+
+/// A run that is written, and not yet part of the store.
+#[derive(Debug)]
+pub struct Built {
+    /// The run. It may be read.
+    pub run: Run,
+    /// The hash of each distinct key, in the order of the keys.
+    pub hashes: Vec<u64>,
+    /// Its own extents, with their live bytes: provisional, to be installed.
+    pub extents: Vec<(Extent, u64)>,
+    /// Index nodes that were put into the cache.
+    cached: Vec<NodePointer>,
+}
+
+impl Built {
+    /// Gives the run's own extents up. Nobody may have read its leaves through the cache.
+    pub fn abandon(self, store: &Store) {
+        self.cached
+            .iter()
+            .for_each(|pointer| store.cache().forget(pointer));
+        for (extent, _) in self.extents {
+            store.extents().abandon(extent);
+        }
+    }
+}
+
+/// Index nodes that are put into the cache once everything is written.
+type ToCache = Vec<(NodePointer, Vec<u8>)>;
+
+/// Extents that a finished writer has handed over: given up again unless taken.
+struct Claimed {
+    extents: Arc<Extents>,
+    claimed: Vec<(Extent, u64)>,
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        for (extent, _) in self.claimed.drain(..) {
+            self.extents.abandon(extent);
+        }
+    }
+}
+
+impl Builder {
+    /// Writes what is left, the index and the footer, and waits for every write. Nothing is synced, and nothing installed.
+    /// None when nothing was taken.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there is no room, [`Error::Corrupt`] when a value passed on is in no extent of the runs that were named, or as the
+    /// device says; what was written is given up then.
+    pub fn finish(mut self) -> Result<Option<Built>> {
+        if self.summary.records == 0 && self.range_deletes.is_empty() {
+            return Ok(None);
+        }
+        let range_deletes = RangeDeletes::new(&self.range_deletes);
+        self.summary.range_deletes = range_deletes.distinct().len() as u64;
+        for &(_, _, sequence) in &self.range_deletes {
+            note_sequence(&mut self.summary, sequence, sequence);
+        }
+        let (low, high) = self.bounds(&range_deletes);
+        let (root, cached) = self.finish_index(&low, &high)?;
+        let mut claimed = Claimed {
+            extents: Arc::clone(&self.extents),
+            claimed: Vec::new(),
+        };
+        if let Some(values) = self.values.take() {
+            claimed.claimed = values.finish()?.extents;
+        }
+        self.summary.bytes = self.leaves.bytes()
+            + claimed
+                .claimed
+                .iter()
+                .map(|(extent, _)| extent.bytes())
+                .sum::<u64>();
+        let uses = self.uses(&claimed.claimed)?;
+        let details = Details {
+            summary: self.summary,
+            low,
+            high,
+            last: std::mem::take(&mut self.last_key).into(),
+            root,
+            uses,
+            range_deletes,
+        };
+        self.finish_footer(details, cached, claimed)
+    }
+
+    /// The smallest and the largest key touched.
+    fn bounds(&self, range_deletes: &RangeDeletes) -> (Box<[u8]>, Box<[u8]>) {
+        let records = (self.summary.records > 0).then_some((&self.first_key[..], &self.last_key[..]));
+        let first = range_deletes.iter().next().map(|fragment| &*fragment.start);
+        let last = range_deletes.iter().next_back().map(|fragment| &*fragment.end);
+        let low = records.map(|(low, _)| low).into_iter().chain(first).min();
+        let high = records.map(|(_, high)| high).into_iter().chain(last).max();
+        (low.unwrap_or_default().into(), high.unwrap_or_default().into())
+    }
+
+    /// Writes the last leaf and the index nodes below the root: the root's bytes, and what was written with its pointers.
+    fn finish_index(&mut self, low: &[u8], high: &[u8]) -> Result<(Vec<u8>, ToCache)> {
+        let mut cached = Vec::new();
+        if self.summary.records == 0 {
+            return Ok((Vec::new(), cached));
+        }
+        self.close_leaf(false)?;
+        let last_key = std::mem::take(&mut self.last_key);
+        self.note_before(Some(&last_key));
+        self.last_key = last_key;
+        self.close_index();
+        let mut level = 1;
+        let mut nodes = std::mem::take(&mut self.full);
+        while nodes.len() > 1 {
+            level += 1;
+            let mut above = IndexBuilder::new(level);
+            let mut next = Vec::new();
+            let room = self.page_size().bytes();
+            for mut full in nodes {
+                let nodes = self.write_node(&mut full.bytes)?;
+                for node in nodes.all() {
+                    self.spans.add(node, low, high, node.read_len() as u64);
+                }
+                let child = Child {
+                    pointer: nodes.head,
+                    sums: full.sums,
+                    begun: full.begun,
+                };
+                if !above.add(&full.separator, &child, room) {
+                    next.push(above.take());
+                    above.add(&full.separator, &child, room);
+                }
+                if nodes.parts.is_empty() {
+                    cached.push((nodes.head, full.bytes));
+                }
+            }
+            next.push(above.take());
+            nodes = next;
+        }
+        Ok((nodes.pop().map_or_else(Vec::new, |root| root.bytes), cached))
+    }
+
+    /// The extents that the run needs: the footer's own is added when it is opened.
+    fn uses(&mut self, values: &[(Extent, u64)]) -> Result<Vec<Use>> {
+        let mut uses = Vec::new();
+        for &(extent, _) in values {
+            uses.extend(self.value_spans.take(extent, false));
+        }
+        let filling = self.leaves.filling().map(|(extent, used)| Extent {
+            units: used.div_ceil(UNIT) as u32,
+            ..extent
+        });
+        let leaves = self.leaves.written().iter().map(|(extent, _)| *extent);
+        for extent in leaves.chain(filling) {
+            uses.extend(self.spans.take(extent, false));
+        }
+        let own = std::mem::take(&mut self.inherited);
+        let mut inherited: Vec<Extent> = own;
+        inherited.sort_unstable();
+        inherited.dedup();
+        for extent in inherited {
+            uses.extend(self.value_spans.take(extent, true));
+        }
+        if let Some((tier, unit)) = self.value_spans.left_over().or(self.spans.left_over()) {
+            let place = Place::new(
+                Structure::Node,
+                alluvium_storage::node::tier_file(tier),
+                unit * UNIT,
+            );
+            let expected = "values in extents of the runs that are inherited from";
+            return Err(Error::corrupt(place, expected, "a pointer to elsewhere"));
+        }
+        Ok(uses)
+    }
+
+    /// Writes the footer and ends every writer.
+    fn finish_footer(self, details: Details, cached: ToCache, mut claimed: Claimed) -> Result<Option<Built>> {
+        let page_size = self.page_size();
+        let page = page_size.bytes();
+        let mut bytes = Vec::new();
+        details.encode(&mut bytes);
+        let len = Footer::bytes_with(bytes.len());
+        let mut footer = Footer::Whole {
+            in_last: false,
+            details: bytes,
+        };
+        if len > largest(page_size) {
+            footer = self.write_apart(&footer, &mut claimed)?;
+        }
+        let mut node = Vec::new();
+        footer.encode(&mut node);
+        let len = node.len().next_multiple_of(page);
+        let fits = |(extent, used): &(Extent, u64)| {
+            used.next_multiple_of(page as u64) + len as u64 <= extent.bytes()
+        };
+        let in_last = self.leaves.filling().is_some_and(|filling| fits(&filling));
+        footer.set_in_last(in_last);
+        node.clear();
+        footer.encode(&mut node);
+        node.resize(len, 0);
+        let mut leaves = self.leaves;
+        let pointer = if in_last {
+            leaves.add(&node)?
+        } else {
+            claimed.claimed.extend(leaves.finish()?.extents);
+            let options = WriterOptions {
+                extent_units: (largest(page_size) as u64).div_ceil(UNIT) as u32,
+                ..self.writer_options
+            };
+            leaves = NodeWriter::new(Arc::clone(&self.extents), Arc::clone(&self.tiers), options);
+            leaves.add(&node)?
+        };
+        claimed.claimed.extend(leaves.finish()?.extents);
+        let run = Run::assemble(&footer, details, &pointer, page_size).map_err(|bad| bad.at(&pointer))?;
+        for (pointer, node) in &cached {
+            self.cache.insert(pointer, node);
+        }
+        let own = run.extents().iter().filter(|used| !used.inherited);
+        let extents: Vec<(Extent, u64)> = own.map(|used| (used.extent, used.live)).collect();
+        assert_eq!(
+            sorted(&extents),
+            sorted(&claimed.claimed),
+            "a run needs what was written for it"
+        );
+        claimed.claimed.clear();
+        Ok(Some(Built {
+            run,
+            hashes: self.hashes,
+            extents,
+            cached: cached.into_iter().map(|(pointer, _)| pointer).collect(),
+        }))
+    }
+
+    /// Writes details that are too long for a footer to nodes of their own.
+    fn write_apart(&self, footer: &Footer, claimed: &mut Claimed) -> Result<Footer> {
+        let Footer::Whole { details, .. } = footer else {
+            return Ok(footer.clone());
+        };
+        let writer = NodeWriter::new(
+            Arc::clone(&self.extents),
+            Arc::clone(&self.tiers),
+            self.writer_options,
+        );
+        let mut writer = ValueWriter::new(writer, self.page_size());
+        let Placed::Long(pointer) = writer.add(details, 0, &mut |_| {})? else {
+            let why = format!("{} bytes of details", details.len());
+            return Err(Error::BadOption {
+                option: "page size",
+                why,
+            });
+        };
+        let written = writer.finish()?.extents;
+        claimed.claimed.extend_from_slice(&written);
+        Ok(Footer::Apart {
+            in_last: false,
+            pointer,
+            extents: written,
+        })
+    }
+}
+
+fn sorted(extents: &[(Extent, u64)]) -> Vec<Extent> {
+    let mut sorted: Vec<Extent> = extents.iter().map(|(extent, _)| *extent).collect();
+    sorted.sort_unstable();
+    sorted
+}

@@ -1,0 +1,281 @@
+//! The bytes of a run's footer, version 1. All integers little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  3
+//!      1     1  version, 1
+//!      2     1  where the footer is: 0 in an extent of its own, 1 in the extent that is listed last
+//!      3     1  where the details are: 0 in the footer, 1 in nodes of their own
+//!      4     4  length of the details
+//!      8     -  the details, then zeros; or, where they are in nodes of their own:
+//!
+//!      8    40  pointer to the details, as to a value
+//!     48     4  n: extents that only those nodes are in
+//!     52 n × 17  each: tier (1), first unit (4), units (4), live bytes (8); then zeros
+//! ```
+//!
+//! Details (a *key* is its length in 4 bytes and its bytes):
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0    96  twelve integers of 8 bytes: records, keys, deletes, merges, records with values outside their leaves, range
+//!               deletes, lowest and highest sequence number, bytes of leaves and index nodes below the root and of
+//!               values written with them, bytes of all values and operands, leaves, earliest expiry (0 for none)
+//!     96     -  keys: the smallest and the largest key touched, the largest key of a record
+//!            4  length of the root, 0 without records
+//!            -  the root: an index node
+//!            4  n: extents
+//!        n × -  each: tier (1), first unit (4), units (4), live bytes (8), 1 when inherited (1), the lowest and the highest key
+//!               that need it
+//!            4  n: fragments of range deletes
+//!        n × -  each: the first key, the first key behind, how many sequence numbers (4), the numbers (8 each)
+//! ```
+//!
+//! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends in, and the footer's bytes are live
+//! beside those listed.
+
+use super::{Details, Footer, Summary};
+use crate::run::format::{FOOTER, VERSION};
+use crate::run::value::ValuePointer;
+use crate::run::{Bad, Fragment, RangeDeletes, Use};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
+use alluvium_storage::{PageSize, Place};
+
+/// Bytes before the details.
+pub(super) const HEADER: usize = 8;
+
+impl Footer {
+    /// Appends the footer's bytes.
+    pub(in crate::run) fn encode(&self, out: &mut Vec<u8>) {
+        let (apart, len) = match self {
+            Footer::Whole { details, .. } => (0, details.len()),
+            Footer::Apart { pointer, .. } => (1, pointer.len as usize),
+        };
+        Writer::new(out)
+            .u8(FOOTER)
+            .u8(VERSION)
+            .u8(u8::from(self.is_in_last()))
+            .u8(apart)
+            .u32(len as u32);
+        match self {
+            Footer::Whole { details, .. } => out.extend_from_slice(details),
+            Footer::Apart { pointer, extents, .. } => {
+                pointer.encode(out);
+                Writer::new(out).u32(extents.len() as u32);
+                for (extent, live) in extents {
+                    put_extent(out, extent, *live);
+                }
+            }
+        }
+    }
+
+    /// Reads a footer.
+    pub(in crate::run) fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Footer, Bad> {
+        let bad = |_| Bad("a footer's header");
+        let mut reader = Reader::new(bytes);
+        let mut read = || -> Result<_, Truncated> {
+            Ok((
+                reader.u8()?,
+                reader.u8()?,
+                reader.u8()?,
+                reader.u8()?,
+                reader.u32()?,
+            ))
+        };
+        let (kind, version, in_last, apart, len) = read().map_err(bad)?;
+        if kind != FOOTER || version != VERSION || in_last > 1 || apart > 1 {
+            return Err(Bad("a footer of version 1"));
+        }
+        let in_last = in_last == 1;
+        if apart == 0 {
+            let details = reader.take(len as usize).map_err(bad)?.to_vec();
+            return Ok(Footer::Whole { in_last, details });
+        }
+        let pointer = reader.take(ValuePointer::BYTES).map_err(bad)?;
+        let pointer = ValuePointer::decode(pointer, place, page_size);
+        let pointer = pointer.map_err(|_| Bad("a pointer to a footer's details"))?;
+        let count = reader.u32().map_err(bad)?;
+        let mut extents = Vec::new();
+        for _ in 0..count {
+            extents.push(read_extent(&mut reader)?);
+        }
+        if pointer.len != len {
+            return Err(Bad("one length of a footer's details"));
+        }
+        Ok(Footer::Apart {
+            in_last,
+            pointer,
+            extents,
+        })
+    }
+}
+
+impl Details {
+    /// Appends the details' bytes.
+    pub(in crate::run) fn encode(&self, out: &mut Vec<u8>) {
+        for number in numbers(&self.summary) {
+            Writer::new(out).u64(number);
+        }
+        for key in [&self.low, &self.high, &self.last] {
+            put_key(out, key);
+        }
+        put_key(out, &self.root);
+        Writer::new(out).u32(self.uses.len() as u32);
+        for used in &self.uses {
+            put_extent(out, &used.extent, used.live);
+            Writer::new(out).u8(u8::from(used.inherited));
+            put_key(out, &used.low);
+            put_key(out, &used.high);
+        }
+        Writer::new(out).u32(self.range_deletes.iter().len() as u32);
+        for fragment in self.range_deletes.iter() {
+            put_key(out, &fragment.start);
+            put_key(out, &fragment.end);
+            Writer::new(out).u32(fragment.sequences.len() as u32);
+            for &sequence in &fragment.sequences {
+                Writer::new(out).u64(sequence);
+            }
+        }
+    }
+
+    /// Reads details.
+    pub(in crate::run) fn decode(bytes: &[u8]) -> Result<Details, Bad> {
+        let mut reader = Reader::new(bytes);
+        let bad = |_| Bad("a footer's details to their end");
+        let mut numbers = [0; NUMBERS];
+        for number in &mut numbers {
+            *number = reader.u64().map_err(bad)?;
+        }
+        let [low, high, last] = [(); 3].map(|()| read_key(&mut reader));
+        let (low, high, last, root) = (low?, high?, last?, read_key(&mut reader)?);
+        let mut uses = Vec::new();
+        for _ in 0..reader.u32().map_err(bad)? {
+            let (extent, live) = read_extent(&mut reader)?;
+            let inherited = reader.u8().map_err(bad)?;
+            let (low, high) = (read_key(&mut reader)?, read_key(&mut reader)?);
+            if inherited > 1 || low > high {
+                return Err(Bad("an extent with the keys that need it"));
+            }
+            uses.push(Use {
+                extent,
+                low,
+                high,
+                inherited: inherited == 1,
+                live,
+            });
+        }
+        let mut fragments = Vec::new();
+        for _ in 0..reader.u32().map_err(bad)? {
+            let (start, end) = (read_key(&mut reader)?, read_key(&mut reader)?);
+            let count = reader.u32().map_err(bad)?;
+            let sequences = (0..count).map(|_| reader.u64()).collect::<Result<_, _>>();
+            fragments.push(Fragment {
+                start,
+                end,
+                sequences: sequences.map_err(bad)?,
+            });
+        }
+        let range_deletes = RangeDeletes::from_fragments(fragments).ok_or(Bad("range deletes in order"))?;
+        if reader.left() > 0 || low > high || last > high {
+            return Err(Bad("a footer's details"));
+        }
+        Ok(Details {
+            summary: summary(numbers),
+            low,
+            high,
+            last,
+            root: root.into(),
+            uses,
+            range_deletes,
+        })
+    }
+}
+
+const NUMBERS: usize = 12;
+
+fn numbers(summary: &Summary) -> [u64; NUMBERS] {
+    [
+        summary.records,
+        summary.keys,
+        summary.tombstones,
+        summary.merges,
+        summary.separate,
+        summary.range_deletes,
+        summary.lowest_sequence,
+        summary.highest_sequence,
+        summary.bytes,
+        summary.value_bytes,
+        summary.leaves,
+        summary.earliest_expiry_ms,
+    ]
+}
+
+fn summary(numbers: [u64; NUMBERS]) -> Summary {
+    let [
+        records,
+        keys,
+        tombstones,
+        merges,
+        separate,
+        range_deletes,
+        numbers @ ..,
+    ] = numbers;
+    let [
+        lowest_sequence,
+        highest_sequence,
+        bytes,
+        value_bytes,
+        leaves,
+        earliest_expiry_ms,
+    ] = numbers;
+    Summary {
+        records,
+        keys,
+        tombstones,
+        merges,
+        separate,
+        range_deletes,
+        lowest_sequence,
+        highest_sequence,
+        bytes,
+        value_bytes,
+        leaves,
+        earliest_expiry_ms,
+    }
+}
+
+fn put_key(out: &mut Vec<u8>, key: &[u8]) {
+    Writer::new(out).u32(key.len() as u32).bytes(key);
+}
+
+fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Bad> {
+    let bad = |_| Bad("a key inside the footer's details");
+    let len = reader.u32().map_err(bad)?;
+    Ok(reader.take(len as usize).map_err(bad)?.into())
+}
+
+fn put_extent(out: &mut Vec<u8>, extent: &Extent, live: u64) {
+    Writer::new(out)
+        .u8(extent.tier)
+        .u32(extent.start)
+        .u32(extent.units)
+        .u64(live);
+}
+
+fn read_extent(reader: &mut Reader<'_>) -> Result<(Extent, u64), Bad> {
+    let mut read = || -> Result<_, Truncated> {
+        let (tier, start, units) = (reader.u8()?, reader.u32()?, reader.u32()?);
+        Ok((Extent { tier, start, units }, reader.u64()?))
+    };
+    let (extent, live) = read().map_err(|_| Bad("an extent inside the footer's details"))?;
+    let Extent { start, units, .. } = extent;
+    let possible = (1..=MAX_EXTENT_UNITS).contains(&units) && start <= MAX_TIER_UNITS - units;
+    if possible && live <= extent.bytes() {
+        Ok((extent, live))
+    } else {
+        Err(Bad(
+            "an extent that a tier can have, and no more live bytes than its bytes",
+        ))
+    }
+}

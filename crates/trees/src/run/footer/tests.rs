@@ -1,0 +1,112 @@
+use super::*;
+use crate::run::value::ValuePointer;
+use alluvium_storage::{Codec, NodePointer, PageSize, Place, Structure};
+
+fn details() -> Details {
+    let extent = Extent {
+        tier: 0,
+        start: 8,
+        units: 3,
+    };
+    Details {
+        summary: Summary {
+            records: 2,
+            keys: 1,
+            highest_sequence: 9,
+            ..Summary::default()
+        },
+        low: b"a"[..].into(),
+        high: b"z"[..].into(),
+        last: b"y"[..].into(),
+        root: vec![1, 2, 3],
+        uses: vec![Use {
+            extent,
+            low: b"b"[..].into(),
+            high: b"c"[..].into(),
+            inherited: true,
+            live: 77,
+        }],
+        range_deletes: RangeDeletes::new(&[(b"d".to_vec(), b"e".to_vec(), 5)]),
+    }
+}
+
+fn apart() -> Footer {
+    let node = NodePointer {
+        offset: 8192,
+        birth: 3,
+        checksum: 5,
+        encoded_len: 4096,
+        tier: 0,
+        pages: 1,
+        codec: Codec::None,
+    };
+    let extent = details().uses[0].extent;
+    Footer::Apart {
+        in_last: true,
+        pointer: ValuePointer {
+            node,
+            at: 0,
+            len: 70_000,
+        },
+        extents: vec![(extent, 70_001)],
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn the_bytes_of_version_1_do_not_change() {
+    let mut bytes = Vec::new();
+    details().encode(&mut bytes);
+    let numbers = [2u64, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0].map(|number| hex(&number.to_le_bytes()));
+    let rest = "010000006101000000 7a0100000079 03000000010203 01000000 00 08000000 03000000 4d00000000000000 01 \
+                0100000062 0100000063 01000000 0100000064 0100000065 01000000 0500000000000000";
+    assert_eq!(hex(&bytes), [numbers.concat(), rest.replace(' ', "")].concat());
+    let footer = Footer::Whole {
+        in_last: false,
+        details: vec![9, 8],
+    };
+    let mut bytes = Vec::new();
+    footer.encode(&mut bytes);
+    assert_eq!(hex(&bytes), "03010000020000000908");
+    let mut bytes = Vec::new();
+    apart().encode(&mut bytes);
+    assert_eq!(
+        hex(&bytes),
+        "03010101701101000020000000000000030000000000000005000000000000000010000000010000000000007011010001000000\
+         0008000000030000007111010000000000"
+    );
+}
+
+#[test]
+fn footers_come_back_and_wrong_ones_are_refused() {
+    let place = Place::new(Structure::Node, "test", 0);
+    let mut bytes = Vec::new();
+    details().encode(&mut bytes);
+    assert_eq!(Details::decode(&bytes), Ok(details()));
+    for end in 0..bytes.len() {
+        assert!(Details::decode(&bytes[..end]).is_err());
+    }
+    for footer in [
+        apart(),
+        Footer::Whole {
+            in_last: true,
+            details: bytes,
+        },
+    ] {
+        let mut bytes = Vec::new();
+        footer.encode(&mut bytes);
+        let decode = |bytes: &[u8]| Footer::decode(bytes, &place, PageSize::MIN);
+        assert_eq!(decode(&bytes), Ok(footer));
+        for end in 0..bytes.len() {
+            assert!(decode(&bytes[..end]).is_err());
+        }
+        for at in 0..4 {
+            let mut bad = bytes.clone();
+            bad[at] = 7;
+            assert!(decode(&bad).is_err(), "byte {at}");
+        }
+    }
+}

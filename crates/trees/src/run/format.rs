@@ -1,0 +1,178 @@
+//! What every node of a run has in common, version 1: its first byte, packed integers, and nodes that are too long for one.
+//! All integers little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  what the node is: 1 a leaf, 2 an index node, 3 a footer, 4 the head of a long node
+//! ```
+//!
+//! A packed column holds one unsigned integer of 0 to 8 bytes for each entry, as the difference to a common base; with
+//! 0 bytes, all are equal to the base.
+//!
+//! The head of a long node, which stands for a leaf or an index node that does not fit the largest node (because of long
+//! keys):
+//!
+//! ```text
+//! OFFSET    SIZE  MEANING
+//!      0       1  4
+//!      1       3  zero
+//!      4       4  bytes of the whole
+//!      8  32 × n  pointers to its parts, in order: as many bytes each as the largest node has, fewer in the last
+//!                 zeros
+//! ```
+
+use super::Bad;
+use alluvium_base::bytes::{Reader, Writer};
+use alluvium_storage::{NodePointer, PageSize, Place};
+
+/// The version of everything in a run.
+pub(super) const VERSION: u8 = 1;
+
+/// A leaf's first byte.
+pub(super) const LEAF: u8 = 1;
+/// An index node's first byte.
+pub(super) const INDEX: u8 = 2;
+/// A footer's first byte.
+pub(super) const FOOTER: u8 = 3;
+/// The first byte of the head of a long node.
+pub(super) const LONG: u8 = 4;
+
+/// The most bytes of a long node: two separators or a key, and a value, each as long as may be.
+pub(super) const MAX_LONG: usize = 1 << 20;
+
+/// How many bytes an integer takes.
+pub(super) fn width(value: u64) -> usize {
+    (64 - value.leading_zeros() as usize).div_ceil(8)
+}
+
+/// Appends an integer of `width` bytes.
+#[inline]
+pub(super) fn put(out: &mut Vec<u8>, value: u64, width: usize) {
+    out.extend_from_slice(&value.to_le_bytes()[..width]);
+}
+
+/// The integer of `width` bytes (8 at most) at `at`.
+#[inline]
+pub(super) fn get(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+    if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let mask = if width == 8 {
+            u64::MAX
+        } else {
+            (1u64 << (8 * width)) - 1
+        };
+        return Some(u64::from_le_bytes(*eight) & mask);
+    }
+    let mut eight = [0; 8];
+    eight[..width].copy_from_slice(bytes.get(at..at.checked_add(width)?)?);
+    Some(u64::from_le_bytes(eight))
+}
+
+/// Appends the head of a long node of `len` bytes.
+pub(super) fn encode_long(len: usize, parts: &[NodePointer], out: &mut Vec<u8>) {
+    Writer::new(out).u8(LONG).u8(0).u16(0).u32(len as u32);
+    for part in parts {
+        part.encode(out);
+    }
+}
+
+/// Reads the head of a long node: its length and its parts.
+pub(super) fn decode_long(
+    bytes: &[u8],
+    place: &Place,
+    page_size: PageSize,
+) -> alluvium_storage::Result<(usize, Vec<NodePointer>)> {
+    let bad =
+        |found: String| alluvium_storage::Error::corrupt(place.clone(), "the head of a long node", found);
+    let mut reader = Reader::new(bytes);
+    let mut read = || -> Result<_, alluvium_base::bytes::Truncated> {
+        Ok((reader.u8()?, reader.take(3)? == [0; 3], reader.u32()? as usize))
+    };
+    let (kind, zero, len) = read().map_err(|error| bad(error.to_string()))?;
+    if kind != LONG || !zero || !(1..=MAX_LONG).contains(&len) {
+        return Err(bad(format!("kind {kind}, {len} bytes")));
+    }
+    let largest = page_size.node_bytes(alluvium_storage::node::MAX_PAGES);
+    let mut parts = Vec::new();
+    for _ in 0..len.div_ceil(largest) {
+        parts.push(NodePointer::decode(&mut reader, place, page_size)?);
+    }
+    Ok((len, parts))
+}
+
+/// Checks the first byte of a node.
+pub(super) fn expect(bytes: &[u8], kind: u8) -> Result<(), Bad> {
+    match bytes.first() {
+        Some(&found) if found == kind => Ok(()),
+        _ => Err(Bad("a first byte that is not its kind's")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_storage::{Codec, Structure};
+
+    fn pointer() -> NodePointer {
+        NodePointer {
+            offset: 4096,
+            birth: 7,
+            checksum: 9,
+            encoded_len: 65536,
+            tier: 0,
+            pages: 16,
+            codec: Codec::None,
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let mut bytes = Vec::new();
+        encode_long(65537, &[pointer()], &mut bytes);
+        put(&mut bytes, 0x0102_0304, 3);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "04000000010001000010000000000000070000000000000009000000000000000000010000100000040302"
+        );
+    }
+
+    #[test]
+    fn an_integer_is_read_back_at_any_place_and_width() {
+        let values = [
+            0,
+            1,
+            255,
+            256,
+            65535,
+            65536,
+            u64::from(u32::MAX),
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        for value in values {
+            for padding in 0..9 {
+                let mut bytes = vec![0xee; 3];
+                put(&mut bytes, value, width(value));
+                bytes.resize(bytes.len() + padding, 0xee);
+                assert_eq!(get(&bytes, 3, width(value)), Some(value));
+                assert_eq!(get(&bytes, bytes.len(), 1), None);
+            }
+        }
+        assert_eq!((width(0), width(255), width(256), width(u64::MAX)), (0, 1, 2, 8));
+    }
+
+    #[test]
+    fn the_head_of_a_long_node_is_read_back_and_a_wrong_one_is_refused() {
+        let place = Place::new(Structure::Node, "test", 0);
+        let mut bytes = Vec::new();
+        encode_long(65537, &[pointer(), pointer()], &mut bytes);
+        let decode = |bytes: &[u8]| decode_long(bytes, &place, PageSize::MIN);
+        assert_eq!(decode(&bytes).unwrap(), (65537, vec![pointer(), pointer()]));
+        for (at, value) in [(0, 1), (1, 1), (6, 3), (7, 1), (37, 0)] {
+            let mut bad = bytes.clone();
+            bad[at] = value;
+            assert!(decode(&bad).is_err(), "byte {at}");
+        }
+        assert!(decode(&bytes[..71]).is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! Collects children until an index node is full.
+
+use super::format::{self, COLUMNS};
+use super::{Child, Sums};
+use crate::run::common_prefix;
+
+/// The most children of a node.
+const MAX_CHILDREN: usize = 1 << 15;
+
+/// The children of the index node being filled.
+#[derive(Debug)]
+pub(in crate::run) struct IndexBuilder {
+    level: u8,
+    separators: Vec<u8>,
+    ends: Vec<u32>,
+    children: Vec<Child>,
+    prefix: usize,
+    range: [(u64, u64); COLUMNS],
+}
+
+/// A full index node that is not written yet.
+#[derive(Debug)]
+pub(in crate::run) struct Full {
+    pub(in crate::run) bytes: Vec<u8>,
+    /// Its first child's separator.
+    pub(in crate::run) separator: Vec<u8>,
+    pub(in crate::run) sums: Sums,
+    pub(in crate::run) begun: bool,
+}
+
+impl IndexBuilder {
+    pub(in crate::run) fn new(level: u8) -> IndexBuilder {
+        IndexBuilder {
+            level,
+            separators: Vec::new(),
+            ends: Vec::new(),
+            children: Vec::new(),
+            prefix: 0,
+            range: [(u64::MAX, 0); COLUMNS],
+        }
+    }
+
+    /// Takes a child, unless the node would be longer than `room` bytes by it. A node takes two children whatever
+    /// their separators' lengths.
+    pub(in crate::run) fn add(&mut self, separator: &[u8], child: &Child, room: usize) -> bool {
+        let first = self.children.is_empty();
+        let prefix = if first {
+            separator.len()
+        } else {
+            common_prefix(&self.separators[..self.prefix], separator)
+        };
+        let mut range = self.range;
+        for ((low, high), number) in range.iter_mut().zip(format::columns(child)) {
+            (*low, *high) = ((*low).min(number), (*high).max(number));
+        }
+        let count = self.children.len() + 1;
+        let bytes = format::bytes(count, self.separators.len() + separator.len(), prefix, &range);
+        if count > 2 && (bytes > room || count > MAX_CHILDREN) {
+            return false;
+        }
+        self.separators.extend_from_slice(separator);
+        self.ends.push(self.separators.len() as u32);
+        self.children.push(*child);
+        (self.prefix, self.range) = (prefix, range);
+        true
+    }
+
+    /// The node, and an empty builder again.
+    pub(in crate::run) fn take(&mut self) -> Full {
+        let mut bytes = Vec::new();
+        format::encode(
+            self.level,
+            &self.separators,
+            &self.ends,
+            self.prefix,
+            &self.children,
+            &self.range,
+            &mut bytes,
+        );
+        let mut sums = Sums::default();
+        self.children.iter().for_each(|child| sums += child.sums);
+        let full = Full {
+            bytes,
+            separator: self.separators[..self.ends[0] as usize].to_vec(),
+            sums,
+            begun: self.children[0].begun,
+        };
+        *self = IndexBuilder::new(self.level);
+        full
+    }
+}

@@ -1,0 +1,158 @@
+//! Index nodes: separators, and what is known of each child.
+//!
+//! *Knows*: how children are packed into a node, which child may hold a key, what a child's leaves come to.
+//!
+//! *Does not know*: where nodes are, what is in a leaf.
+//!
+//! *Read in this order*: `format.rs`, `build.rs`, this file (finding a child).
+//!
+//! Invariants:
+//!
+//! - **I1** Separators ascend; equal ones are only those of children whose first key has newer records in the child before.
+//! - **I2** A child's sums are those of the leaves below it.
+
+mod build;
+mod format;
+
+pub(super) use build::{Full, IndexBuilder};
+
+use super::Bad;
+use alluvium_storage::{NodePointer, PageSize};
+use std::cmp::Ordering;
+use std::ops::{AddAssign, Range};
+
+/// What a subtree comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    /// Encoded bytes of its leaves, and the bytes of values outside them.
+    pub(super) bytes: u64,
+    pub(super) records: u64,
+    pub(super) tombstones: u64,
+}
+
+impl AddAssign for Sums {
+    fn add_assign(&mut self, other: Sums) {
+        // Sums that were read may be damaged.
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.records = self.records.saturating_add(other.records);
+        self.tombstones = self.tombstones.saturating_add(other.tombstones);
+    }
+}
+
+/// A leaf or an index node, as the node above it knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Child {
+    pub(super) pointer: NodePointer,
+    pub(super) sums: Sums,
+    /// Its first key has newer records in the child before.
+    pub(super) begun: bool,
+}
+
+/// Where everything is in an index node's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// 1 above leaves.
+    pub(super) level: u8,
+    pub(super) children: usize,
+    prefix: Range<usize>,
+    end_width: usize,
+    ends_at: usize,
+    widths: [usize; format::COLUMNS],
+    bases: [u64; format::COLUMNS],
+    columns_at: [usize; format::COLUMNS],
+    checksums_at: usize,
+    separators: Range<usize>,
+}
+
+impl Layout {
+    /// Reads an index node's layout.
+    #[inline]
+    pub(super) fn of(bytes: &[u8]) -> Result<Layout, Bad> {
+        format::decode(bytes)
+    }
+
+    fn prefix<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Bad> {
+        bytes
+            .get(self.prefix.clone())
+            .ok_or(Bad("what all separators begin with"))
+    }
+
+    /// A whole separator.
+    pub(super) fn separator(&self, bytes: &[u8], child: usize) -> Result<Vec<u8>, Bad> {
+        let mut whole = self.prefix(bytes)?.to_vec();
+        whole.extend_from_slice(self.suffix(bytes, child)?);
+        Ok(whole)
+    }
+
+    /// How a separator compares with a key.
+    pub(super) fn compare(&self, bytes: &[u8], child: usize, key: &[u8]) -> Result<Ordering, Bad> {
+        let prefix = self.prefix(bytes)?;
+        match key.strip_prefix(prefix) {
+            Some(rest) => Ok(self.suffix(bytes, child)?.cmp(rest)),
+            None => Ok(prefix.cmp(key)),
+        }
+    }
+
+    /// How many separators are below a key.
+    pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
+        self.partition(bytes, key, Ordering::is_lt)
+    }
+
+    /// How many separators are at or below a key.
+    #[inline]
+    pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
+        self.partition(bytes, key, Ordering::is_le)
+    }
+
+    #[inline]
+    fn partition(&self, bytes: &[u8], key: &[u8], before: fn(Ordering) -> bool) -> Result<usize, Bad> {
+        let prefix = self.prefix(bytes)?;
+        let Some(rest) = key.strip_prefix(prefix) else {
+            return Ok(if key < prefix { 0 } else { self.children });
+        };
+        let (mut low, mut high) = (0, self.children);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if before(self.suffix(bytes, middle)?.cmp(rest)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The first child that may hold a key; none when all keys are above it.
+    #[inline]
+    pub(super) fn child_for(&self, bytes: &[u8], key: &[u8]) -> Result<Option<usize>, Bad> {
+        let Some(mut child) = self.at_or_below(bytes, key)?.checked_sub(1) else {
+            return Ok(None);
+        };
+        // The newer records of this very key are further left.
+        while child > 0 && self.is_begun(bytes, child)? && self.compare(bytes, child, key)?.is_eq() {
+            child -= 1;
+        }
+        Ok(Some(child))
+    }
+
+    /// What the leaves below a child come to.
+    pub(super) fn sums(&self, bytes: &[u8], child: usize) -> Result<Sums, Bad> {
+        Ok(Sums {
+            bytes: self.number(bytes, format::BYTES, child)?,
+            records: self.number(bytes, format::RECORDS, child)?,
+            tombstones: self.number(bytes, format::TOMBSTONES, child)?,
+        })
+    }
+
+    /// A child.
+    pub(super) fn child(&self, bytes: &[u8], child: usize, page_size: PageSize) -> Result<Child, Bad> {
+        Ok(Child {
+            pointer: self.pointer(bytes, child, page_size)?,
+            sums: self.sums(bytes, child)?,
+            begun: self.is_begun(bytes, child)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Collects records until a leaf is full.
+
+use super::format::{self, Content, Measure};
+use crate::run::{Kind, Sequence};
+
+/// The most records in a leaf.
+const MAX_RECORDS: usize = 1 << 15;
+
+/// A record as a leaf takes it: its value, or the encoded pointer to it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::run) struct Entry<'a> {
+    pub(in crate::run) sequence: Sequence,
+    pub(in crate::run) kind: Kind,
+    pub(in crate::run) expires_ms: u64,
+    pub(in crate::run) value: &'a [u8],
+    pub(in crate::run) separate: bool,
+}
+
+/// The records of the leaf being filled.
+#[derive(Debug, Default)]
+pub(in crate::run) struct LeafBuilder {
+    keys: Vec<u8>,
+    key_ends: Vec<u32>,
+    values: Vec<u8>,
+    value_ends: Vec<u32>,
+    sequences: Vec<Sequence>,
+    tags: Vec<u8>,
+    expiries: Vec<u64>,
+    starts: Vec<u16>,
+    measure: Measure,
+    begun: bool,
+    tombstones: u64,
+}
+
+impl LeafBuilder {
+    /// An empty leaf. `begun` says that its first key has newer records in the leaf before.
+    pub(in crate::run) fn restart(&mut self, begun: bool) {
+        self.keys.clear();
+        self.key_ends.clear();
+        self.values.clear();
+        self.value_ends.clear();
+        self.sequences.clear();
+        self.tags.clear();
+        self.expiries.clear();
+        self.starts.clear();
+        self.measure = Measure::default();
+        self.begun = begun;
+        self.tombstones = 0;
+    }
+
+    /// What the leaf would be with one more record; `new` when its key is not the last one's.
+    #[inline]
+    fn with(&self, key: &[u8], new: bool, entry: &Entry<'_>) -> Measure {
+        let mut measure = self.measure;
+        let first = measure.records == 0;
+        measure.records += 1;
+        if first {
+            measure.prefix = key.len();
+            measure.key_len = Some(key.len());
+            measure.value_len = Some(entry.value.len());
+            measure.lowest = entry.sequence;
+            measure.highest = entry.sequence;
+        }
+        if new {
+            measure.keys += 1;
+            measure.key_bytes += key.len();
+            measure.prefix = common(&self.keys[..measure.prefix.min(self.keys.len())], key, first);
+            measure.key_len = measure.key_len.filter(|&len| len == key.len());
+        }
+        measure.value_bytes += entry.value.len();
+        measure.value_len = measure.value_len.filter(|&len| len == entry.value.len());
+        measure.lowest = measure.lowest.min(entry.sequence);
+        measure.highest = measure.highest.max(entry.sequence);
+        measure.tagged |= entry.kind != Kind::Put || entry.separate;
+        if entry.expires_ms != 0 {
+            let (earliest, latest) = measure.expiry.unwrap_or((entry.expires_ms, entry.expires_ms));
+            measure.expiry = Some((earliest.min(entry.expires_ms), latest.max(entry.expires_ms)));
+        }
+        measure
+    }
+
+    /// Takes a record, unless the leaf would be longer than `room` bytes by it. A leaf takes its first record whatever
+    /// its length.
+    #[inline]
+    pub(in crate::run) fn add(&mut self, key: &[u8], new: bool, entry: &Entry<'_>, room: usize) -> bool {
+        let new = new || self.measure.records == 0;
+        let measure = self.with(key, new, entry);
+        if self.measure.records > 0 && (measure.bytes() > room || measure.records > MAX_RECORDS) {
+            return false;
+        }
+        if new {
+            self.starts.push(self.measure.records as u16);
+            self.keys.extend_from_slice(key);
+            self.key_ends.push(self.keys.len() as u32);
+        }
+        self.values.extend_from_slice(entry.value);
+        self.value_ends.push(self.values.len() as u32);
+        self.sequences.push(entry.sequence);
+        self.tags.push(format::tag(entry.kind, entry.separate));
+        self.expiries.push(entry.expires_ms);
+        self.tombstones += u64::from(entry.kind == Kind::Delete);
+        self.measure = measure;
+        true
+    }
+
+    pub(in crate::run) fn records(&self) -> usize {
+        self.measure.records
+    }
+
+    pub(in crate::run) fn tombstones(&self) -> u64 {
+        self.tombstones
+    }
+
+    /// Whether its first key has newer records in the leaf before.
+    pub(in crate::run) fn is_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// The last key; empty without records.
+    pub(in crate::run) fn last_key(&self) -> &[u8] {
+        let start = self
+            .key_ends
+            .len()
+            .checked_sub(2)
+            .map_or(0, |before| self.key_ends[before]);
+        &self.keys[start as usize..]
+    }
+
+    /// How many bytes the leaf has.
+    pub(in crate::run) fn bytes(&self) -> usize {
+        self.measure.bytes()
+    }
+
+    /// Where the last record's value begins among the values, for [`LeafBuilder::patch`].
+    pub(in crate::run) fn last_value_at(&self) -> usize {
+        match self.value_ends.len().checked_sub(2) {
+            Some(before) => self.value_ends[before] as usize,
+            None => 0,
+        }
+    }
+
+    /// Replaces bytes of values by as many others.
+    pub(in crate::run) fn patch(&mut self, at: usize, bytes: &[u8]) {
+        self.values[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Appends the leaf. `goes_on` says that its last key has older records in the leaf behind.
+    pub(in crate::run) fn encode(&self, goes_on: bool, out: &mut Vec<u8>) {
+        format::encode(
+            &Content {
+                keys: &self.keys,
+                key_ends: &self.key_ends,
+                values: &self.values,
+                value_ends: &self.value_ends,
+                sequences: &self.sequences,
+                tags: &self.tags,
+                expiries: &self.expiries,
+                starts: &self.starts,
+                measure: self.measure,
+                begun: self.begun,
+                goes_on,
+            },
+            out,
+        );
+    }
+}
+
+/// How many bytes `prefix` and a key have in common; all of the key's when it is the first.
+#[inline]
+fn common(prefix: &[u8], key: &[u8], first: bool) -> usize {
+    if first {
+        return key.len();
+    }
+    super::super::common_prefix(prefix, key)
+}

@@ -1,0 +1,388 @@
+//! The bytes of a leaf, version 1. All integers little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE   MEANING
+//!      0     1   1
+//!      1     1   flags: 1 all keys are equally long
+//!                       2 all values are equally long
+//!                       4 some key has several records here
+//!                       8 the first key has newer records in the leaf before
+//!                      16 the last key has older records in the leaf behind
+//!                      32 not every record is a put with its value here
+//!                      64 some record expires
+//!      2     2   records
+//!      4     2   keys
+//!      6     1   s: bytes of a packed sequence number
+//!      7     1   e: bytes of an end, 2 or 4
+//!      8     8   the lowest sequence number
+//!     16     4   p: bytes that all keys begin with
+//!     20     4   length of what follows in each key, if equal, else 0
+//!     24     4   length of each value, if equal, else 0
+//!     28     9   with flag 64 only: the earliest expiry, in milliseconds (8); x: bytes of a packed expiry (1)
+//!                p bytes: what all keys begin with
+//!                s × records: sequence numbers, less the lowest
+//!                1 × records, with flag 32: bits 0 and 1 the kind (0 put, 1 delete, 2 merge); bit 2: a pointer stands for
+//!                the value
+//!                x × records, with flag 64: 0 for never, else 1 more than what the expiry exceeds the earliest by
+//!                e × keys, without flag 1: where each key ends
+//!                e × records, without flag 2: where each value ends
+//!                2 × keys, with flag 4: the number of each key's first record
+//!                the keys, without what all begin with
+//!                the values, or pointers to them, in the order of their records
+//!                zeros
+//! ```
+//!
+//! Keys ascend, and the records of a key come newest first.
+
+use super::{Layout, Parts, Placement};
+use crate::run::Bad;
+use crate::run::format::{self, LEAF, get};
+use alluvium_base::bytes::{Reader, Writer};
+use alluvium_base::{Kind, Sequence};
+
+/// Bytes before what all keys begin with.
+pub(super) const HEADER: usize = 28;
+/// Bytes more when some record expires.
+pub(super) const EXPIRY_HEADER: usize = 9;
+
+const EQUAL_KEYS: u8 = 1;
+const EQUAL_VALUES: u8 = 2;
+const SEVERAL: u8 = 4;
+const BEGUN: u8 = 8;
+const GOES_ON: u8 = 16;
+const TAGGED: u8 = 32;
+const EXPIRES: u8 = 64;
+
+/// A leaf to be encoded. Keys and values are concatenations, with where each ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Content<'a> {
+    pub(super) keys: &'a [u8],
+    pub(super) key_ends: &'a [u32],
+    pub(super) values: &'a [u8],
+    pub(super) value_ends: &'a [u32],
+    pub(super) sequences: &'a [Sequence],
+    pub(super) tags: &'a [u8],
+    pub(super) expiries: &'a [u64],
+    pub(super) starts: &'a [u16],
+    pub(super) measure: Measure,
+    pub(super) begun: bool,
+    pub(super) goes_on: bool,
+}
+
+/// What decides how long a leaf is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Measure {
+    pub(super) records: usize,
+    pub(super) keys: usize,
+    pub(super) key_bytes: usize,
+    pub(super) value_bytes: usize,
+    pub(super) prefix: usize,
+    /// The length of every key, while it is the same.
+    pub(super) key_len: Option<usize>,
+    /// The length of every value, while it is the same.
+    pub(super) value_len: Option<usize>,
+    pub(super) lowest: Sequence,
+    pub(super) highest: Sequence,
+    pub(super) tagged: bool,
+    /// The earliest and the latest expiry, once there is one.
+    pub(super) expiry: Option<(u64, u64)>,
+}
+
+impl Measure {
+    fn suffix_bytes(&self) -> usize {
+        self.key_bytes - self.keys * self.prefix
+    }
+
+    fn end_width(&self) -> usize {
+        if self.suffix_bytes().max(self.value_bytes) <= usize::from(u16::MAX) {
+            2
+        } else {
+            4
+        }
+    }
+
+    fn sequence_width(&self) -> usize {
+        format::width(self.highest - self.lowest)
+    }
+
+    fn expiry_width(&self) -> usize {
+        self.expiry
+            .map_or(0, |(earliest, latest)| format::width(latest - earliest + 1))
+    }
+
+    /// How many bytes the leaf has.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        let (records, keys) = (self.records, self.keys);
+        let mut bytes = HEADER + self.prefix + records * self.sequence_width();
+        if self.tagged {
+            bytes += records;
+        }
+        if self.expiry.is_some() {
+            bytes += EXPIRY_HEADER + records * self.expiry_width();
+        }
+        if self.key_len.is_none() {
+            bytes += keys * self.end_width();
+        }
+        if self.value_len.is_none() {
+            bytes += records * self.end_width();
+        }
+        if records > keys {
+            bytes += 2 * keys;
+        }
+        bytes + self.suffix_bytes() + self.value_bytes
+    }
+}
+
+/// The byte that says what a record is.
+pub(super) fn tag(kind: Kind, separate: bool) -> u8 {
+    kind as u8 | u8::from(separate) << 2
+}
+
+/// Appends a leaf's bytes.
+pub(super) fn encode(content: &Content<'_>, out: &mut Vec<u8>) {
+    let measure = &content.measure;
+    let (prefix, end_width) = (measure.prefix, measure.end_width());
+    let (sequence_width, expiry_width) = (measure.sequence_width(), measure.expiry_width());
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    let several = measure.records > measure.keys;
+    let flags = flag(measure.key_len.is_some(), EQUAL_KEYS)
+        | flag(measure.value_len.is_some(), EQUAL_VALUES)
+        | flag(several, SEVERAL)
+        | flag(content.begun, BEGUN)
+        | flag(content.goes_on, GOES_ON)
+        | flag(measure.tagged, TAGGED)
+        | flag(measure.expiry.is_some(), EXPIRES);
+    Writer::new(out)
+        .u8(LEAF)
+        .u8(flags)
+        .u16(measure.records as u16)
+        .u16(measure.keys as u16)
+        .u8(sequence_width as u8)
+        .u8(end_width as u8)
+        .u64(measure.lowest)
+        .u32(prefix as u32)
+        .u32(measure.key_len.map_or(0, |len| len - prefix) as u32)
+        .u32(measure.value_len.unwrap_or(0) as u32);
+    if let Some((earliest, _)) = measure.expiry {
+        Writer::new(out).u64(earliest).u8(expiry_width as u8);
+    }
+    out.extend_from_slice(&content.keys[..prefix]);
+    for sequence in content.sequences {
+        format::put(out, sequence - measure.lowest, sequence_width);
+    }
+    if measure.tagged {
+        out.extend_from_slice(content.tags);
+    }
+    if let Some((earliest, _)) = measure.expiry {
+        for &expiry in content.expiries {
+            let packed = if expiry == 0 { 0 } else { expiry - earliest + 1 };
+            format::put(out, packed, expiry_width);
+        }
+    }
+    if measure.key_len.is_none() {
+        for (index, &end) in content.key_ends.iter().enumerate() {
+            format::put(out, u64::from(end) - ((index + 1) * prefix) as u64, end_width);
+        }
+    }
+    if measure.value_len.is_none() {
+        for &end in content.value_ends {
+            format::put(out, u64::from(end), end_width);
+        }
+    }
+    if several {
+        for &start in content.starts {
+            Writer::new(out).u16(start);
+        }
+    }
+    let mut start = 0;
+    for &end in content.key_ends {
+        out.extend_from_slice(&content.keys[start + prefix..end as usize]);
+        start = end as usize;
+    }
+    out.extend_from_slice(content.values);
+}
+
+/// Reads where everything is in a leaf, and checks that it is inside.
+pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
+    format::expect(bytes, LEAF)?;
+    let mut reader = Reader::new(bytes);
+    let mut read = || -> Result<_, alluvium_base::bytes::Truncated> {
+        let (_kind, flags) = (reader.u8()?, reader.u8()?);
+        let (records, keys) = (reader.u16()?, reader.u16()?);
+        let (sequence_width, end_width) = (reader.u8()?, reader.u8()?);
+        let (lowest, prefix) = (reader.u64()?, reader.u32()?);
+        let (key_len, value_len) = (reader.u32()?, reader.u32()?);
+        let (earliest, expiry_width) = if flags & EXPIRES != 0 {
+            (reader.u64()?, reader.u8()?)
+        } else {
+            (0, 0)
+        };
+        let layout = Layout {
+            records: usize::from(records),
+            keys: usize::from(keys),
+            begun: flags & BEGUN != 0,
+            goes_on: flags & GOES_ON != 0,
+            tagged: flags & TAGGED != 0,
+            expires: flags & EXPIRES != 0,
+            several: flags & SEVERAL != 0,
+            sequence_width: usize::from(sequence_width),
+            end_width: usize::from(end_width),
+            expiry_width: usize::from(expiry_width),
+            lowest,
+            earliest,
+            key_len: (flags & EQUAL_KEYS != 0).then_some(key_len as usize),
+            value_len: (flags & EQUAL_VALUES != 0).then_some(value_len as usize),
+            prefix: 0..prefix as usize,
+            sequences_at: 0,
+            tags_at: 0,
+            expiries_at: 0,
+            key_ends_at: 0,
+            value_ends_at: 0,
+            starts_at: 0,
+            keys_at: 0,
+            values_at: 0,
+        };
+        Ok((layout, reader.position()))
+    };
+    let (mut layout, header) = read().map_err(|_| Bad("a leaf's header"))?;
+    if layout.sequence_width > 8 || layout.expiry_width > 8 || ![2, 4].contains(&layout.end_width) {
+        return Err(Bad("packed integers of at most 8 bytes, ends of 2 or 4"));
+    }
+    let counts = if layout.several {
+        layout.keys < layout.records
+    } else {
+        layout.keys == layout.records
+    };
+    if layout.keys == 0 || !counts {
+        return Err(Bad("as many records as keys, or more"));
+    }
+    layout.place(bytes, header).ok_or(Bad("a leaf inside its node"))?;
+    Ok(layout)
+}
+
+impl Layout {
+    /// Computes where the arrays are; none when they end outside the node.
+    fn place(&mut self, bytes: &[u8], header: usize) -> Option<()> {
+        let (records, keys) = (self.records, self.keys);
+        let mut at = header;
+        let mut take = |len: usize| -> Option<usize> {
+            let start = at;
+            at = at.checked_add(len).filter(|&end| end <= bytes.len())?;
+            Some(start)
+        };
+        self.prefix = take(self.prefix.end)?..0;
+        self.sequences_at = take(records * self.sequence_width)?;
+        self.prefix.end = self.sequences_at;
+        self.tags_at = take(if self.tagged { records } else { 0 })?;
+        self.expiries_at = take(records * self.expiry_width)?;
+        let ends = |len: Option<usize>, count: usize| if len.is_none() { count * self.end_width } else { 0 };
+        self.key_ends_at = take(ends(self.key_len, keys))?;
+        self.value_ends_at = take(ends(self.value_len, records))?;
+        self.starts_at = take(if self.several { 2 * keys } else { 0 })?;
+        let last_end = |ends_at: usize, count: usize| {
+            let last = ends_at + (count - 1) * self.end_width;
+            Some(get(bytes, last, self.end_width)? as usize)
+        };
+        let keys_len = match self.key_len {
+            Some(len) => keys.checked_mul(len)?,
+            None => last_end(self.key_ends_at, keys)?,
+        };
+        let values_len = match self.value_len {
+            Some(len) => records.checked_mul(len)?,
+            None => last_end(self.value_ends_at, records)?,
+        };
+        self.keys_at = take(keys_len)?;
+        self.values_at = take(values_len)?;
+        Some(())
+    }
+
+    /// A key, without what all begin with.
+    #[inline]
+    pub(in crate::run) fn suffix<'a>(&self, bytes: &'a [u8], key: usize) -> Result<&'a [u8], Bad> {
+        let range = match self.key_len {
+            Some(len) => key * len..(key + 1) * len,
+            None => self
+                .between(bytes, self.key_ends_at, key)
+                .ok_or(Bad("where a key ends"))?,
+        };
+        let keys = bytes.get(self.keys_at..self.values_at);
+        keys.and_then(|keys| keys.get(range)).ok_or(Bad("keys in a row"))
+    }
+
+    /// The entry's range in a concatenation, from where it and the one before it end.
+    #[inline]
+    fn between(&self, bytes: &[u8], ends_at: usize, index: usize) -> Option<std::ops::Range<usize>> {
+        let width = self.end_width;
+        let end = get(bytes, ends_at + index * width, width)?;
+        let start = match index.checked_sub(1) {
+            Some(before) => get(bytes, ends_at + before * width, width)?,
+            None => 0,
+        };
+        Some(start as usize..end as usize)
+    }
+
+    /// The number of a key's first record.
+    #[inline]
+    pub(in crate::run) fn start(&self, bytes: &[u8], key: usize) -> Result<usize, Bad> {
+        if !self.several {
+            return Ok(key);
+        }
+        if key == self.keys {
+            return Ok(self.records);
+        }
+        match get(bytes, self.starts_at + 2 * key, 2) {
+            Some(start) if (start as usize) < self.records => Ok(start as usize),
+            _ => Err(Bad("a key's first record among its leaf's")),
+        }
+    }
+
+    /// A record's sequence number.
+    #[inline]
+    pub(in crate::run) fn sequence(&self, bytes: &[u8], record: usize) -> Result<Sequence, Bad> {
+        let width = self.sequence_width;
+        let above = get(bytes, self.sequences_at + record * width, width).ok_or(Bad("sequence numbers"))?;
+        self.lowest.checked_add(above).ok_or(Bad("sequence numbers"))
+    }
+
+    /// A record: what it is, and where its value is in the leaf's bytes.
+    #[inline]
+    pub(in crate::run) fn parts(&self, bytes: &[u8], record: usize) -> Result<Parts, Bad> {
+        let sequence = self.sequence(bytes, record)?;
+        let (mut kind, mut placement) = (Kind::Put, Placement::Inline);
+        if self.tagged {
+            let tag = *bytes.get(self.tags_at + record).ok_or(Bad("what a record is"))?;
+            kind = Kind::try_from(tag & 3).map_err(|_| Bad("the kind of a record"))?;
+            match tag >> 2 {
+                0 => {}
+                1 => placement = Placement::Separate,
+                _ => return Err(Bad("where a value is")),
+            }
+        }
+        let mut expires_ms = 0;
+        if self.expires {
+            let width = self.expiry_width;
+            let packed = get(bytes, self.expiries_at + record * width, width).ok_or(Bad("expiries"))?;
+            if let Some(later) = packed.checked_sub(1) {
+                expires_ms = self.earliest.checked_add(later).ok_or(Bad("expiries"))?;
+            }
+        }
+        let value = match self.value_len {
+            Some(len) => record * len..(record + 1) * len,
+            None => self
+                .between(bytes, self.value_ends_at, record)
+                .ok_or(Bad("where a value ends"))?,
+        };
+        let value = self.values_at + value.start..self.values_at + value.end;
+        if value.start > value.end || value.end > bytes.len() {
+            return Err(Bad("values in a row"));
+        }
+        Ok(Parts {
+            sequence,
+            kind,
+            expires_ms,
+            placement,
+            value,
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! Leaves: sorted records in few bytes.
+//!
+//! *Knows*: how records are packed into a node, when a node is full, how a key is found in it.
+//!
+//! *Does not know*: other leaves, where nodes are, what a value means.
+//!
+//! *Read in this order*: `format.rs`, `build.rs`, this file (finding a key).
+//!
+//! Invariants:
+//!
+//! - **L1** A leaf has one key at least, keys ascend strictly, and a key's records are newest first.
+//! - **L2** What a leaf stores of its keys is what they do not have in common.
+
+mod build;
+mod format;
+
+pub(super) use build::{Entry, LeafBuilder};
+
+use super::Bad;
+use alluvium_base::{Kind, Sequence};
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Where everything is in a leaf's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) records: usize,
+    pub(super) keys: usize,
+    /// The first key has newer records in the leaf before.
+    pub(super) begun: bool,
+    /// The last key has older records in the leaf behind.
+    pub(super) goes_on: bool,
+    tagged: bool,
+    expires: bool,
+    several: bool,
+    sequence_width: usize,
+    end_width: usize,
+    expiry_width: usize,
+    lowest: Sequence,
+    earliest: u64,
+    key_len: Option<usize>,
+    value_len: Option<usize>,
+    pub(super) prefix: Range<usize>,
+    sequences_at: usize,
+    tags_at: usize,
+    expiries_at: usize,
+    key_ends_at: usize,
+    value_ends_at: usize,
+    starts_at: usize,
+    keys_at: usize,
+    values_at: usize,
+}
+
+/// Whether a record's value is in its leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placement {
+    Inline,
+    Separate,
+}
+
+/// A record, with its value, or the pointer to it, as a range of the leaf's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    pub(super) sequence: Sequence,
+    pub(super) kind: Kind,
+    pub(super) expires_ms: u64,
+    pub(super) placement: Placement,
+    pub(super) value: Range<usize>,
+}
+
+impl Layout {
+    /// Reads a leaf's layout.
+    #[inline]
+    pub(super) fn of(bytes: &[u8]) -> Result<Layout, Bad> {
+        format::decode(bytes)
+    }
+
+    /// What all keys begin with.
+    #[inline]
+    pub(super) fn prefix<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Bad> {
+        bytes
+            .get(self.prefix.clone())
+            .ok_or(Bad("what all keys begin with"))
+    }
+
+    /// A whole key.
+    pub(super) fn key(&self, bytes: &[u8], key: usize) -> Result<Vec<u8>, Bad> {
+        let mut whole = self.prefix(bytes)?.to_vec();
+        whole.extend_from_slice(self.suffix(bytes, key)?);
+        Ok(whole)
+    }
+
+    /// The number of the first key at or above `key`, and whether it is equal.
+    #[inline]
+    pub(super) fn lower_bound(&self, bytes: &[u8], key: &[u8]) -> Result<(usize, bool), Bad> {
+        let prefix = self.prefix(bytes)?;
+        let Some(rest) = key.strip_prefix(prefix) else {
+            return Ok(if key < prefix {
+                (0, false)
+            } else {
+                (self.keys, false)
+            });
+        };
+        let (mut low, mut high) = (0, self.keys);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match self.suffix(bytes, middle)?.cmp(rest) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok((middle, true)),
+                Ordering::Greater => high = middle,
+            }
+        }
+        Ok((low, false))
+    }
+
+    /// The records of a key.
+    #[inline]
+    pub(super) fn records_of(&self, bytes: &[u8], key: usize) -> Result<Range<usize>, Bad> {
+        let records = self.start(bytes, key)?..self.start(bytes, key + 1)?;
+        if records.is_empty() {
+            return Err(Bad("a record for each key"));
+        }
+        Ok(records)
+    }
+}
+
+#[cfg(test)]
+mod tests;

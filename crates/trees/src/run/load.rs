@@ -1,0 +1,134 @@
+//! Where nodes come from: the cache under a guard, or the tiers themselves. And what is done to one too long for a node.
+
+use super::format::{self, LONG};
+use alluvium_base::Purpose;
+use alluvium_storage::node::read_node;
+use alluvium_storage::{Cache, Error, Guard, NodePointer, NodeRef, PageSize, Residence, Result, Tiers};
+use std::ops::Deref;
+
+/// A source of nodes.
+pub(super) trait Nodes {
+    /// Hands the bytes of each node to `visit`, in order.
+    fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+
+    /// The page size of the store.
+    fn page_size(&self) -> PageSize;
+}
+
+/// Nodes from the cache.
+pub(super) struct Cached<'g> {
+    pub(super) cache: &'g Cache,
+    pub(super) guard: &'g Guard,
+    pub(super) purpose: Purpose,
+    pub(super) residence: Residence,
+}
+
+impl Nodes for Cached<'_> {
+    fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let nodes = self
+            .cache
+            .get_many(pointers, self.guard, self.purpose, self.residence)?;
+        nodes.iter().try_for_each(|node| visit(node))
+    }
+
+    fn page_size(&self) -> PageSize {
+        self.cache.page_size()
+    }
+}
+
+/// Nodes from the tiers, past the cache.
+pub(super) struct Direct<'t> {
+    pub(super) tiers: &'t Tiers,
+    pub(super) page_size: PageSize,
+    pub(super) purpose: Purpose,
+}
+
+impl Nodes for Direct<'_> {
+    fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        pointers
+            .iter()
+            .try_for_each(|pointer| visit(&read_node(self.tiers, pointer, self.page_size, self.purpose)?))
+    }
+
+    fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+}
+
+/// A leaf or an index node: in the cache, or put together from its parts.
+pub(super) enum Loaded<'g> {
+    Cached(NodeRef<'g>),
+    Whole(Vec<u8>),
+}
+
+impl Deref for Loaded<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Loaded::Cached(node) => node,
+            Loaded::Whole(bytes) => bytes,
+        }
+    }
+}
+
+/// Loads a leaf or an index node through the cache.
+#[inline]
+pub(super) fn load<'g>(
+    cache: &'g Cache,
+    guard: &'g Guard,
+    pointer: &NodePointer,
+    purpose: Purpose,
+) -> Result<Loaded<'g>> {
+    let node = cache.get(pointer, guard, purpose)?;
+    if is_long(&node) {
+        let nodes = Cached {
+            cache,
+            guard,
+            purpose,
+            residence: Residence::Keep,
+        };
+        return Ok(Loaded::Whole(assemble(&nodes, pointer, &node)?));
+    }
+    Ok(Loaded::Cached(node))
+}
+
+/// Whether a node is the head of a long one.
+#[inline]
+pub(super) fn is_long(node: &[u8]) -> bool {
+    node.first() == Some(&LONG)
+}
+
+/// A leaf or an index node from anywhere, whole.
+pub(super) fn load_from(nodes: &dyn Nodes, pointer: &NodePointer) -> Result<Vec<u8>> {
+    let mut whole = Vec::new();
+    nodes.each(&[*pointer], &mut |node| {
+        whole = if is_long(node) {
+            assemble(nodes, pointer, node)?
+        } else {
+            node.to_vec()
+        };
+        Ok(())
+    })?;
+    Ok(whole)
+}
+
+/// The bytes of a long node, given its head.
+pub(super) fn assemble(nodes: &dyn Nodes, pointer: &NodePointer, head: &[u8]) -> Result<Vec<u8>> {
+    let (len, parts) = format::decode_long(head, &pointer.place(), nodes.page_size())?;
+    let mut whole = Vec::with_capacity(len);
+    nodes.each(&parts, &mut |part| {
+        whole.extend_from_slice(part);
+        Ok(())
+    })?;
+    if whole.len() < len {
+        let expected = format!("a long node of {len} bytes");
+        return Err(Error::corrupt(
+            pointer.place(),
+            expected,
+            format!("{} bytes", whole.len()),
+        ));
+    }
+    whole.truncate(len);
+    Ok(whole)
+}

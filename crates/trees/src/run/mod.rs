@@ -1,0 +1,271 @@
+//! Runs: immutable packed B-trees on a store's nodes.
+//!
+//! *Knows*: how sorted records become leaves, index nodes and a footer; how a key, a range, a sum over a range is found in them; which
+//! extents a run needs, and for which keys.
+//!
+//! *Does not know*: other runs, when a run dies, who may still read it: whoever uses a run, a cursor or a pointer keeps its extents.
+//!
+//! *Read in this order*: this file, `format.rs`, `leaf`, `index`, `value`, `footer` (one node each), `build.rs` and `finish.rs` (with `spans.rs`),
+//! `open.rs`, `load.rs`, `find.rs`, `weigh.rs`, `path.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`, `examine.rs`.
+//!
+//! ```text
+//!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |      written once, in this order, 1 MiB at a time
+//!         └──────── extents, each needed by its leaves' keys ────────┘      the last one by all keys
+//!         | values | values | …                                             in extents of their own
+//! ```
+//!
+//! The root is in the footer, and in memory as long as the run is open. So a lookup reads the index nodes between, which stay in the cache,
+//! and one leaf.
+//!
+//! Invariants:
+//!
+//! - **R1** A leaf's keys lie from its separator up to the next one; the next one itself only where the next leaf goes on with
+//!   the same key's records.
+//! - **R2** Whoever reads a run within a range of keys touches only extents whose lowest and highest key say that the range needs them.
+//! - **R3** What is read from a device never makes this room panic, loop for ever, or allocate more than a node says it holds;
+//!   a node that is not what its pointer means is an error.
+//! - **R4** A run's extents are provisional until its owner installs them; a builder that is dropped gives them up.
+
+mod build;
+mod check;
+mod cursor;
+mod examine;
+mod feed;
+mod find;
+mod finish;
+mod footer;
+mod format;
+mod index;
+mod leaf;
+mod load;
+mod open;
+mod path;
+mod ranges;
+mod spans;
+#[cfg(test)]
+mod tests;
+mod value;
+mod weigh;
+
+pub use build::{Builder, RunOptions};
+pub use check::Violation;
+pub use cursor::{Cursor, open_many};
+pub use examine::{Examined, examine};
+pub use feed::Access;
+pub use finish::Built;
+pub use ranges::{Fragment, RangeDeletes};
+pub use value::{MAX_VALUE, ValuePointer, read_value};
+pub use weigh::{Piece, Weight};
+
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_storage::extents::Extent;
+use alluvium_storage::{Error, NodePointer, PageSize};
+use std::fmt;
+use std::sync::Arc;
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 64 << 10;
+
+/// A value, or where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// The value itself.
+    Inline(&'a [u8]),
+    /// Where it is in value extents; see [`read_value`].
+    Separate(ValuePointer),
+}
+
+impl Value<'_> {
+    /// The value's length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Value::Inline(value) => value.len(),
+            Value::Separate(pointer) => pointer.len as usize,
+        }
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A message without its key, as a run holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// When it was committed; 0 where nobody can ask any more.
+    pub sequence: Sequence,
+    /// What it does.
+    pub kind: Kind,
+    /// When a put expires, in milliseconds of the caller's clock; 0 means never.
+    pub expires_ms: u64,
+    /// The value of a put, the operand of a merge, nothing for a delete.
+    pub value: Value<'a>,
+}
+
+impl<'a> From<Message<'a>> for Record<'a> {
+    fn from(message: Message<'a>) -> Record<'a> {
+        Record {
+            sequence: message.sequence,
+            kind: message.kind,
+            expires_ms: message.expires_ms,
+            value: Value::Inline(message.operand),
+        }
+    }
+}
+
+/// What a run comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Records in its leaves.
+    pub records: u64,
+    /// Distinct keys of them.
+    pub keys: u64,
+    /// How many of the records are deletes.
+    pub tombstones: u64,
+    /// How many of the records are merges.
+    pub merges: u64,
+    /// How many of the records have their values outside the leaves.
+    pub separate: u64,
+    /// How many range deletes there are, by their sequence numbers.
+    pub range_deletes: u64,
+    /// The lowest sequence number of a record or range delete.
+    pub lowest_sequence: Sequence,
+    /// The highest sequence number of a record or range delete.
+    pub highest_sequence: Sequence,
+    /// Encoded bytes of what was written for it: leaves, index nodes, values of its own; without the footer and inherited values.
+    pub bytes: u64,
+    /// Bytes of its values and operands, wherever they are.
+    pub value_bytes: u64,
+    /// Leaves.
+    pub leaves: u64,
+    /// When the first of its puts expires, in milliseconds; 0 when none does.
+    pub earliest_expiry_ms: u64,
+}
+
+/// An extent that a run needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// The extent.
+    pub extent: Extent,
+    /// The lowest key whose readers may need it. Rounded down when it is long.
+    pub low: Box<[u8]>,
+    /// The highest key whose readers may need it, included. Rounded up when it is long.
+    pub high: Box<[u8]>,
+    /// Whether another run wrote it, and this one only points to values in it.
+    pub inherited: bool,
+    /// How many of its bytes this run needs.
+    pub live: u64,
+}
+
+/// An open run; clones share it.
+#[derive(Clone)]
+pub struct Run {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pointer: NodePointer,
+    summary: Summary,
+    low: Box<[u8]>,
+    high: Box<[u8]>,
+    /// The largest key of a record.
+    last: Box<[u8]>,
+    /// The root, with its layout; none without records.
+    root: Option<(index::Layout, Vec<u8>)>,
+    uses: Vec<Use>,
+    range_deletes: RangeDeletes,
+    page_size: PageSize,
+}
+
+impl Run {
+    /// The pointer to the footer, which no other run has.
+    #[must_use]
+    pub fn pointer(&self) -> &NodePointer {
+        &self.inner.pointer
+    }
+
+    /// What the run comes to.
+    #[must_use]
+    pub fn summary(&self) -> &Summary {
+        &self.inner.summary
+    }
+
+    /// The smallest key that a record or a range delete touches.
+    #[must_use]
+    pub fn low(&self) -> &[u8] {
+        &self.inner.low
+    }
+
+    /// The largest key that a record or a range delete touches, where a range delete's end counts.
+    #[must_use]
+    pub fn high(&self) -> &[u8] {
+        &self.inner.high
+    }
+
+    /// The extents it needs: its own, then inherited ones.
+    #[must_use]
+    pub fn extents(&self) -> &[Use] {
+        &self.inner.uses
+    }
+
+    /// Its range deletes.
+    #[must_use]
+    pub fn range_deletes(&self) -> &RangeDeletes {
+        &self.inner.range_deletes
+    }
+
+    /// How many levels of index nodes stand above the leaves, the root in the footer counted; 0 without records.
+    #[must_use]
+    pub fn height(&self) -> u8 {
+        self.inner.root.as_ref().map_or(0, |(layout, _)| layout.level)
+    }
+
+    /// Bytes of memory that it takes as long as it is open.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let inner = &*self.inner;
+        let uses: usize = inner
+            .uses
+            .iter()
+            .map(|used| size_of::<Use>() + used.low.len() + used.high.len())
+            .sum();
+        let root = inner.root.as_ref().map_or(0, |(_, root)| root.capacity());
+        let keys = inner.low.len() + inner.high.len() + inner.last.len();
+        size_of::<Inner>() + uses + root + keys + inner.range_deletes.memory_bytes()
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("pointer", &self.inner.pointer)
+            .field("summary", &self.inner.summary)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a node that was read does not have, though its checksum is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bad(&'static str);
+
+impl Bad {
+    /// The error, for the node at a place.
+    #[cold]
+    fn at(self, pointer: &NodePointer) -> Error {
+        Error::corrupt(pointer.place(), self.0, "something else")
+    }
+}
+
+/// How many bytes two keys have in common from their beginnings.
+#[inline]
+fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
+/// The shortest key above `before` and at or below `next`.
+fn separator<'a>(before: &[u8], next: &'a [u8]) -> &'a [u8] {
+    &next[..(common_prefix(before, next) + 1).min(next.len())]
+}

@@ -1,0 +1,126 @@
+//! Opening a run from its footer.
+
+use super::footer::{Details, Footer};
+use super::load::{Direct, Nodes, load_from};
+use super::spans::bounds;
+use super::{Bad, Inner, Run, Use, index, value};
+use alluvium_base::Purpose;
+use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, UNIT};
+use alluvium_storage::store::Store;
+use alluvium_storage::{NodePointer, PageSize, Result};
+use std::sync::Arc;
+
+impl Run {
+    /// Opens the run whose footer a pointer means: reads the footer, past the cache.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when there is no sound footer; as the device says.
+    pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Run> {
+        let nodes = Direct {
+            tiers: store.tiers(),
+            page_size: store.page_size(),
+            purpose,
+        };
+        let bytes = load_from(&nodes, pointer)?;
+        let bad = |bad: Bad| bad.at(pointer);
+        let footer = Footer::decode(&bytes, &pointer.place(), store.page_size()).map_err(bad)?;
+        let details = match &footer {
+            Footer::Whole { details, .. } => Details::decode(details),
+            Footer::Apart { pointer, .. } => {
+                let mut details = Vec::new();
+                value::read_from(&nodes, pointer, &mut details)?;
+                Details::decode(&details)
+            }
+        };
+        Self::assemble(&footer, details.map_err(bad)?, pointer, nodes.page_size()).map_err(bad)
+    }
+
+    /// A run from what its footer says.
+    pub(super) fn assemble(
+        footer: &Footer,
+        mut details: Details,
+        pointer: &NodePointer,
+        page_size: PageSize,
+    ) -> std::result::Result<Run, Bad> {
+        list_footer(footer, &mut details, pointer)?;
+        let Details {
+            summary,
+            low,
+            high,
+            last,
+            root,
+            uses,
+            range_deletes,
+        } = details;
+        let root = match root.is_empty() {
+            true => None,
+            false => Some((index::Layout::of(&root)?, root)),
+        };
+        if root.is_some() != (summary.records > 0) {
+            return Err(Bad("a root where there are records"));
+        }
+        Ok(Run {
+            inner: Arc::new(Inner {
+                pointer: *pointer,
+                summary,
+                low,
+                high,
+                last,
+                root,
+                uses,
+                range_deletes,
+                page_size,
+            }),
+        })
+    }
+}
+
+/// Completes the list of extents by what the footer is in.
+fn list_footer(
+    footer: &Footer,
+    details: &mut Details,
+    pointer: &NodePointer,
+) -> std::result::Result<(), Bad> {
+    let first_inherited = details.uses.iter().position(|used| used.inherited);
+    let own = first_inherited.unwrap_or(details.uses.len());
+    if details.uses[own..].iter().any(|used| !used.inherited) {
+        return Err(Bad("a run's own extents before inherited ones"));
+    }
+    let (low, high) = bounds(&details.low, &details.high);
+    let whole_run = |extent: Extent, live: u64| Use {
+        extent,
+        low: low.clone(),
+        high: high.clone(),
+        inherited: false,
+        live,
+    };
+    let mut more = Vec::new();
+    if let Footer::Apart { extents, .. } = footer {
+        more.extend(extents.iter().map(|&(extent, live)| whole_run(extent, live)));
+    }
+    let end = pointer.offset + pointer.read_len() as u64;
+    let live = pointer.read_len() as u64;
+    if footer.is_in_last() {
+        let units = |last: &Use| u32::try_from(end.div_ceil(UNIT) - u64::from(last.extent.start));
+        let last = own.checked_sub(1).map(|last| &mut details.uses[last]);
+        let last = last.filter(|last| {
+            let extent = last.extent;
+            extent.tier == pointer.tier && extent.offset() < pointer.offset
+        });
+        let last = last.ok_or(Bad("a footer in the extent that is listed last"))?;
+        let units = units(last).ok().filter(|&units| units <= MAX_EXTENT_UNITS);
+        last.extent.units = units.ok_or(Bad("a footer near its run"))?;
+        last.live += live;
+        (last.low, last.high) = (low.clone(), high.clone());
+    } else {
+        let start = pointer.offset / UNIT;
+        let extent = Extent {
+            tier: pointer.tier,
+            start: u32::try_from(start).map_err(|_| Bad("a footer inside its tier"))?,
+            units: (end.div_ceil(UNIT) - start) as u32,
+        };
+        more.push(whole_run(extent, live));
+    }
+    details.uses.splice(own..own, more);
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! A way from the root down to a leaf, and on to its neighbours.
+
+use super::index::{Child, Layout};
+use super::load::{Loaded, load};
+use super::{Bad, Run};
+use alluvium_base::Purpose;
+use alluvium_storage::{Cache, FrameRef, Guard, NodePointer, Result};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Where a path leads.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target<'k> {
+    /// To the first leaf.
+    Start,
+    /// To the last leaf.
+    End,
+    /// To the first leaf that may hold a key, or the first leaf if that is above.
+    First(&'k [u8]),
+    /// To the last leaf that may hold a key.
+    Last(&'k [u8]),
+    /// To the last leaf that may hold something below a key.
+    Below(&'k [u8]),
+}
+
+/// An index node that outlives a guard.
+#[derive(Clone)]
+enum Held {
+    Root(Run),
+    Frame(FrameRef),
+    Whole(Arc<[u8]>),
+}
+
+impl Held {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Held::Root(run) => run.inner.root.as_ref().map_or(&[], |(_, root)| root),
+            Held::Frame(frame) => frame,
+            Held::Whole(bytes) => bytes,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Level {
+    node: Held,
+    pointer: NodePointer,
+    layout: Layout,
+    /// The child that the path goes through.
+    at: usize,
+}
+
+/// A position at a leaf of a run, from the root down.
+#[derive(Clone)]
+pub(super) struct Path {
+    run: Run,
+    levels: Vec<Level>,
+}
+
+impl Level {
+    fn bytes(&self) -> &[u8] {
+        self.node.bytes()
+    }
+
+    fn choose(&mut self, target: Target<'_>) -> std::result::Result<bool, Bad> {
+        let (layout, bytes) = (&self.layout, self.node.bytes());
+        let found = match target {
+            Target::Start => Some(0),
+            Target::End => Some(layout.children - 1),
+            Target::First(key) => Some(layout.child_for(bytes, key)?.unwrap_or(0)),
+            Target::Last(key) => layout.at_or_below(bytes, key)?.checked_sub(1),
+            Target::Below(key) => layout.below(bytes, key)?.checked_sub(1),
+        };
+        self.at = found.unwrap_or(0);
+        Ok(found.is_some())
+    }
+}
+
+impl Path {
+    /// The path to a target; none when there is no such leaf.
+    pub(super) fn seek(
+        run: &Run,
+        target: Target<'_>,
+        cache: &Cache,
+        guard: &Guard,
+        purpose: Purpose,
+    ) -> Result<Option<Path>> {
+        let Some((layout, _)) = &run.inner.root else {
+            return Ok(None);
+        };
+        let root = Level {
+            node: Held::Root(run.clone()),
+            pointer: run.inner.pointer,
+            layout: layout.clone(),
+            at: 0,
+        };
+        let mut path = Path {
+            run: run.clone(),
+            levels: vec![root],
+        };
+        let there = path
+            .top()
+            .choose(target)
+            .map_err(|bad| bad.at(&run.inner.pointer))?;
+        if !there {
+            return Ok(None);
+        }
+        path.descend(target, cache, guard, purpose)?;
+        Ok(Some(path))
+    }
+
+    fn top(&mut self) -> &mut Level {
+        self.levels.last_mut().expect("a path begins at its root")
+    }
+
+    fn lowest(&self) -> &Level {
+        self.levels.last().expect("a path begins at its root")
+    }
+
+    /// Goes down from the lowest node that is there to the nodes above the leaves.
+    fn descend(&mut self, target: Target<'_>, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<()> {
+        while self.lowest().layout.level > 1 {
+            let wanted = self.lowest().layout.level - 1;
+            let pointer = self.child()?.pointer;
+            let bad = |bad: Bad| bad.at(&pointer);
+            let node = load(cache, guard, &pointer, purpose)?;
+            let layout = Layout::of(&node).map_err(bad)?;
+            if layout.level != wanted {
+                return Err(bad(Bad("an index node of its level")));
+            }
+            let node = match node {
+                Loaded::Cached(node) => Held::Frame(node.retain()),
+                Loaded::Whole(bytes) => Held::Whole(bytes.into()),
+            };
+            self.levels.push(Level {
+                node,
+                pointer,
+                layout,
+                at: 0,
+            });
+            if !self.top().choose(target).map_err(bad)? {
+                return Err(bad(Bad("a first separator no higher than in the node above")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of the leaf.
+    pub(super) fn child(&self) -> Result<Child> {
+        let level = self.lowest();
+        let child = level
+            .layout
+            .child(level.bytes(), level.at, self.run.inner.page_size);
+        child.map_err(|bad| bad.at(&level.pointer))
+    }
+
+    /// How the leaf's separator compares with a key, and whether its first key has newer records in the leaf before.
+    pub(super) fn compare(&self, key: &[u8]) -> Result<(Ordering, bool)> {
+        let level = self.lowest();
+        let (bytes, bad) = (level.bytes(), |bad: Bad| bad.at(&level.pointer));
+        let order = level.layout.compare(bytes, level.at, key).map_err(bad)?;
+        Ok((order, level.layout.is_begun(bytes, level.at).map_err(bad)?))
+    }
+
+    /// Goes to the next leaf; false, and nowhere, when there is none.
+    pub(super) fn next(&mut self, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<bool> {
+        let can = |level: &Level| level.at + 1 < level.layout.children;
+        let Some(depth) = self.levels.iter().rposition(can) else {
+            return Ok(false);
+        };
+        self.levels.truncate(depth + 1);
+        self.top().at += 1;
+        self.descend(Target::Start, cache, guard, purpose)?;
+        Ok(true)
+    }
+
+    /// Goes to the leaf before; false, and nowhere, when there is none.
+    pub(super) fn previous(&mut self, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<bool> {
+        let Some(depth) = self.levels.iter().rposition(|level| level.at > 0) else {
+            return Ok(false);
+        };
+        self.levels.truncate(depth + 1);
+        self.top().at -= 1;
+        self.descend(Target::End, cache, guard, purpose)?;
+        Ok(true)
+    }
+}

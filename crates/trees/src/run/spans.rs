@@ -1,0 +1,156 @@
+//! Which keys need an extent, noted unit by unit while nodes are written, and summed up by extent once those are known.
+
+use super::Use;
+use alluvium_storage::NodePointer;
+use alluvium_storage::extents::{Extent, UNIT};
+use std::collections::BTreeMap;
+
+/// Bounds longer than this are rounded: down to fewer bytes, or up to the next key that is as short.
+const MAX_BOUND: usize = 256;
+
+/// The keys that need the nodes beginning in one unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Span {
+    low: Box<[u8]>,
+    high: Box<[u8]>,
+    live: u64,
+}
+
+/// By tier and unit.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    units: BTreeMap<(u8, u64), Span>,
+}
+
+impl Spans {
+    /// Notes that keys from `low` to `high` need a node, which holds `live` bytes for them.
+    pub(super) fn add(&mut self, node: &NodePointer, low: &[u8], high: &[u8], live: u64) {
+        let (low, high) = (rounded_down(low), rounded_up(high));
+        let unit = (node.tier, node.offset / UNIT);
+        match self.units.get_mut(&unit) {
+            Some(span) => span.widen(low, &high, live),
+            None => {
+                let span = Span {
+                    low: low.into(),
+                    high: high.into(),
+                    live,
+                };
+                self.units.insert(unit, span);
+            }
+        }
+    }
+
+    /// Takes out what was noted for the units of an extent; nothing when nothing was.
+    pub(super) fn take(&mut self, extent: Extent, inherited: bool) -> Option<Use> {
+        let units = (extent.tier, u64::from(extent.start))..(extent.tier, u64::from(extent.end()));
+        let mut whole: Option<Span> = None;
+        let keys: Vec<_> = self.units.range(units).map(|(unit, _)| *unit).collect();
+        for span in keys.iter().filter_map(|unit| self.units.remove(unit)) {
+            match &mut whole {
+                Some(whole) => whole.widen(&span.low, &span.high, span.live),
+                None => whole = Some(span),
+            }
+        }
+        whole.map(|Span { low, high, live }| Use {
+            extent,
+            low,
+            high,
+            inherited,
+            live,
+        })
+    }
+
+    /// A unit that no extent was named for, if there is one.
+    pub(super) fn left_over(&self) -> Option<(u8, u64)> {
+        self.units.keys().next().copied()
+    }
+}
+
+impl Span {
+    fn widen(&mut self, low: &[u8], high: &[u8], live: u64) {
+        if *low < *self.low {
+            self.low = low.into();
+        }
+        if *high > *self.high {
+            self.high = high.into();
+        }
+        self.live += live;
+    }
+}
+
+/// Bounds for keys from `low` to `high`, rounded outwards.
+pub(super) fn bounds(low: &[u8], high: &[u8]) -> (Box<[u8]>, Box<[u8]>) {
+    (rounded_down(low).into(), rounded_up(high).into())
+}
+
+/// A short key at or below `key`.
+fn rounded_down(key: &[u8]) -> &[u8] {
+    &key[..key.len().min(MAX_BOUND)]
+}
+
+/// A short key at or above `key`, if there is one.
+fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    if key.len() <= MAX_BOUND {
+        return key.into();
+    }
+    let mut short = key[..MAX_BOUND].to_vec();
+    while let Some(last) = short.pop() {
+        if last < u8::MAX {
+            short.push(last + 1);
+            return short.into();
+        }
+    }
+    key.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_storage::Codec;
+
+    fn node(unit: u64) -> NodePointer {
+        NodePointer {
+            offset: unit * UNIT + 4096,
+            birth: 1,
+            checksum: 0,
+            encoded_len: 4096,
+            tier: 0,
+            pages: 1,
+            codec: Codec::None,
+        }
+    }
+
+    #[test]
+    fn an_extent_is_needed_by_the_keys_of_all_its_nodes() {
+        let mut spans = Spans::default();
+        spans.add(&node(8), b"c", b"d", 10);
+        spans.add(&node(9), b"d", b"f", 10);
+        spans.add(&node(8), b"b", b"c", 1);
+        spans.add(&node(16), b"x", b"y", 5);
+        let extent = |start| Extent {
+            tier: 0,
+            start,
+            units: 8,
+        };
+        let found = spans.take(extent(8), false).unwrap();
+        assert_eq!(
+            (&*found.low, &*found.high, found.live),
+            (&b"b"[..], &b"f"[..], 21)
+        );
+        assert_eq!(spans.left_over(), Some((0, 16)));
+        assert!(spans.take(extent(8), false).is_none());
+        assert!(spans.take(extent(16), true).unwrap().inherited);
+        assert_eq!(spans.left_over(), None);
+    }
+
+    #[test]
+    fn long_bounds_are_rounded_outwards() {
+        let long = [&[7; 256][..], b"tail"].concat();
+        assert_eq!(rounded_down(&long), &[7; 256]);
+        assert!(*rounded_up(&long) > long[..] && rounded_up(&long).len() == 256);
+        let high = vec![255; 300];
+        assert_eq!(*rounded_up(&high), high[..]);
+        let carried = [&[1; 200][..], &[255; 100]].concat();
+        assert_eq!(*rounded_up(&carried), [&[1; 199][..], &[2]].concat());
+    }
+}

@@ -1,0 +1,245 @@
+use super::*;
+use crate::merge::Direction;
+use crate::range::KeyRange;
+use alluvium_base::Purpose;
+use alluvium_device::Directory;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::extents::{Class, ExtentOptions};
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Codec, LogOptions, Result};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+mod damage;
+mod model;
+mod shapes;
+mod space;
+mod values;
+
+/// A message that owns its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owned {
+    kind: Kind,
+    expires_ms: u64,
+    value: Vec<u8>,
+}
+
+fn put(value: impl Into<Vec<u8>>) -> Owned {
+    Owned {
+        kind: Kind::Put,
+        expires_ms: 0,
+        value: value.into(),
+    }
+}
+
+/// Records in a run's order: keys ascending, the newest first.
+type Model = BTreeMap<(Vec<u8>, Reverse<Sequence>), Owned>;
+
+fn store_with(page: u32, cache_bytes: u64) -> Store {
+    store_in(Arc::new(MemoryDirectory::new()), page, cache_bytes)
+}
+
+fn store_in(directory: Arc<dyn Directory>, page: u32, cache_bytes: u64) -> Store {
+    let options = StoreOptions {
+        page_size: PageSize::new(page).unwrap(),
+        cache_bytes,
+        log: LogOptions::with_limit(1 << 20),
+        extents: ExtentOptions {
+            min_reserve: 0,
+            max_reserve: 0,
+            ..ExtentOptions::default()
+        },
+        ..StoreOptions::default()
+    };
+    Store::create(directory, &options, b"").unwrap()
+}
+
+fn store() -> Store {
+    store_with(4096, 4 << 20)
+}
+
+fn options() -> RunOptions {
+    RunOptions::new(Purpose::Other)
+}
+
+fn build(store: &Store, options: &RunOptions, model: &Model) -> Built {
+    let mut builder = Builder::new(store, options).unwrap();
+    for ((key, Reverse(sequence)), owned) in model {
+        builder.push(key, record(*sequence, owned)).unwrap();
+    }
+    builder.finish().unwrap().expect("there are records")
+}
+
+/// Builds and installs.
+fn run_of(store: &Store, options: &RunOptions, model: &Model) -> Run {
+    let built = build(store, options, model);
+    store.extents().install(&built.extents);
+    built.run
+}
+
+fn record(sequence: Sequence, owned: &Owned) -> Record<'_> {
+    Record {
+        sequence,
+        kind: owned.kind,
+        expires_ms: owned.expires_ms,
+        value: Value::Inline(&owned.value),
+    }
+}
+
+/// Resolves a record's value.
+fn owned(store: &Store, record: &Record<'_>) -> Result<(Sequence, Owned)> {
+    let mut value = Vec::new();
+    match record.value {
+        Value::Inline(bytes) => value.extend_from_slice(bytes),
+        Value::Separate(pointer) => {
+            let guard = store.epochs().pin();
+            read_value(store.cache(), &guard, &pointer, Purpose::Other, &mut value)?;
+        }
+    }
+    let owned = Owned {
+        kind: record.kind,
+        expires_ms: record.expires_ms,
+        value,
+    };
+    Ok((record.sequence, owned))
+}
+
+/// Every version of a key at or below `at`.
+fn find(store: &Store, run: &Run, key: &[u8], at: Sequence) -> Result<Vec<(Sequence, Owned)>> {
+    let guard = store.epochs().pin();
+    let mut found = Vec::new();
+    run.find(key, at, store.cache(), &guard, Purpose::Other, |record| {
+        found.push(owned(store, &record)?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+type Flat = Vec<(Vec<u8>, Sequence, Owned)>;
+
+fn drain(store: &Store, cursor: &mut Cursor) -> Result<Flat> {
+    let mut all = Vec::new();
+    while let Some(key) = cursor.key() {
+        let (sequence, owned) = owned(store, &cursor.record())?;
+        all.push((key.to_vec(), sequence, owned));
+        cursor.advance()?;
+    }
+    Ok(all)
+}
+
+/// What a cursor should give of a range.
+fn expected(model: &Model, range: &KeyRange, direction: Direction) -> Flat {
+    let mut all: Flat = model
+        .iter()
+        .filter(|((key, _), _)| range.contains(key))
+        .map(|((key, Reverse(sequence)), owned)| (key.clone(), *sequence, owned.clone()))
+        .collect();
+    if direction == Direction::Backward {
+        all.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.cmp(&a.1)));
+    }
+    all
+}
+
+const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
+const WAYS: [Access; 2] = [Access::Cached, Access::Streaming];
+
+/// Compares everything that can be asked of a run with the model.
+fn compare(store: &Store, run: &Run, model: &Model, random: &mut fastrand::Rng, hint: &str) {
+    let violations = run.check(store);
+    assert!(violations.is_empty(), "{hint}: {violations:#?}");
+    let keys: Vec<&Vec<u8>> = model.keys().map(|(key, _)| key).collect();
+    let probe = |random: &mut fastrand::Rng| -> Vec<u8> {
+        let mut key = keys[random.usize(..keys.len())].clone();
+        match random.u8(..4) {
+            0 => key.push(random.u8(..)),
+            1 => drop(key.pop()),
+            _ => {}
+        }
+        key
+    };
+    for _ in 0..200 {
+        let (key, at) = (probe(random), random.u64(..40));
+        let from = (key.clone(), Reverse(at));
+        let to = (key.clone(), Reverse(0));
+        let wanted: Vec<_> = model
+            .range((Bound::Included(from), Bound::Included(to)))
+            .map(|((_, Reverse(sequence)), owned)| (*sequence, owned.clone()))
+            .collect();
+        assert_eq!(
+            find(store, run, &key, at).unwrap(),
+            wanted,
+            "{hint}: {key:?} at {at}"
+        );
+    }
+    for direction in BOTH {
+        for access in WAYS {
+            let mut ranges = vec![KeyRange::everything()];
+            for _ in 0..3 {
+                ranges.push(KeyRange::new(&probe(random), Some(&probe(random))));
+            }
+            for range in ranges {
+                let hint = format!("{hint}: {direction:?} {access:?} {range:?}");
+                let wanted = expected(model, &range, direction);
+                let mut cursor = run.cursor(store, range, direction, access);
+                cursor.start().unwrap();
+                assert!(drain(store, &mut cursor).unwrap() == wanted, "{hint}");
+                for _ in 0..3 {
+                    let key = probe(random);
+                    let behind = |(found, _, _): &&(Vec<u8>, Sequence, Owned)| match direction {
+                        Direction::Forward => **found >= *key,
+                        Direction::Backward => **found <= *key,
+                    };
+                    let wanted: Flat = wanted.iter().filter(behind).cloned().collect();
+                    cursor.seek(&key).unwrap();
+                    assert!(
+                        drain(store, &mut cursor).unwrap() == wanted,
+                        "{hint} from {key:?}"
+                    );
+                }
+            }
+        }
+    }
+    weights(store, run, model, random, hint, &probe);
+}
+
+/// Weights and separators against leaves as a cursor sees them.
+fn weights(
+    store: &Store,
+    run: &Run,
+    model: &Model,
+    random: &mut fastrand::Rng,
+    hint: &str,
+    probe: &dyn Fn(&mut fastrand::Rng) -> Vec<u8>,
+) {
+    let guard = store.epochs().pin();
+    let weigh = |range: &KeyRange| run.weigh(range, store.cache(), &guard, Purpose::Other).unwrap();
+    let all = weigh(&KeyRange::everything());
+    assert_eq!(all.records, model.len() as u64, "{hint}");
+    assert_eq!(all.tombstones, run.summary().tombstones, "{hint}");
+    let leaf = shapes::most_records_in_a_leaf(store, run);
+    for _ in 0..20 {
+        let range = KeyRange::new(&probe(random), Some(&probe(random)));
+        let records = model.keys().filter(|(key, _)| range.contains(key)).count() as u64;
+        let found = weigh(&range).records;
+        assert!(
+            records <= found && found <= records + 2 * leaf,
+            "{hint}: {range:?} has {records} records, weighed {found}, {leaf} in a leaf"
+        );
+    }
+    for wanted in [1, 2, 7] {
+        let range = KeyRange::new(&probe(random), None);
+        let pieces = run
+            .separators(&range, wanted, store.cache(), &guard, Purpose::Other)
+            .unwrap();
+        assert!(pieces.windows(2).all(|pair| pair[0].low < pair[1].low), "{hint}");
+        assert!(
+            pieces.len() <= wanted + 1,
+            "{hint}: {} pieces, {wanted} wanted",
+            pieces.len()
+        );
+        let sum: u64 = pieces.iter().map(|piece| piece.bytes).sum();
+        assert_eq!(sum, weigh(&range).bytes, "{hint}: {range:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! How runs look inside.
+
+use super::*;
+use crate::run::load::{Direct, load_from};
+use crate::run::path::{Path, Target};
+
+/// The most records that a leaf of a run has.
+pub(super) fn most_records_in_a_leaf(store: &Store, run: &Run) -> u64 {
+    let guard = store.epochs().pin();
+    let (cache, purpose) = (store.cache(), Purpose::Other);
+    let mut path = Path::seek(run, Target::Start, cache, &guard, purpose)
+        .unwrap()
+        .unwrap();
+    let mut most = path.child().unwrap().sums.records;
+    while path.next(cache, &guard, purpose).unwrap() {
+        most = most.max(path.child().unwrap().sums.records);
+    }
+    most
+}
+
+#[test]
+fn small_records_cost_little_on_disk() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut model = Model::new();
+    for sequence in 1..=50_000 {
+        let mut key = vec![0; 24];
+        random.fill(&mut key);
+        model.insert((key, Reverse(sequence)), put([7; 100]));
+    }
+    let store = store_with(4096, 16 << 20);
+    let built = build(&store, &options(), &model);
+    let bytes: u64 = built.extents.iter().map(|(_, live)| live).sum();
+    let per_byte = bytes as f64 / (124.0 * 50_000.0);
+    assert!(per_byte <= 1.05, "{per_byte} bytes a byte");
+}
+
+#[test]
+fn the_nodes_of_a_run_are_the_same_whenever_it_is_built() {
+    let mut random = fastrand::Rng::with_seed(2);
+    let mut model = Model::new();
+    for _ in 0..5000 {
+        model.insert(
+            (random.u32(..).to_be_bytes().to_vec(), Reverse(random.u64(..9))),
+            put([1; 50]),
+        );
+    }
+    let footer = |_| {
+        let store = store();
+        let run = run_of(&store, &options(), &model);
+        let nodes = Direct {
+            tiers: store.tiers(),
+            page_size: store.page_size(),
+            purpose: Purpose::Other,
+        };
+        load_from(&nodes, run.pointer()).unwrap()
+    };
+    let [first, second] = [0, 1].map(footer);
+    assert!(first == second);
+}
+
+#[test]
+fn a_tall_run_is_walked_both_ways() {
+    // Long separators make a tall index of few records.
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut model = Model::new();
+    for number in 0..3000u32 {
+        let mut key = vec![b'k'; 900];
+        key.extend_from_slice(format!("{number:06}").as_bytes());
+        key.extend(std::iter::repeat_n(b'k', random.usize(..200)));
+        model.insert((key, Reverse(random.u64(1..9))), put([3; 40]));
+    }
+    let store = store_with(4096, 16 << 20);
+    let options = RunOptions {
+        leaf_pages: Some(1),
+        ..options()
+    };
+    let run = run_of(&store, &options, &model);
+    compare(&store, &run, &model, &mut random, "tall");
+    // Separators that end far behind what they have in common: two or three children to a node.
+    let mut model = Model::new();
+    for number in 0..400u32 {
+        let key = [
+            random.u64(..).to_be_bytes().repeat(312),
+            number.to_be_bytes().to_vec(),
+        ]
+        .concat();
+        let mut twin = key.clone();
+        twin.push(1);
+        model.insert((key, Reverse(1)), put([3; 1000]));
+        model.insert((twin, Reverse(1)), put([3; 1000]));
+    }
+    let run = run_of(&store, &options, &model);
+    assert!(run.height() >= 3, "height {}", run.height());
+    compare(&store, &run, &model, &mut random, "taller");
+}
+
+#[test]
+#[should_panic(expected = "keys ascend")]
+fn a_key_out_of_order_is_a_bug_of_the_caller() {
+    let store = store();
+    let mut builder = Builder::new(&store, &options()).unwrap();
+    builder.push(b"b", Message::put(1, b"").into()).unwrap();
+    builder.push(b"a", Message::put(2, b"").into()).unwrap();
+}
+
+#[test]
+#[should_panic(expected = "newest first")]
+fn a_version_out_of_order_is_a_bug_of_the_caller() {
+    let store = store();
+    let mut builder = Builder::new(&store, &options()).unwrap();
+    builder.push(b"b", Message::put(1, b"").into()).unwrap();
+    builder.push(b"b", Message::put(1, b"").into()).unwrap();
+}
+
+#[test]
+fn options_that_cannot_be_followed_are_refused() {
+    let store = store();
+    for options in [
+        RunOptions {
+            value_threshold: Some(16385),
+            ..options()
+        },
+        RunOptions {
+            leaf_pages: Some(0),
+            ..options()
+        },
+        RunOptions {
+            leaf_pages: Some(17),
+            ..options()
+        },
+    ] {
+        assert!(matches!(
+            Builder::new(&store, &options),
+            Err(Error::BadOption { .. })
+        ));
+    }
+}

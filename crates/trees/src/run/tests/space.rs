@@ -1,0 +1,187 @@
+//! Extents: which keys need them, what is given up, what is full.
+
+use super::*;
+use alluvium_storage::extents::UNIT;
+
+/// Keys in order, with values of 100 bytes: a few MiB.
+fn sequential(count: u32) -> Model {
+    let mut model = Model::new();
+    for number in 0..count {
+        let key = format!("user{number:012}").into_bytes();
+        model.insert((key, Reverse(u64::from(number) + 1)), put([number as u8; 100]));
+    }
+    model
+}
+
+#[test]
+fn a_range_reads_only_extents_that_it_needs() {
+    let model = sequential(40_000);
+    let store = store_with(4096, 32 << 20);
+    let run = run_of(&store, &options(), &model);
+    let uses = run.extents();
+    assert!(uses.len() > 3, "{uses:?}");
+    let mut random = fastrand::Rng::with_seed(3);
+    for round in 0..30 {
+        let keys = [(); 2].map(|()| format!("user{:012}", random.u32(..41_000)).into_bytes());
+        let range = KeyRange::new(&keys[0], Some(&keys[1]));
+        let needed = |used: &Use| range.overlaps(&used.low, &used.high);
+        let last = uses.len() - 1;
+        for used in uses.iter().take(last).filter(|used| !needed(used)) {
+            overwrite(&store, used);
+        }
+        store.cache().set_budget(2 << 20).unwrap();
+        for direction in BOTH {
+            for access in WAYS {
+                let mut cursor = run.cursor(&store, range.clone(), direction, access);
+                cursor.start().unwrap();
+                let found = drain(&store, &mut cursor).unwrap();
+                assert!(found == expected(&model, &range, direction), "round {round}");
+            }
+        }
+        for used in uses.iter().take(last).filter(|used| !needed(used)) {
+            overwrite(&store, used);
+        }
+        store.cache().set_budget(32 << 20).unwrap();
+    }
+}
+
+/// Turns every bit of an extent around; twice makes it what it was.
+fn overwrite(store: &Store, used: &Use) {
+    let file = store.tiers().get(used.extent.tier).unwrap();
+    let len = used.extent.bytes() as usize;
+    let mut bytes = file.read_at(used.extent.offset(), len, Purpose::Other).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    file.write_at(used.extent.offset(), bytes, Purpose::Other)
+        .unwrap();
+}
+
+#[test]
+fn the_last_extent_belongs_to_every_key_and_others_to_theirs() {
+    let model = sequential(40_000);
+    let store = store();
+    let run = run_of(&store, &options(), &model);
+    let uses = run.extents();
+    let (last, others) = uses.split_last().unwrap();
+    assert_eq!((&*last.low, &*last.high), (run.low(), run.high()));
+    for pair in others.windows(2) {
+        assert!(pair[0].high <= pair[1].low, "{pair:?}");
+    }
+    assert!(others.iter().all(|used| used.extent.bytes() == 8 * UNIT));
+}
+
+#[test]
+fn a_builder_that_is_dropped_or_abandoned_leaves_nothing_behind() {
+    let model = sequential(20_000);
+    let store = store();
+    let before = store.extents().usage().total().provisional_bytes;
+    let mut builder = Builder::new(&store, &options()).unwrap();
+    for ((key, Reverse(sequence)), owned) in &model {
+        builder.push(key, record(*sequence, owned)).unwrap();
+    }
+    assert!(builder.bytes() > 2 << 20 && builder.records() == 20_000);
+    drop(builder);
+    assert_eq!(store.extents().usage().total().provisional_bytes, before);
+    for _ in 0..3 {
+        // The same addresses are used again and again, in the same generation.
+        let built = build(&store, &options(), &model);
+        let mut random = fastrand::Rng::with_seed(1);
+        let key = format!("user{:012}", random.u32(..20_000)).into_bytes();
+        let guard = store.epochs().pin();
+        assert!(
+            built
+                .run
+                .locate(&key, store.cache(), &guard, Purpose::Other)
+                .unwrap()
+                .is_some()
+        );
+        drop(guard);
+        built.abandon(&store);
+        assert_eq!(store.extents().usage().total().provisional_bytes, before);
+    }
+}
+
+#[test]
+fn a_full_store_is_an_error_and_nothing_is_lost() {
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let options_of_store = StoreOptions {
+        cache_bytes: 4 << 20,
+        log: LogOptions::with_limit(1 << 20),
+        extents: ExtentOptions {
+            max_bytes: Some(4 << 20),
+            ..ExtentOptions::default()
+        },
+        ..StoreOptions::default()
+    };
+    let store = Store::create(directory, &options_of_store, b"").unwrap();
+    let model = sequential(100_000);
+    for value in [100usize, 3000] {
+        let mut builder = Builder::new(&store, &options()).unwrap();
+        let bytes = vec![1; value];
+        let mut pushed = model
+            .keys()
+            .map(|(key, Reverse(sequence))| builder.push(key, Message::put(*sequence, &bytes).into()));
+        let error = pushed.find_map(|pushed| pushed.err()).expect("it does not fit");
+        assert!(error.is_full(), "{error}");
+        drop(pushed);
+        drop(builder);
+        assert_eq!(store.extents().usage().total().provisional_bytes, 0);
+    }
+}
+
+#[test]
+fn a_footer_that_is_long_has_nodes_of_its_own() {
+    let store = store();
+    let mut builder = Builder::new(&store, &options()).unwrap();
+    for number in 0..5000u64 {
+        let key = |number: u64| format!("{number:020}").into_bytes();
+        builder.delete_range(&key(2 * number), &key(2 * number + 1), number + 1);
+        builder
+            .push(&key(number), Message::put(number, b"value").into())
+            .unwrap();
+    }
+    let built = builder.finish().unwrap().unwrap();
+    store.extents().install(&built.extents);
+    let run = Run::open(&store, built.run.pointer(), Purpose::Other).unwrap();
+    assert_eq!(run.check(&store), []);
+    assert_eq!(run.range_deletes().iter().len(), 5000);
+    assert_eq!(run.extents(), built.run.extents());
+    let named = run.extents().iter().map(|used| (used.extent, 1));
+    assert_eq!(store.extents().check(named).len(), 0);
+}
+
+#[test]
+fn a_cold_lookup_reads_one_node_when_the_index_is_cached() {
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let store = store_in(Arc::clone(&directory), 4096, 1 << 20);
+    let model = sequential(40_000);
+    let run = run_of(&store, &options(), &model);
+    let guard = store.epochs().pin();
+    let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
+    let mut random = fastrand::Rng::with_seed(4);
+    let lookups = 300;
+    // Only index nodes may stay: leaves are forgotten at once.
+    let mut found = 0;
+    let before = reads();
+    for _ in 0..lookups {
+        let key = format!("user{:012}", random.u32(..40_000)).into_bytes();
+        run.find(&key, u64::MAX, store.cache(), &guard, Purpose::Lookup, |_| {
+            found += 1;
+            Ok(ControlFlow::Continue(()))
+        })
+        .unwrap();
+        let leaf = run.locate(&key, store.cache(), &guard, Purpose::Other).unwrap();
+        store.cache().forget(&leaf.unwrap());
+    }
+    assert_eq!((found, reads() - before), (lookups, lookups));
+}
+
+#[test]
+fn the_reserve_may_be_used_by_whom_it_is_for() {
+    let store = store();
+    let options = RunOptions {
+        class: Class::Essential,
+        ..options()
+    };
+    let run = run_of(&store, &options, &sequential(10));
+    assert_eq!(run.summary().records, 10);
+}

@@ -1,0 +1,139 @@
+//! The bytes of a pointer to a value that is not in its leaf, version 1, and of the nodes above a long value. All integers
+//! little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0    32  pointer to the node that holds the value, or to the root of its nodes
+//!     32     4  where the value begins in the node, 0 for a long one
+//!     36     4  its length in bytes
+//! ```
+//!
+//! A value that fits the largest node is in one node, behind or before others. A longer one is cut: its nodes are as long as the
+//! largest node but for the last, and nodes of pointers stand above them until one is left.
+//!
+//! ```text
+//! OFFSET    SIZE  MEANING
+//!      0  32 × n  pointers to the nodes below, in order: as many as fit the largest node, fewer in the last
+//!                 zeros
+//! ```
+
+use super::ValuePointer;
+use alluvium_base::bytes::{Reader, Writer};
+use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
+
+impl ValuePointer {
+    /// How many bytes an encoded pointer has.
+    pub const BYTES: usize = NodePointer::BYTES + 8;
+
+    /// Appends the pointer's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.node.encode(out);
+        Writer::new(out).u32(self.at).u32(self.len);
+    }
+
+    /// Reads a pointer and checks that it could be one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place` when the bytes are no pointer to a value.
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<ValuePointer> {
+        let mut reader = Reader::new(bytes);
+        let node = NodePointer::decode(&mut reader, place, page_size)?;
+        let bad = |found: String| Error::corrupt(place.clone(), "a pointer to a value", found);
+        let mut read = || -> std::result::Result<_, alluvium_base::bytes::Truncated> {
+            Ok((reader.u32()?, reader.u32()?))
+        };
+        let (at, len) = read().map_err(|error| bad(error.to_string()))?;
+        let pointer = ValuePointer { node, at, len };
+        if pointer.is_plausible(page_size) && reader.left() == 0 {
+            Ok(pointer)
+        } else {
+            Err(bad(format!("{pointer:?}")))
+        }
+    }
+}
+
+/// Appends the pointers of a node above a long value.
+pub(super) fn encode_pointers(pointers: &[NodePointer], out: &mut Vec<u8>) {
+    for pointer in pointers {
+        pointer.encode(out);
+    }
+}
+
+/// Reads `count` pointers of a node above a long value.
+pub(super) fn decode_pointers(
+    bytes: &[u8],
+    count: usize,
+    place: &Place,
+    page_size: PageSize,
+) -> Result<Vec<NodePointer>> {
+    let mut reader = Reader::new(bytes);
+    let mut pointers = Vec::new();
+    for _ in 0..count {
+        pointers.push(NodePointer::decode(&mut reader, place, page_size)?);
+    }
+    Ok(pointers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_storage::{Codec, Structure};
+
+    fn pointer() -> ValuePointer {
+        let node = NodePointer {
+            offset: 8192,
+            birth: 3,
+            checksum: 5,
+            encoded_len: 4096,
+            tier: 1,
+            pages: 1,
+            codec: Codec::None,
+        };
+        ValuePointer {
+            node,
+            at: 96,
+            len: 4000,
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let mut bytes = Vec::new();
+        pointer().encode(&mut bytes);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "00200000000000000300000000000000050000000000000000100000010100006000 0000a00f0000"
+                .replace(' ', "")
+        );
+    }
+
+    #[test]
+    fn a_pointer_is_read_back_and_an_impossible_one_is_refused() {
+        let place = Place::new(Structure::Node, "test", 0);
+        let decode = |pointer: &ValuePointer| {
+            let mut bytes = Vec::new();
+            pointer.encode(&mut bytes);
+            ValuePointer::decode(&bytes, &place, PageSize::MIN)
+        };
+        assert_eq!(decode(&pointer()).unwrap(), pointer());
+        let beyond = ValuePointer { at: 97, ..pointer() };
+        let long = ValuePointer {
+            len: 65537,
+            ..pointer()
+        };
+        let empty_root = ValuePointer {
+            at: 0,
+            len: 65537,
+            ..pointer()
+        };
+        assert!(decode(&beyond).is_err() && decode(&long).is_err());
+        assert!(
+            decode(&empty_root).is_ok(),
+            "a root of one page holds two pointers"
+        );
+        let mut bytes = Vec::new();
+        pointer().encode(&mut bytes);
+        assert!(ValuePointer::decode(&bytes[..39], &place, PageSize::MIN).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! Reading values.
+
+use super::format::decode_pointers;
+use super::{ValuePointer, largest, levels};
+use crate::run::load::{Cached, Nodes};
+use alluvium_base::Purpose;
+use alluvium_storage::{Cache, Error, Guard, NodePointer, Residence, Result};
+
+/// Nodes that are asked for together.
+const AT_ONCE: usize = 16;
+
+/// Reads a value into `out`, which is cleared first. A value in one node stays in the cache; the nodes of a long one pass
+/// through.
+///
+/// # Errors
+/// [`Error::Corrupt`] when what is there is not what was written; as the device says.
+pub fn read_value(
+    cache: &Cache,
+    guard: &Guard,
+    pointer: &ValuePointer,
+    purpose: Purpose,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let residence = if pointer.is_long(cache.page_size()) {
+        Residence::PassThrough
+    } else {
+        Residence::Keep
+    };
+    let nodes = Cached {
+        cache,
+        guard,
+        purpose,
+        residence,
+    };
+    read_from(&nodes, pointer, out)
+}
+
+/// Reads a value from anywhere into `out`, which is cleared first.
+pub(in crate::run) fn read_from(nodes: &dyn Nodes, pointer: &ValuePointer, out: &mut Vec<u8>) -> Result<()> {
+    out.clear();
+    let page_size = nodes.page_size();
+    let (at, len) = (pointer.at as usize, pointer.len as usize);
+    let short = || {
+        let found = format!("a value of {len} bytes at {at}");
+        Error::corrupt(pointer.node.place(), "a value inside its node", found)
+    };
+    if !pointer.is_long(page_size) {
+        return nodes.each(&[pointer.node], &mut |node| {
+            let value = at.checked_add(len).and_then(|end| node.get(at..end));
+            out.extend_from_slice(value.ok_or_else(short)?);
+            Ok(())
+        });
+    }
+    let largest = largest(page_size);
+    descend(nodes, pointer, &mut |group, level| {
+        let own = if level == 0 { group } else { &[] };
+        own.chunks(AT_ONCE).try_for_each(|some| {
+            nodes.each(some, &mut |node| {
+                let wanted = (len - out.len()).min(largest);
+                out.extend_from_slice(node.get(..wanted).ok_or_else(short)?);
+                Ok(())
+            })
+        })
+    })?;
+    if out.len() == len { Ok(()) } else { Err(short()) }
+}
+
+/// Every node of a value: its own, and those above them.
+pub(in crate::run) fn nodes_of(nodes: &dyn Nodes, pointer: &ValuePointer) -> Result<Vec<NodePointer>> {
+    let mut all = vec![pointer.node];
+    descend(nodes, pointer, &mut |group, _| {
+        all.extend_from_slice(group);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Goes down from the root of a long value, left to right; `visit` gets the pointers in each node, and how many levels of
+/// pointers stand below those they point to.
+fn descend(
+    nodes: &dyn Nodes,
+    pointer: &ValuePointer,
+    visit: &mut dyn FnMut(&[NodePointer], usize) -> Result<()>,
+) -> Result<()> {
+    let page_size = nodes.page_size();
+    let fan_out = largest(page_size) / NodePointer::BYTES;
+    // How many nodes of each level are left.
+    let mut left = levels(pointer.len as usize, page_size);
+    let mut pending = Vec::new();
+    if pointer.is_long(page_size) {
+        pending.push((pointer.node, left.len()));
+    }
+    while let Some((node, level)) = pending.pop() {
+        let below = level.saturating_sub(1);
+        let count = left[below].min(fan_out);
+        left[below] -= count;
+        let mut group = Vec::new();
+        nodes.each(&[node], &mut |bytes| {
+            group = decode_pointers(bytes, count, &node.place(), page_size)?;
+            Ok(())
+        })?;
+        visit(&group, below)?;
+        if below > 0 {
+            pending.extend(group.into_iter().rev().map(|pointer| (pointer, below)));
+        }
+    }
+    Ok(())
+}
