@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: keys, messages, trees, transactions; what a log record means.
 //!
-//! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`cache`], [`log`], [`store`].
+//! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`memory`], [`cache`], [`log`], [`store`].
 //!
 //! Invariants:
 //!
@@ -24,6 +24,7 @@ pub mod epoch;
 pub mod error;
 pub mod extents;
 pub mod log;
+pub mod memory;
 pub mod node;
 pub mod store;
 pub mod superblock;

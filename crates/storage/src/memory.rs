@@ -1,0 +1,126 @@
+//! Anonymous memory straight from the operating system: reserved at once, paid for from the first touch.
+//!
+//! The only module of the floors above `device` that asks the system for anything. No storage I/O happens here: files are
+//! `device`'s alone (rule 1 of the house), anonymous memory is nobody's.
+
+use std::io;
+use std::ptr::NonNull;
+
+/// The size of a huge page: reservations begin at a multiple of it.
+pub const HUGE_PAGE: usize = 2 << 20;
+
+/// A reservation of address space, given back as a whole when it is dropped. Bytes read as zero until they are written.
+///
+/// ```
+/// use alluvium_storage::memory::{Anonymous, HUGE_PAGE};
+/// let memory = Anonymous::reserve(1 << 30)?;
+/// assert_eq!((memory.len(), memory.start().as_ptr() as usize % HUGE_PAGE), (1 << 30, 0));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Anonymous {
+    start: NonNull<u8>,
+    len: usize,
+    mapping: NonNull<u8>,
+    mapping_len: usize,
+}
+
+// SAFETY: this is an address range; whoever reaches bytes through its start answers for that.
+unsafe impl Send for Anonymous {}
+// SAFETY: as above.
+unsafe impl Sync for Anonymous {}
+
+impl Anonymous {
+    /// Reserves `len` bytes.
+    ///
+    /// # Errors
+    /// What the system says when it refuses.
+    pub fn reserve(len: usize) -> io::Result<Anonymous> {
+        let mapping_len = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
+        let mapping = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapping_len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapping == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapping = NonNull::new(mapping.cast::<u8>()).expect("a mapping is not at address zero");
+        let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
+        // SAFETY: `skip` is below HUGE_PAGE, and the mapping is that much longer than `len`.
+        let start = unsafe { mapping.add(skip) };
+        Ok(Anonymous {
+            start,
+            len,
+            mapping,
+            mapping_len,
+        })
+    }
+
+    /// The first byte; readable and writable, with [`Anonymous::len`] bytes from there on, as long as this lives.
+    #[must_use]
+    #[inline]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// How many bytes are reserved.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no bytes are reserved.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn check(&self, at: usize, len: usize) {
+        assert!(
+            at <= self.len && len <= self.len - at,
+            "{len} bytes at {at} of a reservation of {}",
+            self.len
+        );
+    }
+
+    /// Asks for huge pages in a range, where it is at least one huge page long. A hint.
+    ///
+    /// # Panics
+    /// When the range is not inside the reservation.
+    pub fn prefer_huge_pages(&self, at: usize, len: usize) {
+        self.check(at, len);
+        if len >= HUGE_PAGE {
+            // SAFETY: the range is inside the mapping; the advice changes no contents.
+            unsafe { libc::madvise(self.start.add(at).as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        }
+    }
+
+    /// Gives the memory of a range back: it reads as zeros afterwards.
+    ///
+    /// # Panics
+    /// When the range is not inside the reservation.
+    ///
+    /// # Safety
+    /// Nobody relies on the contents of the range, and no reference to non-atomic data in it is alive.
+    pub unsafe fn give_back(&self, at: usize, len: usize) {
+        self.check(at, len);
+        // SAFETY: the range is inside the mapping; that its contents may go is the caller's promise.
+        let failed = unsafe { libc::madvise(self.start.add(at).as_ptr().cast(), len, libc::MADV_DONTNEED) };
+        assert_eq!(failed, 0, "memory of an anonymous mapping can be given back");
+    }
+}
+
+impl Drop for Anonymous {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `reserve` with this length; whoever refers to it keeps this alive.
+        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_len) };
+    }
+}
