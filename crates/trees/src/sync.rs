@@ -1,12 +1,32 @@
 //! The atomics of this crate: the standard ones, or the model checker's under `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
-pub(crate) use shuttle::{
-    hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-};
+pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(alluvium_model_check))]
-pub(crate) use std::{
-    hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// How often a thread looks again before it gives the processor away: whoever it waits for may not be running.
+#[cfg(not(alluvium_model_check))]
+const SPINS: u32 = 64;
+
+/// Waits a moment for another thread, longer from turn to turn.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    turns: u32,
+}
+
+impl Backoff {
+    /// Lets the other thread go on.
+    #[cold]
+    pub(crate) fn wait(&mut self) {
+        #[cfg(alluvium_model_check)]
+        shuttle::hint::spin_loop();
+        #[cfg(not(alluvium_model_check))]
+        if self.turns < SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+        self.turns = self.turns.saturating_add(1);
+    }
+}

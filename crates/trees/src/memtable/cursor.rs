@@ -2,9 +2,9 @@
 
 use super::arena::Place;
 use super::lookup::Versions;
-use super::node::{FANOUT, Node, Restart};
+use super::node::{FANOUT, NodeRef, Restart};
 use super::{Memtable, arena::Arena};
-use crate::sync::spin_loop;
+use crate::sync::Backoff;
 use alluvium_base::Sequence;
 
 /// A position among the keys of a memtable.
@@ -81,7 +81,7 @@ impl<'a> Cursor<'a> {
     /// Goes to the first key at or above `key`.
     pub fn seek(&mut self, key: &[u8]) {
         let arena = self.arena();
-        self.load(|node| node.child_for(arena, key));
+        self.load(|node| node.child_for(key));
         self.index = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < key);
         self.skip_forward();
     }
@@ -89,7 +89,7 @@ impl<'a> Cursor<'a> {
     /// Goes to the last key at or below `key`.
     pub fn seek_back(&mut self, key: &[u8]) {
         let arena = self.arena();
-        self.load(|node| node.child_for(arena, key));
+        self.load(|node| node.child_for(key));
         let above = self.slots[..self.count].partition_point(|&slot| arena.key(slot) <= key);
         self.step_back_from(above);
     }
@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         while self.index >= self.count && self.high != 0 {
             let arena = self.arena();
             let from = arena.key(self.high);
-            self.load(|node| node.child_for(arena, from));
+            self.load(|node| node.child_for(from));
             // A split since may have left keys below `from` in this leaf; they were seen.
             self.index = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < from);
         }
@@ -141,20 +141,21 @@ impl<'a> Cursor<'a> {
             let arena = self.arena();
             let below = arena.key(self.low);
             // The child that holds what is strictly below: before the first separator that is not.
-            self.load(|node| node.lower_bound(arena, below).0.saturating_sub(1));
+            self.load(|node| node.lower_bound(below).0.saturating_sub(1));
             before = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < below);
         }
         self.index = if before == 0 { self.count } else { before - 1 };
     }
 
     /// Copies the leaf that `choose` leads to.
-    fn load(&mut self, choose: impl Fn(&Node) -> usize) {
+    fn load(&mut self, choose: impl Fn(NodeRef<'_>) -> usize) {
+        let mut backoff = Backoff::default();
         while self.try_load(&choose).is_err() {
-            spin_loop();
+            backoff.wait();
         }
     }
 
-    fn try_load(&mut self, choose: impl Fn(&Node) -> usize) -> Result<(), Restart> {
+    fn try_load(&mut self, choose: impl Fn(NodeRef<'_>) -> usize) -> Result<(), Restart> {
         let (leaf, version) = self.memtable.descend(choose)?;
         self.count = leaf.count();
         for (index, slot) in self.slots[..self.count].iter_mut().enumerate() {

@@ -2,8 +2,8 @@
 
 use super::Memtable;
 use super::arena::{Arena, Place};
-use super::node::{Node, Restart, Version};
-use crate::sync::spin_loop;
+use super::node::{NodeRef, Restart, Version};
+use crate::sync::Backoff;
 use alluvium_base::{Message, Sequence};
 
 impl Memtable {
@@ -11,11 +11,12 @@ impl Memtable {
     /// [`Memtable::range_deleted`].
     #[must_use]
     pub fn get(&self, key: &[u8], at: Sequence) -> Versions<'_> {
+        let mut backoff = Backoff::default();
         let newest = loop {
             if let Ok(found) = self.try_find(key) {
                 break found;
             }
-            spin_loop();
+            backoff.wait();
         };
         Versions {
             arena: &self.arena,
@@ -25,25 +26,29 @@ impl Memtable {
     }
 
     fn try_find(&self, key: &[u8]) -> Result<Place, Restart> {
-        let (leaf, version) = self.descend(|node| node.child_for(&self.arena, key))?;
-        let (index, found) = leaf.lower_bound(&self.arena, key);
+        let (leaf, version) = self.descend(|node| node.child_for(key))?;
+        let (index, found) = leaf.lower_bound(key);
         let place = if found { leaf.slot(index) } else { 0 };
         leaf.validate(version)?;
         Ok(place)
     }
 
     /// Goes from the root to a leaf by `choose`, which names a child of each inner node.
-    pub(super) fn descend(&self, choose: impl Fn(&Node) -> usize) -> Result<(&Node, Version), Restart> {
-        let id = self.root();
-        let mut node = self.nodes.get(id);
+    #[inline(always)]
+    pub(super) fn descend(
+        &self,
+        choose: impl Fn(NodeRef<'_>) -> usize,
+    ) -> Result<(NodeRef<'_>, Version), Restart> {
+        let mut node = self.node(self.root());
         let mut version = node.begin();
-        if self.root() != id {
+        if self.root() != node.id() {
             return Err(Restart);
         }
         while !node.is_leaf() {
             let child = node.child(choose(node));
+            node.prefetch_child(child);
             node.validate(version)?;
-            let next = self.nodes.get(child);
+            let next = self.node(child);
             let next_version = next.begin();
             node.validate(version)?;
             (node, version) = (next, next_version);

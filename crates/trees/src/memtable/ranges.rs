@@ -1,24 +1,41 @@
-//! Range deletes: few, small, and asked for by every reader; so readers share an immutable list.
+//! Range deletes: cut into disjoint fragments, so that a reader finds the one that covers a key by bisection.
+//!
+//! The fragments are kept in lists that never change, each at least twice as large as the next: a new delete is a list of
+//! its own, and lists of a size are merged (Bentley and Saxe's logarithmic method, 1980). So adding costs about log n
+//! copies a delete, however many there are, and readers share a snapshot of the lists.
 
-use alluvium_base::Sequence;
-use std::sync::{Arc, RwLock};
-
+use super::Full;
+use super::arena::{Arena, LINE};
 use crate::sync::{AtomicUsize, Ordering};
+use alluvium_base::Sequence;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// One range delete.
+type Range = (Arc<[u8]>, Arc<[u8]>, Sequence);
+
+/// A range that some deletes cover whole.
 #[derive(Clone, Debug)]
-struct Range {
-    start: Vec<u8>,
-    end: Vec<u8>,
-    sequence: Sequence,
+struct Fragment {
+    start: Arc<[u8]>,
+    end: Arc<[u8]>,
+    /// The sequence numbers of those deletes, newest first.
+    sequences: Box<[Sequence]>,
 }
 
-/// Disjoint pieces in order of their starts, each with the sequence numbers of every delete that covers it,
-/// newest first.
-#[derive(Clone, Debug, Default)]
+/// Fragments in order of their starts, disjoint, and of how many deletes they are.
+#[derive(Debug, Default)]
 struct Fragments {
-    pieces: Vec<(Vec<u8>, Vec<u8>, Vec<Sequence>)>,
-    ranges: Vec<Range>,
+    fragments: Vec<Fragment>,
+    deletes: usize,
+    bytes: usize,
+}
+
+/// What writers change, one after the other.
+#[derive(Debug, Default)]
+struct Writing {
+    all: Vec<Range>,
+    /// Bytes that were taken from the arena's budget.
+    taken: usize,
 }
 
 /// The range deletes of a memtable.
@@ -26,123 +43,151 @@ struct Fragments {
 pub(super) struct RangeDeletes {
     /// How many there are, so that the common reader asks one word.
     count: AtomicUsize,
-    bytes: AtomicUsize,
-    fragments: RwLock<Arc<Fragments>>,
+    writing: Mutex<Writing>,
+    /// The largest list first.
+    lists: RwLock<Arc<Vec<Arc<Fragments>>>>,
 }
 
-/// What a range delete costs beside its keys, which are kept twice.
-const OVERHEAD: usize = 128;
-
 impl RangeDeletes {
-    pub(super) fn cost(start: &[u8], end: &[u8]) -> usize {
-        2 * (start.len() + end.len()) + OVERHEAD
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    fn read(&self) -> Arc<Fragments> {
+    fn read(&self) -> Arc<Vec<Arc<Fragments>>> {
         // The lock is held for the copy of a pointer only, by writers too.
-        Arc::clone(
-            &self
-                .fragments
-                .read()
-                .unwrap_or_else(std::sync::PoisonError::into_inner),
-        )
+        Arc::clone(&self.lists.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn add(&self, start: &[u8], end: &[u8], sequence: Sequence) {
+    /// Adds a delete, for which there must be room in the arena's budget; nothing is changed otherwise.
+    pub(super) fn add(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        sequence: Sequence,
+        arena: &Arena,
+    ) -> Result<(), Full> {
         if start >= end {
-            return;
+            return Ok(());
         }
-        let range = Range {
-            start: start.to_vec(),
-            end: end.to_vec(),
-            sequence,
-        };
-        loop {
-            let before = self.read();
-            let after = Arc::new(before.with(range.clone()));
-            let mut current = self
-                .fragments
-                .write()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            if Arc::ptr_eq(&before, &current) {
-                *current = after;
-                break;
-            }
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let range: Range = (start.into(), end.into(), sequence);
+        let mut lists = self.read().to_vec();
+        let mut newest = Arc::new(Fragments::of(&range));
+        while let Some(list) = lists.pop_if(|list| list.deletes < 2 * newest.deletes) {
+            newest = Arc::new(list.merge(&newest));
         }
-        self.bytes.fetch_add(Self::cost(start, end), Ordering::Relaxed);
+        lists.push(newest);
+        let deletes: usize = lists.iter().map(|list| list.bytes).sum();
+        let bytes = deletes + (writing.all.len() + 1) * size_of::<Range>();
+        if bytes > writing.taken {
+            let missing = (bytes - writing.taken).next_multiple_of(LINE);
+            arena.take(missing).ok_or(Full)?;
+            writing.taken += missing;
+        }
+        *self.lists.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lists);
+        writing.all.push(range);
         self.count.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     pub(super) fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         if self.is_empty() {
             return None;
         }
-        let fragments = self.read();
-        let index = fragments
-            .pieces
-            .partition_point(|(start, _, _)| start.as_slice() <= key)
-            .checked_sub(1)?;
-        let (_, end, sequences) = &fragments.pieces[index];
-        if key >= end.as_slice() {
-            return None;
-        }
-        sequences.iter().copied().find(|&sequence| sequence <= at)
+        let lists = self.read();
+        lists.iter().filter_map(|list| list.covering(key, at)).max()
     }
 
     pub(super) fn all(&self) -> Vec<(Vec<u8>, Vec<u8>, Sequence)> {
-        let fragments = self.read();
-        fragments
-            .ranges
-            .iter()
-            .map(|range| (range.start.clone(), range.end.clone(), range.sequence))
-            .collect()
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let range = |(start, end, sequence): &Range| (start.to_vec(), end.to_vec(), *sequence);
+        writing.all.iter().map(range).collect()
     }
 }
 
 impl Fragments {
-    /// The same with one more range: pieces that it cuts are split, gaps that it covers become pieces.
-    fn with(&self, range: Range) -> Fragments {
-        let mut pieces = Vec::with_capacity(self.pieces.len() + 3);
-        let mut from = range.start.clone();
-        for (start, end, sequences) in &self.pieces {
-            if *end <= range.start || *start >= range.end {
-                continue;
-            }
-            let (inner_start, inner_end) = (start.max(&range.start).clone(), end.min(&range.end).clone());
-            if *start < range.start {
-                pieces.push((start.clone(), range.start.clone(), sequences.clone()));
-            }
-            if from < inner_start {
-                pieces.push((from, inner_start.clone(), vec![range.sequence]));
-            }
-            let mut both = sequences.clone();
-            both.insert(
-                both.partition_point(|&other| other > range.sequence),
-                range.sequence,
-            );
-            pieces.push((inner_start, inner_end.clone(), both));
-            if *end > range.end {
-                pieces.push((range.end.clone(), end.clone(), sequences.clone()));
-            }
-            from = inner_end;
-        }
-        if from < range.end {
-            pieces.push((from, range.end.clone(), vec![range.sequence]));
-        }
-        let untouched =
-            |(start, end, _): &&(Vec<u8>, Vec<u8>, Vec<Sequence>)| *end <= range.start || *start >= range.end;
-        pieces.extend(self.pieces.iter().filter(untouched).cloned());
-        pieces.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let mut ranges = self.ranges.clone();
-        ranges.push(range);
-        Fragments { pieces, ranges }
+    fn of((start, end, sequence): &Range) -> Fragments {
+        let mut fragments = Fragments {
+            deletes: 1,
+            ..Fragments::default()
+        };
+        fragments.push(start, end, Box::new([*sequence]));
+        fragments
     }
+
+    fn push(&mut self, start: &Arc<[u8]>, end: &Arc<[u8]>, sequences: Box<[Sequence]>) {
+        // Keys are counted with every fragment that has them, though some share them.
+        self.bytes += size_of::<Fragment>() + start.len() + end.len() + size_of_val(&sequences[..]);
+        self.fragments.push(Fragment {
+            start: Arc::clone(start),
+            end: Arc::clone(end),
+            sequences,
+        });
+    }
+
+    fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
+        let after = self.fragments.partition_point(|fragment| *fragment.start <= *key);
+        let fragment = &self.fragments[after.checked_sub(1)?];
+        if key >= &*fragment.end {
+            return None;
+        }
+        let first = fragment.sequences.partition_point(|&sequence| sequence > at);
+        fragment.sequences.get(first).copied()
+    }
+
+    /// Both lists in one: wherever a fragment of either begins or ends, a fragment of the result does.
+    fn merge(&self, other: &Fragments) -> Fragments {
+        let mut merged = Fragments {
+            deletes: self.deletes + other.deletes,
+            ..Fragments::default()
+        };
+        let (mut ours, mut theirs) = (self.fragments.iter(), other.fragments.iter());
+        let (mut our, mut their) = (ours.next().cloned(), theirs.next().cloned());
+        while let (Some(one), Some(two)) = (&mut our, &mut their) {
+            let (first, second) = if one.start <= two.start {
+                (one, two)
+            } else {
+                (two, one)
+            };
+            if first.start < second.start {
+                // What only one of them covers.
+                let end = if first.end <= second.start {
+                    &first.end
+                } else {
+                    &second.start
+                };
+                let end = Arc::clone(end);
+                merged.push(&first.start, &end, first.sequences.clone());
+                first.start = end;
+            } else {
+                let end = Arc::clone(if first.end <= second.end {
+                    &first.end
+                } else {
+                    &second.end
+                });
+                let both = newest_first(&first.sequences, &second.sequences);
+                merged.push(&first.start, &end, both);
+                first.start = Arc::clone(&end);
+                second.start = end;
+            }
+            // What is used up makes way.
+            if our.as_ref().is_some_and(|one| one.start >= one.end) {
+                our = ours.next().cloned();
+            }
+            if their.as_ref().is_some_and(|two| two.start >= two.end) {
+                their = theirs.next().cloned();
+            }
+        }
+        let rest = our.into_iter().chain(ours.cloned());
+        for fragment in rest.chain(their.into_iter().chain(theirs.cloned())) {
+            merged.push(&fragment.start, &fragment.end, fragment.sequences);
+        }
+        merged
+    }
+}
+
+fn newest_first(one: &[Sequence], two: &[Sequence]) -> Box<[Sequence]> {
+    let mut both = [one, two].concat();
+    both.sort_unstable_by(|a, b| b.cmp(a));
+    both.into()
 }

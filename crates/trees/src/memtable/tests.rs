@@ -134,11 +134,13 @@ fn keys_in_order_leave_full_leaves() {
             .insert(&sequence.to_be_bytes(), Message::put(sequence, b""))
             .unwrap();
     }
-    let full = 20_000 / node::FANOUT;
+    let records = 20_000 * Arena::cost(&[0; 8], b"");
+    let leaves = 20_000 / node::FANOUT * node::Node::bytes(0);
+    // What a lane takes ahead is a small part of the limit.
+    let bytes = memtable.bytes() - memtable.limit() / 256;
     assert!(
-        memtable.nodes.count() < full * 11 / 10,
-        "{} nodes for {full} full leaves",
-        memtable.nodes.count()
+        bytes < records + leaves * 11 / 10,
+        "{bytes} bytes for {records} of records and {leaves} of full leaves"
     );
 }
 
@@ -196,6 +198,131 @@ fn range_deletes_cover_what_a_list_of_them_covers() {
 }
 
 #[test]
+fn a_great_many_range_deletes_are_added_in_time_and_bounded_in_bytes() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let memtable = Memtable::new(4 << 20);
+    let mut list: Vec<(u32, u32, Sequence)> = Vec::new();
+    for sequence in 1.. {
+        let start = random.u32(..1 << 24);
+        let end = start + random.u32(1..1 << 8);
+        let bytes = memtable.bytes();
+        if memtable.delete_range(&start.to_be_bytes(), &end.to_be_bytes(), sequence) == Err(Full) {
+            assert_eq!(memtable.bytes(), bytes, "nothing was changed");
+            break;
+        }
+        list.push((start, end, sequence));
+        assert!(memtable.bytes() <= memtable.limit());
+    }
+    assert!(list.len() > 10_000, "{} range deletes", list.len());
+    assert_eq!(memtable.range_deletes().len(), list.len());
+    for _ in 0..300 {
+        let &(start, end, _) = &list[random.usize(..list.len())];
+        let (key, at) = (random.u32(start - 1..=end), random.u64(..list.len() as u64));
+        let covers = |range: &&(u32, u32, Sequence)| range.0 <= key && key < range.1 && range.2 <= at;
+        let wanted = list.iter().filter(covers).map(|range| range.2).max();
+        assert_eq!(memtable.range_deleted(&key.to_be_bytes(), at), wanted);
+    }
+}
+
+#[test]
+fn range_deletes_that_overlap_without_end_fill_the_memtable_and_no_more() {
+    let memtable = Memtable::new(256 << 10);
+    let mut added = 0u64;
+    for step in 1u16.. {
+        let range = ((1 << 15) - step, (1 << 15) + step);
+        if memtable
+            .delete_range(&range.0.to_be_bytes(), &range.1.to_be_bytes(), u64::from(step))
+            .is_err()
+        {
+            break;
+        }
+        added += 1;
+    }
+    assert!((50..2000).contains(&added), "{added} nested ranges");
+    assert!(memtable.bytes() <= memtable.limit());
+    assert_eq!(
+        memtable.range_deleted(&(1u16 << 15).to_be_bytes(), LAST),
+        Some(added)
+    );
+    assert_eq!(memtable.range_deleted(&(1u16 << 15).to_be_bytes(), 1), Some(1));
+}
+
+#[test]
+fn every_byte_is_counted_and_little_is_taken_ahead() {
+    let memtable = Memtable::new(8 << 20);
+    let mut records = 0;
+    let mut random = fastrand::Rng::with_seed(5);
+    for sequence in 1..=20_000 {
+        let operand = vec![
+            1;
+            if random.u8(..100) == 0 {
+                random.usize(..4000)
+            } else {
+                50
+            }
+        ];
+        memtable
+            .insert(&random.u64(..).to_be_bytes(), Message::put(sequence, &operand))
+            .unwrap();
+        records += Arena::cost(&[0; 8], &operand);
+    }
+    // Leaves that random keys split are about two thirds full, and never under half.
+    let leaves = 20_000 / (node::FANOUT / 2) * node::Node::bytes(0);
+    let bytes = memtable.bytes();
+    assert!(
+        bytes >= records + leaves / 2,
+        "{bytes} bytes for {records} of records"
+    );
+    assert!(
+        bytes < records + records / 50 + leaves + leaves / 16 + memtable.limit() / 256,
+        "{bytes} bytes for {records} of records and at most {leaves} of leaves"
+    );
+}
+
+#[test]
+fn writers_that_fill_it_together_never_exceed_the_limit_and_lose_nothing() {
+    for limit in [64 << 10, 256 << 10, 1 << 20] {
+        let memtable = Memtable::new(limit);
+        let taken: Vec<Vec<u64>> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..8u64)
+                .map(|thread| {
+                    let memtable = &memtable;
+                    scope.spawn(move || {
+                        let mut taken = Vec::new();
+                        for at in 0.. {
+                            let number = (at * 8 + thread).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                            let message = Message::put(at * 8 + thread + 1, &[7; 60]);
+                            if memtable.insert(&number.to_be_bytes(), message).is_err() {
+                                break;
+                            }
+                            taken.push(number);
+                            assert!(memtable.bytes() <= limit);
+                        }
+                        taken
+                    })
+                })
+                .collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        let mut taken: Vec<u64> = taken.into_iter().flatten().collect();
+        taken.sort_unstable();
+        assert_eq!(memtable.len(), taken.len());
+        let mut cursor = memtable.cursor();
+        cursor.first();
+        for number in &taken {
+            assert_eq!(cursor.key(), Some(&number.to_be_bytes()[..]));
+            cursor.next();
+        }
+        assert_eq!(cursor.key(), None);
+        assert!(
+            memtable.bytes() > limit / 2,
+            "{} of {limit} bytes",
+            memtable.bytes()
+        );
+    }
+}
+
+#[test]
 fn many_writers_and_readers_lose_nothing() {
     const THREADS: u64 = 4;
     const EACH: u64 = 20_000;
@@ -236,6 +363,13 @@ fn many_writers_and_readers_lose_nothing() {
                     assert!(last < Some(key), "the keys ascend");
                     last = Some(key);
                     cursor.next();
+                }
+                cursor.last();
+                let mut last: Option<&[u8]> = None;
+                while let Some(key) = cursor.key() {
+                    assert!(last.is_none_or(|last| key < last), "the keys descend");
+                    last = Some(key);
+                    cursor.previous();
                 }
             }
         });

@@ -126,3 +126,30 @@ fn model_check_versions_of_one_key_stay_in_order_whoever_comes_first() {
         assert_eq!(after, [4, 3, 2, 1]);
     });
 }
+
+#[test]
+fn model_check_more_writers_than_lanes_lose_nothing_and_count_every_record() {
+    check(3_000, || {
+        let memtable = Arc::new(Memtable::new(64 << 10));
+        let writers: Vec<_> = (0..3u64)
+            .map(|writer| {
+                let memtable = Arc::clone(&memtable);
+                shuttle::thread::spawn(move || {
+                    for number in 0..3u64 {
+                        let sequence = 3 * number + writer + 1;
+                        memtable
+                            .insert(&sequence.to_be_bytes(), Message::put(sequence, b"v"))
+                            .unwrap();
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(memtable.len(), 9);
+        for sequence in 1..=9u64 {
+            assert_eq!(memtable.get(&sequence.to_be_bytes(), LAST).count(), 1);
+        }
+    });
+}
