@@ -215,7 +215,7 @@ fn lookups(keys: &[Key], sizes: &Sizes) {
 }
 
 fn cold_lookups(keys: &[Key], sizes: &Sizes) {
-    let (store, directory) = store(4096, sizes.cache_bytes / 32);
+    let (store, directory) = store(4096, (sizes.cache_bytes / 32).max(1 << 20));
     let run = installed(&store, keys.iter());
     let mut random = fastrand::Rng::with_seed(4);
     let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
