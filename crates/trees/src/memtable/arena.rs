@@ -13,10 +13,10 @@ use std::ptr::NonNull;
 /// A place in the arena: an offset in units of eight bytes. Zero is nothing.
 pub(super) type Place = u32;
 
-const UNIT: usize = align_of::<Header>();
+pub(super) const UNIT: usize = align_of::<Header>();
 const _: () = assert!(UNIT == 8);
 
-/// What is taken is a multiple of this, and begins at one.
+/// What nodes begin at, and what the processor fetches at once.
 pub(super) const LINE: usize = 64;
 
 /// Below this limit huge pages would cost more memory than they save time.
@@ -64,14 +64,16 @@ impl Arena {
         self.used.load(Ordering::Relaxed) - LINE
     }
 
-    /// Takes `bytes`, a multiple of [`LINE`], for good: their offset, or nothing when there are fewer left. Whoever keeps
+    /// Takes `bytes` for good, from a multiple of `align` on: their offset, or nothing when there are fewer left. Whoever keeps
     /// something elsewhere takes as much and leaves it alone, so that one number bounds it all (M5).
-    pub(super) fn take(&self, bytes: usize) -> Option<usize> {
-        debug_assert!(bytes.is_multiple_of(LINE));
-        let take = |used: usize| used.checked_add(bytes).filter(|&end| end <= self.memory.len());
-        self.used
+    pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
+        let end = |used: usize| used.next_multiple_of(align).checked_add(bytes);
+        let take = |used: usize| end(used).filter(|&end| end <= self.memory.len());
+        let used = self
+            .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-            .ok()
+            .ok()?;
+        Some(used.next_multiple_of(align))
     }
 
     /// How many bytes a record takes.

@@ -2,7 +2,7 @@
 //! writers share a line once in some hundred insertions, and what one needs is there before it changes anything.
 
 use super::Full;
-use super::arena::{Arena, LINE, Place};
+use super::arena::{Arena, LINE, Place, UNIT};
 use super::node::{Node, NodeId};
 use crate::sync::{AtomicU32, AtomicUsize, Backoff, Ordering};
 use alluvium_base::Message;
@@ -19,7 +19,7 @@ const LANES: usize = 2;
 
 /// Bytes for records that a lane takes at once: this fraction of the limit, within bounds.
 const FRACTION: usize = 1024;
-const LEAST_BYTES: usize = 1 << 10;
+const LEAST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 64 << 10;
 /// A record of more than this part of a piece is taken for by itself, so that little is left unused at a piece's end.
 const LARGE_PART: usize = 8;
@@ -162,7 +162,7 @@ impl Writer<'_> {
         let cost = Arena::cost(key, message.operand);
         let at = self.room(cost)?;
         // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses, or taken for this record;
-        // pieces begin at a line and records end at a unit.
+        // pieces begin and records end at a unit.
         Ok(unsafe { self.arena.put_record(at, key, message) })
     }
 
@@ -171,15 +171,14 @@ impl Writer<'_> {
         if cost <= lane.piece.left() {
             return Ok(lane.piece.cut(cost));
         }
-        let whole = cost.next_multiple_of(LINE);
         if cost <= self.lanes.piece_bytes / LARGE_PART
-            && let Some(at) = self.arena.take(self.lanes.piece_bytes)
+            && let Some(at) = self.arena.take(self.lanes.piece_bytes, UNIT)
         {
             lane.piece.set(at, at + self.lanes.piece_bytes);
             return Ok(lane.piece.cut(cost));
         }
         // Large, or little is left.
-        self.arena.take(whole).ok_or(Full)
+        self.arena.take(cost, UNIT).ok_or(Full)
     }
 
     /// Sees to it that there are so many bytes for nodes.
@@ -188,11 +187,15 @@ impl Writer<'_> {
         if lane.spare.left() >= bytes || lane.nodes.left() >= bytes {
             return Ok(());
         }
-        let at_once = self.lanes.node_bytes.max(bytes).next_multiple_of(LINE);
-        let taken = self.arena.take(at_once).map(|at| (at, at + at_once));
+        let at_once = self.lanes.node_bytes.max(bytes);
+        let taken = self.arena.take(at_once, LINE).map(|at| (at, at + at_once));
         let (at, end) = match taken {
             Some(taken) => taken,
-            None => self.arena.take(bytes).map(|at| (at, at + bytes)).ok_or(Full)?,
+            None => self
+                .arena
+                .take(bytes, LINE)
+                .map(|at| (at, at + bytes))
+                .ok_or(Full)?,
         };
         if lane.spare.left() > 0 {
             // The tree has grown since the spare was taken; what it still has comes first.
@@ -215,8 +218,8 @@ impl Writer<'_> {
             lane.spare.set(0, 0);
         }
         let at = lane.nodes.cut(bytes);
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses; pieces begin at a line, and
-        // nodes are whole lines.
+        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses; pieces for nodes begin
+        // at a line, and nodes are whole lines.
         Ok(unsafe { self.arena.put_node(at, level) })
     }
 

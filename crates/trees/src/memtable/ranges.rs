@@ -5,7 +5,7 @@
 //! copies a delete, however many there are, and readers share a snapshot of the lists.
 
 use super::Full;
-use super::arena::{Arena, LINE};
+use super::arena::{Arena, UNIT};
 use crate::sync::{AtomicUsize, Ordering};
 use alluvium_base::Sequence;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -80,9 +80,10 @@ impl RangeDeletes {
         let deletes: usize = lists.iter().map(|list| list.bytes).sum();
         let bytes = deletes + (writing.all.len() + 1) * size_of::<Range>();
         if bytes > writing.taken {
-            let missing = (bytes - writing.taken).next_multiple_of(LINE);
-            arena.take(missing).ok_or(Full)?;
-            writing.taken += missing;
+            arena
+                .take((bytes - writing.taken).next_multiple_of(UNIT), UNIT)
+                .ok_or(Full)?;
+            writing.taken = bytes.next_multiple_of(UNIT);
         }
         *self.lists.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lists);
         writing.all.push(range);
