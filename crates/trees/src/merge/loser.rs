@@ -1,8 +1,11 @@
 //! A tournament of losers over sorted sources: one comparison per level for each step, whichever source wins.
 //!
-//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Sources with equal keys come newest first (G1).
+//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Sources with equal keys come newest first (G1). Almost every
+//! comparison is one of two words (`code.rs`), so a step looks at one key, whatever the keys have in common.
 
+use super::code::{Code, ENDED, EQUAL};
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 /// Which way a merge goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +16,7 @@ pub enum Direction {
     Backward,
 }
 
-/// A sorted source of keys. It stands at a key or at its end.
+/// A sorted source of keys. It stands at a key or at its end, and a key may come several times.
 pub trait Source {
     /// The current key; none at the end. It stays the same until the source is advanced.
     fn key(&self) -> Option<&[u8]>;
@@ -52,18 +55,33 @@ pub trait Source {
 pub struct Merged<S> {
     sources: Vec<S>,
     direction: Direction,
-    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources: who lost there. Entry 0 is the winner.
-    losers: Vec<usize>,
+    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources: who lost there, with its code relative to whom it lost to.
+    /// Entry 0 is the winner, with its code relative to `last`.
+    losers: Vec<Player>,
+    /// The key of the winner before.
+    last: Vec<u8>,
+}
+
+/// A source that stands in the tree.
+#[derive(Clone, Copy, Debug)]
+struct Player {
+    code: Code,
+    source: usize,
 }
 
 impl<S: Source> Merged<S> {
     /// Merges sources that stand at their first keys, newest source first.
     #[must_use]
     pub fn new(sources: Vec<S>, direction: Direction) -> Merged<S> {
+        let nobody = Player {
+            code: ENDED,
+            source: 0,
+        };
         let mut merged = Merged {
-            losers: vec![0; sources.len()],
+            losers: vec![nobody; sources.len()],
             sources,
             direction,
+            last: Vec::new(),
         };
         merged.rebuild();
         merged
@@ -71,19 +89,30 @@ impl<S: Source> Merged<S> {
 
     /// The source that is next, by its number; none when all are at their ends.
     #[must_use]
+    #[inline]
     pub fn winner(&self) -> Option<usize> {
-        let winner = *self.losers.first()?;
-        self.sources[winner].key().map(|_| winner)
+        let winner = self.losers.first()?;
+        (winner.code != ENDED).then_some(winner.source)
     }
 
     /// The current key.
     #[must_use]
+    #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        self.sources[*self.losers.first()?].key()
+        self.sources[self.losers.first()?.source].key()
+    }
+
+    /// Whether the current key is the one that the last [`Merged::advance`] went on from: the winner has an older message
+    /// about it. Costs next to nothing.
+    #[must_use]
+    #[inline]
+    pub fn repeats(&self) -> bool {
+        self.losers.first().is_some_and(|winner| winner.code == EQUAL) && self.key() == Some(&self.last[..])
     }
 
     /// A source.
     #[must_use]
+    #[inline]
     pub fn source(&self, index: usize) -> &S {
         &self.sources[index]
     }
@@ -97,58 +126,112 @@ impl<S: Source> Merged<S> {
     ///
     /// # Errors
     /// What the source says; the merge stands where it stood.
+    #[inline]
     pub fn advance(&mut self) -> Result<(), S::Error> {
-        let Some(&winner) = self.losers.first() else {
+        let Some(&Player { source, code }) = self.losers.first() else {
             return Ok(());
         };
-        self.sources[winner].advance()?;
-        self.replay(winner);
+        let winner = &mut self.sources[source];
+        let Some(key) = winner.key() else {
+            return Ok(());
+        };
+        // The same key again: the last one stays as it is.
+        let repeats = code == EQUAL && key.len() == self.last.len();
+        if !repeats {
+            self.last.clear();
+            self.last.extend_from_slice(key);
+        }
+        if let Err(error) = winner.advance() {
+            if !repeats {
+                // It is still the current key's first message, whatever its code was relative to the key before.
+                self.losers[0].code = Code::of(&self.last, self.direction);
+            }
+            return Err(error);
+        }
+        let code = match winner.key() {
+            Some(key) => {
+                debug_assert!(
+                    match self.direction {
+                        Direction::Forward => *self.last <= *key,
+                        Direction::Backward => *self.last >= *key,
+                    },
+                    "source {source} goes from {:02x?} back to {key:02x?}",
+                    self.last
+                );
+                Code::relative(&self.last, key, self.direction)
+            }
+            None => ENDED,
+        };
+        self.replay(Player { code, source });
         Ok(())
     }
 
     /// Plays every match anew, after sources were moved.
     pub fn rebuild(&mut self) {
         let count = self.sources.len();
-        if count < 2 {
+        if count == 0 {
             return;
         }
+        self.last.clear();
         // Winners of each inner node, from the leaves up.
-        let mut winners = vec![0; 2 * count];
-        for (index, winner) in winners[count..].iter_mut().enumerate() {
-            *winner = index;
-        }
+        let start = |source: usize| Player {
+            code: self.sources[source]
+                .key()
+                .map_or(ENDED, |key| Code::of(key, self.direction)),
+            source,
+        };
+        let mut winners: Vec<Player> = (0..2 * count).map(|node| start(node % count)).collect();
         for node in (1..count).rev() {
-            let (left, right) = (winners[2 * node], winners[2 * node + 1]);
-            let left_wins = self.beats(left, right);
-            (winners[node], self.losers[node]) = if left_wins { (left, right) } else { (right, left) };
+            let (winner, loser) = self.play(winners[2 * node], winners[2 * node + 1]);
+            (winners[node], self.losers[node]) = (winner, loser);
         }
         self.losers[0] = winners[1];
     }
 
-    /// Plays the matches from a source's leaf up to the root.
-    fn replay(&mut self, source: usize) {
-        let mut winner = source;
-        let mut node = (source + self.sources.len()) / 2;
+    /// Plays the matches from a source's leaf up to the root. Whoever lost there lost to the source's last key, so all
+    /// codes are relative to that.
+    #[inline]
+    fn replay(&mut self, mut winner: Player) {
+        let mut node = (winner.source + self.losers.len()) / 2;
         while node > 0 {
-            if self.beats(self.losers[node], winner) {
-                std::mem::swap(&mut self.losers[node], &mut winner);
+            let other = self.losers[node];
+            if other.code == winner.code {
+                (winner, self.losers[node]) = self.play(winner, other);
+            } else {
+                let stays = winner.code < other.code;
+                self.losers[node] = select_unpredictable(stays, other, winner);
+                winner = select_unpredictable(stays, winner, other);
             }
             node /= 2;
         }
         self.losers[0] = winner;
     }
 
-    /// Whether source `a` comes before source `b`: by key, then newest first; ends come last.
-    fn beats(&self, a: usize, b: usize) -> bool {
-        let order = match (self.sources[a].key(), self.sources[b].key()) {
-            (Some(left), Some(right)) => match self.direction {
-                Direction::Forward => left.cmp(right),
-                Direction::Backward => right.cmp(left),
-            },
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => Ordering::Equal,
+    /// The winner of a match and the loser, whose code is relative to the winner then: by key, then newest first; ends
+    /// come last.
+    #[cold]
+    #[inline(never)]
+    fn play(&self, one: Player, two: Player) -> (Player, Player) {
+        let first = match one.code.cmp(&two.code) {
+            Ordering::Equal => one.source < two.source,
+            order => order == Ordering::Less,
         };
-        order.then(a.cmp(&b)) == Ordering::Less
+        let keys = (self.sources[one.source].key(), self.sources[two.source].key());
+        let (true, (Some(left), Some(right))) = (one.code == two.code, keys) else {
+            return if first { (one, two) } else { (two, one) };
+        };
+        let agreed = one.code.agreed().min(left.len()).min(right.len());
+        let order = match self.direction {
+            Direction::Forward => left[agreed..].cmp(&right[agreed..]),
+            Direction::Backward => right[agreed..].cmp(&left[agreed..]),
+        };
+        let lost = |winner: &[u8], loser: &[u8], player: Player| Player {
+            code: Code::relative(winner, loser, self.direction),
+            ..player
+        };
+        match order.then(one.source.cmp(&two.source)) {
+            Ordering::Less => (one, lost(left, right, two)),
+            _ => (two, lost(right, left, one)),
+        }
     }
 }

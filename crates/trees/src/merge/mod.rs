@@ -4,7 +4,12 @@
 //!
 //! *Does not know*: where the sources come from, when a merge is worth its cost, what becomes of the result.
 //!
-//! *Read in this order*: `operator.rs` (what a merge message means), `fold.rs` (one key), `loser.rs` (many sources).
+//! *Read in this order*: `operator.rs` (what a merge message means), `fold.rs` (one key), `loser.rs` (many sources),
+//! `code.rs` (how their keys are compared).
+//!
+//! Eight sources in memory, 24-byte keys and 100-byte values, one thread of a shared virtual processor: 43 million records a
+//! second of random keys, 38 of keys that share eight bytes; 24 with comparisons of whole keys (`cargo bench -p alluvium-trees
+//! --bench merge`).
 //!
 //! Invariants:
 //!
@@ -15,6 +20,7 @@
 //! - **G4** A tombstone goes, a merge is finished without a base, and a sequence number becomes zero, only when the
 //!   sources hold *every* older message of the range ([`Older::None`]).
 
+mod code;
 mod fold;
 mod loser;
 mod operator;

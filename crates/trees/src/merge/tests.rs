@@ -58,6 +58,130 @@ fn any_number_of_sources_merge_like_a_stable_sort() {
     }
 }
 
+/// Keys that a merge has to look at closely: long common beginnings, zeros at the ends, one the beginning of another.
+fn alike(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut key = b"a beginning that many keys have"[..random.usize(..32)].to_vec();
+    key.extend((0..random.usize(..9)).map(|_| [0, 0, 1, 0xff][random.usize(..4)]));
+    key
+}
+
+#[test]
+fn keys_that_are_alike_and_keys_that_come_again_merge_like_a_stable_sort() {
+    for seed in 0..400 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let common: Vec<Vec<u8>> = (0..20).map(|_| alike(&mut random)).collect();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let list = |random: &mut fastrand::Rng| -> Vec<Vec<u8>> {
+                let mut keys: Vec<Vec<u8>> = (0..random.usize(..60))
+                    .map(|_| match random.bool() {
+                        true => common[random.usize(..common.len())].clone(),
+                        false => alike(random),
+                    })
+                    .collect();
+                keys.sort();
+                if direction == Direction::Backward {
+                    keys.reverse();
+                }
+                keys
+            };
+            let lists: Vec<Vec<Vec<u8>>> = (0..random.usize(1..12)).map(|_| list(&mut random)).collect();
+            let sources = lists.iter().map(|keys| Keys {
+                keys: keys.clone(),
+                at: 0,
+            });
+            let mut merged = Merged::new(sources.collect(), direction);
+            // Begin in the middle, half of the time.
+            let starts: Vec<usize> = lists
+                .iter()
+                .map(|keys| {
+                    if seed % 2 == 0 {
+                        0
+                    } else {
+                        random.usize(..=keys.len())
+                    }
+                })
+                .collect();
+            for (source, &start) in merged.sources_mut().iter_mut().zip(&starts) {
+                source.at = start;
+            }
+            merged.rebuild();
+            let mut wanted: Vec<(&[u8], usize)> = Vec::new();
+            for (index, (keys, &start)) in lists.iter().zip(&starts).enumerate() {
+                wanted.extend(keys[start..].iter().map(|key| (&key[..], index)));
+            }
+            wanted.sort_by(|a, b| match direction {
+                Direction::Forward => a.cmp(b),
+                Direction::Backward => b.0.cmp(a.0).then(a.1.cmp(&b.1)),
+            });
+            let mut last = None;
+            for (key, source) in wanted {
+                assert_eq!(
+                    (merged.winner(), merged.key()),
+                    (Some(source), Some(key)),
+                    "seed {seed}"
+                );
+                assert_eq!(merged.repeats(), last == Some(key), "seed {seed}, {key:02x?}");
+                last = Some(key);
+                merged.advance().unwrap();
+            }
+            assert_eq!(
+                (merged.winner(), merged.key(), merged.repeats()),
+                (None, None, false)
+            );
+            merged.advance().unwrap();
+        }
+    }
+}
+
+/// A source that cannot be read now and then.
+#[derive(Debug)]
+struct Failing(Keys, fastrand::Rng);
+
+impl Source for Failing {
+    type Error = ();
+
+    fn key(&self) -> Option<&[u8]> {
+        self.0.key()
+    }
+
+    fn advance(&mut self) -> Result<(), ()> {
+        if self.1.u8(..3) == 0 {
+            return Err(());
+        }
+        self.0.at += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn after_an_error_a_merge_stands_where_it_stood() {
+    for seed in 0..100 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut all: Vec<Vec<u8>> = Vec::new();
+        let sources = (0..5).map(|source| {
+            let mut keys: Vec<Vec<u8>> = (0..30).map(|_| alike(&mut random)).collect();
+            keys.sort();
+            all.extend_from_slice(&keys);
+            Failing(Keys { keys, at: 0 }, fastrand::Rng::with_seed(source))
+        });
+        let mut merged = Merged::new(sources.collect(), Direction::Forward);
+        all.sort();
+        let mut failures = 0;
+        for (at, key) in all.iter().enumerate() {
+            loop {
+                assert_eq!(merged.key(), Some(&key[..]));
+                assert_eq!(merged.repeats(), at > 0 && all[at - 1] == *key);
+                if merged.advance().is_ok() {
+                    break;
+                }
+                failures += 1;
+            }
+        }
+        assert_eq!(merged.key(), None);
+        assert!(failures > 10);
+    }
+}
+
 /// A message that owns its operand.
 #[derive(Clone, Debug, PartialEq)]
 struct Owned(Sequence, Kind, u64, Vec<u8>);
