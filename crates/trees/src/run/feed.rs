@@ -152,7 +152,10 @@ impl Feed {
         self.windows.clear();
         self.window = 1;
         self.ahead = None;
-        if !self.range.is_empty() {
+        // Behind the last record there is nothing, and the last leaf's extent may be gone for all that the range says (R2).
+        let last = &*self.run.inner.last;
+        let is_behind = *self.range.low > *last || matches!(target, Target::First(key) if *key > *last);
+        if !self.range.is_empty() && !is_behind {
             let guard = self.cache.epochs().pin();
             self.ahead = Path::seek(&self.run, target, &self.cache, &guard, self.access.purpose())?;
         }

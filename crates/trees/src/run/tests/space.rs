@@ -25,8 +25,7 @@ fn a_range_reads_only_extents_that_it_needs() {
         let keys = [(); 2].map(|()| format!("user{:012}", random.u32(..41_000)).into_bytes());
         let range = KeyRange::new(&keys[0], Some(&keys[1]));
         let needed = |used: &Use| range.overlaps(&used.low, &used.high);
-        let last = uses.len() - 1;
-        for used in uses.iter().take(last).filter(|used| !needed(used)) {
+        for used in uses.iter().filter(|used| !needed(used)) {
             overwrite(&store, used);
         }
         store.cache().set_budget(2 << 20).unwrap();
@@ -38,7 +37,7 @@ fn a_range_reads_only_extents_that_it_needs() {
                 assert!(found == expected(&model, &range, direction), "round {round}");
             }
         }
-        for used in uses.iter().take(last).filter(|used| !needed(used)) {
+        for used in uses.iter().filter(|used| !needed(used)) {
             overwrite(&store, used);
         }
         store.cache().set_budget(32 << 20).unwrap();
@@ -53,6 +52,39 @@ fn overwrite(store: &Store, used: &Use) {
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
     file.write_at(used.extent.offset(), bytes, Purpose::Other)
         .unwrap();
+}
+
+#[test]
+fn behind_the_last_record_nothing_is_read() {
+    let model = sequential(100);
+    let store = store();
+    let mut builder = Builder::new(&store, &options()).unwrap();
+    for ((key, Reverse(sequence)), owned) in &model {
+        builder.push(key, record(*sequence, owned)).unwrap();
+    }
+    builder.delete_range(b"x", b"y", 1);
+    let built = builder.finish().unwrap().unwrap();
+    let reads = || store.directory().counters().snapshot().total().reads;
+    let before = reads();
+    let range = KeyRange::new(b"v", None);
+    for direction in BOTH {
+        for access in WAYS {
+            let mut cursor = built.run.cursor(&store, range.clone(), direction, access);
+            cursor.start().unwrap();
+            assert_eq!(cursor.key(), None);
+            let mut cursor = built
+                .run
+                .cursor(&store, KeyRange::new(b"w", Some(b"z")), direction, access);
+            cursor.seek(b"x").unwrap();
+            assert_eq!(cursor.key(), None);
+        }
+    }
+    assert_eq!(find(&store, &built.run, b"w", 99).unwrap(), []);
+    assert_eq!(find(&store, &built.run, b"a", 99).unwrap(), []);
+    let guard = store.epochs().pin();
+    let weight = built.run.weigh(&range, store.cache(), &guard, Purpose::Other);
+    assert_eq!(weight.unwrap(), Weight::default());
+    assert_eq!(reads(), before);
 }
 
 #[test]
