@@ -44,18 +44,39 @@ fn main() {
     };
     let keys = random_keys(sizes.records);
     println!("run of {} records, medians of three", sizes.records);
-    for page in [4096, 16384] {
-        for codec in [Codec::None, Codec::Lz4] {
-            building(&keys, page, codec, &sizes);
+    let parts: [(&str, Part); 6] = [
+        ("build", builds),
+        ("footprint", footprints),
+        ("scan", scanning),
+        ("warm", lookups),
+        ("cold", cold_lookups),
+        ("merge", merging),
+    ];
+    // Words after `--` choose parts: `cargo bench -p alluvium-trees --bench run -- warm`.
+    let is_word = |argument: &String| !argument.starts_with('-');
+    let chosen: Vec<String> = std::env::args().skip(1).filter(is_word).collect();
+    for (name, part) in parts {
+        if chosen.is_empty() || chosen.iter().any(|word| word == name) {
+            part(&keys, &sizes);
         }
     }
-    for length in [20, 400, 1000, 4000] {
-        footprint(&keys[..sizes.records / 10], length, &sizes);
+}
+
+/// A part of the bench.
+type Part = fn(&[Key], &Sizes);
+
+fn builds(keys: &[Key], sizes: &Sizes) {
+    for page in [4096, 16384] {
+        for codec in [Codec::None, Codec::Lz4] {
+            building(keys, page, codec, sizes);
+        }
     }
-    scanning(&keys, &sizes);
-    lookups(&keys, &sizes);
-    cold_lookups(&keys, &sizes);
-    merging(&keys, &sizes);
+}
+
+fn footprints(keys: &[Key], sizes: &Sizes) {
+    for length in [20, 400, 1000, 4000] {
+        footprint(&keys[..sizes.records / 10], length, sizes);
+    }
 }
 
 fn random_keys(count: usize) -> Vec<Key> {
