@@ -1,11 +1,11 @@
 //! The words that every room speaks.
 //!
 //! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed, what an I/O is
-//! for, what an I/O may cost, and what a dictionary is told about a key.
+//! for, what an I/O may cost, what a dictionary is told about a key, and how the processor is asked for a line early.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
-//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`message`].
+//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`message`], [`prefetch()`].
 //!
 //! A thing enters this room only with two users.
 //!
@@ -18,10 +18,12 @@ pub mod bytes;
 pub mod checksum;
 pub mod cost;
 pub mod message;
+mod prefetch;
 pub mod purpose;
 
 pub use checksum::checksum;
 pub use message::{Kind, Message, Sequence};
+pub use prefetch::prefetch;
 pub use purpose::Purpose;
 
 /// Bytes in one kibibyte.

@@ -25,7 +25,6 @@ pub mod bloom;
 mod entry;
 mod error;
 mod hash;
-mod prefetch;
 pub mod quotient;
 mod sort;
 

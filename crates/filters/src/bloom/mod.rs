@@ -14,8 +14,8 @@
 mod check;
 mod format;
 
-use crate::prefetch::prefetch;
 use crate::{Error, Result};
+use alluvium_base::prefetch;
 use format::{LINE_BYTES, WORDS};
 
 /// How many bits of a hash choose a bit in a word.

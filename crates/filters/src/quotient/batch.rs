@@ -9,7 +9,7 @@ use super::format::{Block, load, slots_at};
 use super::lookup::{Compared, Found, PageView, aim, equal_lanes};
 use super::values::Values;
 use crate::Fingerprint;
-use crate::prefetch::prefetch;
+use alluvium_base::prefetch;
 
 /// The length of a run that one load does not settle.
 const UNSETTLED: u32 = u32::MAX;

@@ -8,8 +8,8 @@ use super::format::{Block, Header, Kind, slots, word};
 use super::geometry::{Geometry, Place};
 use super::run::{PageWords, Run};
 use super::values::Values;
-use crate::prefetch::prefetch;
 use crate::{Error, Fingerprint, Result};
+use alluvium_base::prefetch;
 
 /// A page of a filter, as it lies in a cache. Nothing is copied and nothing is trusted: whatever the bytes are, every call
 /// returns; wrong bytes give an error or a wrong answer.

@@ -4,9 +4,12 @@ use super::leaf::{Layout, Placement};
 use super::load::load;
 use super::path::{Path, Target};
 use super::{Bad, Record, Run, Value, ValuePointer, index};
-use alluvium_base::{Purpose, Sequence};
+use alluvium_base::{Purpose, Sequence, prefetch};
 use alluvium_storage::{Cache, Guard, NodePointer, PageSize, Result};
 use std::ops::ControlFlow;
+
+/// How much of a leaf is fetched at once: its header, and the keys of one of a page.
+const FIRST_LINES: usize = 16;
 
 impl Run {
     /// Hands the records of a key at or below `at` to `visit`, newest first, until it breaks off.
@@ -26,6 +29,9 @@ impl Run {
             return Ok(());
         };
         let leaf = load(cache, guard, &pointer, purpose)?;
+        for line in 0..FIRST_LINES {
+            prefetch(&leaf, line * 64);
+        }
         let visited = visit_key(&leaf, &pointer, key, at, self.inner.page_size, &mut visit)?;
         if visited == Visited::GoesOn {
             return self.find_on(key, at, cache, guard, purpose, &mut visit);

@@ -2,9 +2,13 @@
 
 /// Hints that the line holding `bytes[at]` will be read soon. Does nothing past the end, or where the machine has no such hint.
 ///
+/// ```
+/// alluvium_base::prefetch(&[1, 2, 3], 0);
+/// ```
+///
 /// Measured: lookups in a filter of 256 MiB take 35 to 45 ns each with hints and 100 to 120 ns without.
 #[inline(always)]
-pub(crate) fn prefetch(bytes: &[u8], at: usize) {
+pub fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(byte) = bytes.get(at) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
