@@ -4,58 +4,21 @@ use super::format::encode_long;
 use super::index::{Child, Full, IndexBuilder, Sums};
 use super::leaf::{Entry, LeafBuilder};
 use super::load::Direct;
+use super::options::RunOptions;
 use super::spans::Spans;
-use super::value::{self, Placed, ValuePointer, ValueWriter, largest, pages_for};
+use super::value::{self, Placed, Slot, ValuePointer, ValueWriter, largest, pages_for};
 use super::{MAX_KEY, MAX_VALUE, Record, Run, Summary, Value, separator};
-use alluvium_base::{KIB, Kind, Purpose, Sequence};
+use alluvium_base::{Kind, MIB, Sequence};
 use alluvium_filters::hash;
-use alluvium_storage::extents::{Class, Extent, Extents};
-use alluvium_storage::node::{MAX_PAGES, NodeWriter, WriterOptions};
+use alluvium_storage::extents::{Extent, Extents};
+use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Cache, Codec, Error, NodePointer, PageSize, Result, Tiers};
+use alluvium_storage::{Cache, NodePointer, PageSize, Result, Tiers};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How a run is written.
-///
-/// ```
-/// use alluvium_base::Purpose;
-/// use alluvium_trees::run::RunOptions;
-/// let options = RunOptions { value_threshold: Some(512), ..RunOptions::new(Purpose::Compact) };
-/// assert_eq!(options.leaf_pages, None);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunOptions {
-    /// How nodes are encoded.
-    pub codec: Codec,
-    /// Values longer than this, in bytes, go to value extents; a quarter of a page if absent. At most four pages.
-    pub value_threshold: Option<usize>,
-    /// What the writes are for.
-    pub purpose: Purpose,
-    /// Whether the reserve of space may be used.
-    pub class: Class,
-    /// Pages of a leaf: 1 to 16; chosen from the records' sizes if absent.
-    pub leaf_pages: Option<u8>,
-    /// The seed of the store's filters, for the hashes of keys.
-    pub seed: u64,
-}
-
-impl RunOptions {
-    /// The usual options: uncompressed, outside the reserve.
-    #[must_use]
-    pub fn new(purpose: Purpose) -> RunOptions {
-        RunOptions {
-            codec: Codec::None,
-            value_threshold: None,
-            purpose,
-            class: Class::Normal,
-            leaf_pages: None,
-            seed: 0,
-        }
-    }
-}
-
-/// Bytes of a leaf that is compressed, so that there is something to compress.
-const COMPRESSED_LEAF: usize = 16 * KIB as usize;
+/// Leaves that are closed and wait for values' places come to this many bytes at most.
+const MAX_WAITING: u64 = MIB;
 
 /// Writes a run. Records come in the order of their keys, and of one key the newest first.
 ///
@@ -77,8 +40,14 @@ pub struct Builder {
     pub(super) separator: Vec<u8>,
     /// Bytes of values outside the current leaf.
     pub(super) separate_bytes: u64,
-    /// The leaf before, until its keys' end is known: its nodes and separator.
-    pub(super) before: Option<(Nodes, Vec<u8>)>,
+    /// Values of the current leaf whose places are not known.
+    pub(super) awaited: usize,
+    /// Leaves that wait for the places of their values, or for the next separator, in order.
+    pub(super) closed: VecDeque<Closed>,
+    pub(super) closed_bytes: u64,
+    /// The number of the first of them: how many leaves are written.
+    pub(super) written: u64,
+    pub(super) spare: Option<Closed>,
     pub(super) index: IndexBuilder,
     pub(super) full: Vec<Full>,
     pub(super) full_bytes: u64,
@@ -86,15 +55,28 @@ pub struct Builder {
     pub(super) spans: Spans,
     pub(super) value_spans: Spans,
     pub(super) inherited: Vec<Extent>,
-    pub(super) node: Vec<u8>,
     pub(super) last_key: Vec<u8>,
     pub(super) last_sequence: Sequence,
-    /// The first key whose value waits for its node.
-    pub(super) waiting_from: Vec<u8>,
+    /// The first and the last key whose values wait for their node.
+    pub(super) waiting: (Vec<u8>, Vec<u8>),
     pub(super) first_key: Vec<u8>,
     pub(super) hashes: Vec<u64>,
     pub(super) range_deletes: Vec<(Vec<u8>, Vec<u8>, Sequence)>,
     pub(super) summary: Summary,
+}
+
+/// A leaf that is full and not written.
+#[derive(Debug, Default)]
+pub(super) struct Closed {
+    bytes: Vec<u8>,
+    /// Where its values begin in its bytes.
+    values_at: usize,
+    separator: Vec<u8>,
+    /// Without the bytes of its nodes.
+    sums: Sums,
+    begun: bool,
+    /// Values whose places are not known.
+    awaited: usize,
 }
 
 /// A leaf or an index node where it was written: its parts if it is long, and the node that pointers mean.
@@ -108,31 +90,15 @@ impl Nodes {
     pub(super) fn all(&self) -> impl Iterator<Item = &NodePointer> {
         self.parts.iter().chain([&self.head])
     }
-
-    fn bytes(&self) -> u64 {
-        self.all().map(|node| node.read_len() as u64).sum()
-    }
 }
 
 impl Builder {
     /// A builder that has taken nothing yet.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the options cannot be followed; [`Error::Poisoned`] when the store refuses changes.
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the options cannot be followed; [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses changes.
     pub fn new(store: &Store, options: &RunOptions) -> Result<Builder> {
-        let page = store.page_size().bytes();
-        let threshold = options.value_threshold.unwrap_or(page / 4);
-        let bad = |option, why| Err(Error::BadOption { option, why });
-        if threshold > 4 * page {
-            let why = format!("{threshold} bytes are more than four pages");
-            return bad("value threshold", why);
-        }
-        if let Some(pages) = options
-            .leaf_pages
-            .filter(|pages| !(1..=MAX_PAGES).contains(pages))
-        {
-            return bad("leaf pages", format!("{pages} is not from 1 to {MAX_PAGES}"));
-        }
+        let threshold = options.threshold(store.page_size())?;
         let writer_options = WriterOptions {
             codec: options.codec,
             ..store.writer_options(options.purpose, options.class)
@@ -150,17 +116,20 @@ impl Builder {
             room: 0,
             separator: Vec::new(),
             separate_bytes: 0,
-            before: None,
+            awaited: 0,
+            closed: VecDeque::new(),
+            closed_bytes: 0,
+            written: 0,
+            spare: None,
             index: IndexBuilder::new(1),
             full: Vec::new(),
             full_bytes: 0,
             spans: Spans::default(),
             value_spans: Spans::default(),
             inherited: Vec::new(),
-            node: Vec::new(),
             last_key: Vec::new(),
             last_sequence: 0,
-            waiting_from: Vec::new(),
+            waiting: (Vec::new(), Vec::new()),
             first_key: Vec::new(),
             hashes: Vec::new(),
             range_deletes: Vec::new(),
@@ -182,7 +151,7 @@ impl Builder {
     /// it.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room; as the device says. The builder can only be dropped then.
+    /// [`Error::Full`](alluvium_storage::Error::Full) when there is no room; as the device says. The builder can only be dropped then.
     ///
     /// # Panics
     /// When the record is not behind the one before (keys ascending, of one key the newest first), or the key or value is too long.
@@ -250,9 +219,13 @@ impl Builder {
             .is_some_and(|values| values.is_full_for(value.len()))
         {
             self.close_values()?;
+            self.write_closed(None)?;
         }
         self.add(key, new, record, &[0; ValuePointer::BYTES], Some(value.len()))?;
-        let slot = self.leaf.last_value_at();
+        let slot = Slot {
+            leaf: self.written + self.closed.len() as u64,
+            at: self.leaf.last_value_at(),
+        };
         let values = match &mut self.values {
             Some(values) => values,
             none => {
@@ -272,30 +245,40 @@ impl Builder {
             Placed::Long(pointer) => {
                 let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
                 pointer.encode(&mut bytes);
-                self.leaf.patch(slot, &bytes);
+                self.leaf.patch(slot.at, &bytes);
             }
-            Placed::Waits if first_waiting => {
-                self.waiting_from.clear();
-                self.waiting_from.extend_from_slice(key);
+            Placed::Waits => {
+                self.awaited += 1;
+                let (first, last) = &mut self.waiting;
+                if first_waiting {
+                    key.clone_into(first);
+                }
+                key.clone_into(last);
             }
-            Placed::Waits => {}
         }
         Ok(())
     }
 
     /// Writes the node of the values that wait, and fills the pointers in.
-    fn close_values(&mut self) -> Result<()> {
+    pub(super) fn close_values(&mut self) -> Result<()> {
         let Some(values) = &mut self.values else {
             return Ok(());
         };
         let page_size = self.writer_options.page_size;
-        let (leaf, spans) = (&mut self.leaf, &mut self.value_spans);
-        let (low, high) = (&self.waiting_from, leaf.last_key().to_vec());
+        let (leaf, closed, spans) = (&mut self.leaf, &mut self.closed, &mut self.value_spans);
+        let ((low, high), written, awaited) = (&self.waiting, self.written, &mut self.awaited);
         values.close(|slot, pointer| {
             let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
             pointer.encode(&mut bytes);
-            leaf.patch(slot, &bytes);
-            spans.add(&pointer.node, low, &high, pointer.share(page_size));
+            if let Some(closed) = closed.get_mut((slot.leaf - written) as usize) {
+                let at = closed.values_at + slot.at;
+                closed.bytes[at..at + bytes.len()].copy_from_slice(&bytes);
+                closed.awaited -= 1;
+            } else {
+                leaf.patch(slot.at, &bytes);
+                *awaited -= 1;
+            }
+            spans.add(&pointer.node, low, high, pointer.share(page_size));
         })
     }
 
@@ -359,7 +342,7 @@ impl Builder {
     /// Closes the leaf, if there is one, and begins another with a record's key.
     fn begin_leaf(&mut self, key: &[u8], new: bool, value_len: usize) -> Result<()> {
         if self.leaf.records() > 0 {
-            self.close_leaf(!new)?;
+            self.close_leaf(!new);
         }
         self.separator.clear();
         if self.summary.records == 0 {
@@ -370,20 +353,15 @@ impl Builder {
         } else {
             self.separator.extend_from_slice(key);
         }
-        self.note_before(None);
-        let of_next = key.len() + value_len + 8;
-        let pages = match self.options.leaf_pages {
-            Some(pages) => usize::from(pages),
-            None => leaf_pages(
-                self.mean_record().unwrap_or(of_next),
-                self.options.codec,
-                self.page_size(),
-            ),
-        };
-        self.room = pages * self.page_size().bytes();
+        let record = self.mean_record().unwrap_or(key.len() + value_len + 8);
+        self.room = self.options.leaf_room(record, self.page_size());
         self.leaf.restart(!new);
         self.separate_bytes = 0;
-        Ok(())
+        self.awaited = 0;
+        if self.closed_bytes > MAX_WAITING {
+            self.close_values()?;
+        }
+        self.write_closed(None)
     }
 
     /// Bytes of a record in its leaf, on average.
@@ -392,42 +370,52 @@ impl Builder {
         (leaf > 0).then(|| self.leaf.bytes() / leaf)
     }
 
-    /// Notes which keys need the leaf before: up to the current separator, or to `last` when there is no further leaf.
-    pub(super) fn note_before(&mut self, last: Option<&[u8]>) {
-        if let Some((nodes, low)) = self.before.take() {
-            let high = last.unwrap_or(&self.separator);
-            for node in nodes.all() {
-                self.spans.add(node, &low, high, node.read_len() as u64);
-            }
-        }
-    }
-
-    /// Writes the leaf. `goes_on` when the next record has the same key as its last one.
-    pub(super) fn close_leaf(&mut self, goes_on: bool) -> Result<()> {
-        self.close_values()?;
-        let mut node = std::mem::take(&mut self.node);
-        node.clear();
-        self.leaf.encode(goes_on, &mut node);
-        let written = self.write_node(&mut node);
-        self.node = node;
-        let nodes = written?;
-        let sums = Sums {
-            bytes: nodes.bytes() + self.separate_bytes,
+    /// Closes the leaf. `goes_on` when the next record has the same key as its last one.
+    pub(super) fn close_leaf(&mut self, goes_on: bool) {
+        let mut closed = self.spare.take().unwrap_or_default();
+        closed.bytes.clear();
+        self.leaf.encode(goes_on, &mut closed.bytes);
+        closed.values_at = closed.bytes.len() - self.leaf.value_bytes();
+        self.separator.clone_into(&mut closed.separator);
+        closed.sums = Sums {
+            bytes: self.separate_bytes,
             records: self.leaf.records() as u64,
             tombstones: self.leaf.tombstones(),
         };
-        let child = Child {
-            pointer: nodes.head,
-            sums,
-            begun: self.leaf.is_begun(),
-        };
+        closed.begun = self.leaf.is_begun();
+        closed.awaited = self.awaited;
+        self.closed_bytes += closed.bytes.len() as u64;
+        self.closed.push_back(closed);
         self.summary.leaves += 1;
-        let room = self.page_size().bytes();
-        if !self.index.add(&self.separator, &child, room) {
-            self.close_index();
-            self.index.add(&self.separator, &child, room);
+    }
+
+    /// Writes the leaves that wait for nothing any more, in order. `last` is the last key, when no leaf follows.
+    pub(super) fn write_closed(&mut self, last: Option<&[u8]>) -> Result<()> {
+        while self.closed.front().is_some_and(|closed| closed.awaited == 0)
+            && let Some(mut closed) = self.closed.pop_front()
+        {
+            self.closed_bytes -= closed.bytes.len() as u64;
+            self.written += 1;
+            let nodes = self.write_node(&mut closed.bytes)?;
+            let next = self.closed.front().map(|next| &*next.separator);
+            let high = next.or(last).unwrap_or(&self.separator);
+            for node in nodes.all() {
+                let len = node.read_len() as u64;
+                closed.sums.bytes += len;
+                self.spans.add(node, &closed.separator, high, len);
+            }
+            let child = Child {
+                pointer: nodes.head,
+                sums: closed.sums,
+                begun: closed.begun,
+            };
+            let room = self.page_size().bytes();
+            if !self.index.add(&closed.separator, &child, room) {
+                self.close_index();
+                self.index.add(&closed.separator, &child, room);
+            }
+            self.spare = Some(closed);
         }
-        self.before = Some((nodes, self.separator.clone()));
         Ok(())
     }
 
@@ -476,7 +464,8 @@ impl Builder {
         } else {
             0
         };
-        self.leaves.bytes() + self.values.as_ref().map_or(0, ValueWriter::bytes) + self.full_bytes + leaf
+        let waiting = self.full_bytes + self.closed_bytes + leaf;
+        self.leaves.bytes() + self.values.as_ref().map_or(0, ValueWriter::bytes) + waiting
     }
 
     /// Records taken so far.
@@ -494,28 +483,4 @@ pub(super) fn note_sequence(summary: &mut Summary, lowest: Sequence, highest: Se
         summary.lowest_sequence.min(lowest)
     };
     summary.highest_sequence = summary.highest_sequence.max(highest);
-}
-
-/// Pages of a leaf for records of `record` bytes: as few as waste a thirty-second of it at most, given that half a record
-/// stays empty on average.
-fn leaf_pages(record: usize, codec: Codec, page_size: PageSize) -> usize {
-    let page = page_size.bytes();
-    let least = match codec {
-        Codec::None => 1,
-        Codec::Lz4 | Codec::Zstd => COMPRESSED_LEAF.div_ceil(page),
-    };
-    (16 * record).div_ceil(page).clamp(least, usize::from(MAX_PAGES))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn leaves_are_as_small_as_their_records_let_them() {
-        let pages = |record| leaf_pages(record, Codec::None, PageSize::MIN);
-        assert_eq!([1, 128, 256, 300, 1024, 5000].map(pages), [1, 1, 1, 2, 4, 16]);
-        assert_eq!(leaf_pages(100, Codec::Lz4, PageSize::MIN), 4);
-        assert_eq!(leaf_pages(100, Codec::Zstd, PageSize::MAX), 1);
-    }
 }

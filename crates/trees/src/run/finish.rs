@@ -3,7 +3,7 @@
 use super::build::{Builder, note_sequence};
 use super::footer::{Details, Footer};
 use super::index::{Child, IndexBuilder};
-use super::value::{Placed, ValueWriter, largest};
+use super::value::{Placed, Slot, ValueWriter, largest};
 use super::{RangeDeletes, Run, Use};
 use alluvium_storage::extents::{Extent, Extents, UNIT};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
@@ -113,9 +113,10 @@ impl Builder {
         if self.summary.records == 0 {
             return Ok((Vec::new(), cached));
         }
-        self.close_leaf(false)?;
+        self.close_leaf(false);
+        self.close_values()?;
         let last_key = std::mem::take(&mut self.last_key);
-        self.note_before(Some(&last_key));
+        self.write_closed(Some(&last_key))?;
         self.last_key = last_key;
         self.close_index();
         let mut level = 1;
@@ -251,7 +252,7 @@ impl Builder {
             self.writer_options,
         );
         let mut writer = ValueWriter::new(writer, self.page_size());
-        let Placed::Long(pointer) = writer.add(details, 0, &mut |_| {})? else {
+        let Placed::Long(pointer) = writer.add(details, Slot { leaf: 0, at: 0 }, &mut |_| {})? else {
             let why = format!("{} bytes of details", details.len());
             return Err(Error::BadOption {
                 option: "page size",

@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: other runs, when a run dies, who may still read it: whoever uses a run, a cursor or a pointer keeps its extents.
 //!
-//! *Read in this order*: this file, `format.rs`, `leaf`, `index`, `value`, `footer` (one node each), `build.rs` and `finish.rs` (with `spans.rs`),
+//! *Read in this order*: this file, `format.rs`, `leaf`, `index`, `value`, `footer` (one node each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`),
 //! `open.rs`, `load.rs`, `find.rs`, `weigh.rs`, `path.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`, `examine.rs`.
 //!
 //! ```text
@@ -39,6 +39,7 @@ mod index;
 mod leaf;
 mod load;
 mod open;
+mod options;
 mod path;
 mod ranges;
 mod spans;
@@ -47,12 +48,13 @@ mod tests;
 mod value;
 mod weigh;
 
-pub use build::{Builder, RunOptions};
+pub use build::Builder;
 pub use check::Violation;
 pub use cursor::{Cursor, open_many};
 pub use examine::{Examined, examine};
 pub use feed::Access;
 pub use finish::Built;
+pub use options::RunOptions;
 pub use ranges::{Fragment, RangeDeletes};
 pub use value::{MAX_VALUE, ValuePointer, read_value};
 pub use weigh::{Piece, Weight};

@@ -13,6 +13,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 mod damage;
+mod faults;
 mod model;
 mod shapes;
 mod space;

@@ -180,6 +180,26 @@ fn the_last_node_can_name_every_extent_its_own_included() {
 }
 
 #[test]
+fn a_writer_tells_which_extents_are_full_and_how_far_the_next_is() {
+    let bed = bed(ExtentOptions::default());
+    let options = options(Codec::None, PageSize::MIN);
+    let per_extent = (u64::from(options.extent_units) * UNIT) as usize / 4096;
+    let mut writer = bed.writer(options);
+    assert_eq!((writer.written(), writer.filling()), (&[][..], None));
+    for number in 0..2 * per_extent + 5 {
+        let pointer = writer.add(&[7; 4096]).unwrap();
+        let (extent, used) = writer.filling().unwrap();
+        assert_eq!(extent.offset() + used, pointer.offset + 4096);
+        assert_eq!(writer.written().len(), number / per_extent);
+    }
+    let (full, (last, used)) = (writer.written().to_vec(), writer.filling().unwrap());
+    let written = writer.finish().unwrap();
+    assert_eq!(written.extents[..2], full);
+    let units = used.div_ceil(UNIT) as u32;
+    assert_eq!(written.extents[2].0, Extent { units, ..last });
+}
+
+#[test]
 fn an_extent_that_was_begun_for_nothing_is_given_up() {
     let bed = bed(ExtentOptions::default());
     let mut writer = bed.writer(options(Codec::None, PageSize::MIN));

@@ -116,19 +116,14 @@ impl LeafBuilder {
         self.begun
     }
 
-    /// The last key; empty without records.
-    pub(in crate::run) fn last_key(&self) -> &[u8] {
-        let start = self
-            .key_ends
-            .len()
-            .checked_sub(2)
-            .map_or(0, |before| self.key_ends[before]);
-        &self.keys[start as usize..]
-    }
-
     /// How many bytes the leaf has.
     pub(in crate::run) fn bytes(&self) -> usize {
         self.measure.bytes()
+    }
+
+    /// How many bytes its values have, which are the leaf's last.
+    pub(in crate::run) fn value_bytes(&self) -> usize {
+        self.measure.value_bytes
     }
 
     /// Where the last record's value begins among the values, for [`LeafBuilder::patch`].

@@ -149,3 +149,27 @@ fn small_separate_values_share_nodes() {
     let per_byte = summary.bytes as f64 / (summary.value_bytes + 6 * 2000) as f64;
     assert!(per_byte < 1.2, "{per_byte} bytes a byte");
 }
+
+#[test]
+fn few_long_values_among_many_short_ones_share_nodes_too() {
+    for every in [10, 100, 1000] {
+        let mut random = fastrand::Rng::with_seed(every);
+        let store = store_with(4096, 32 << 20);
+        let mut model = Model::new();
+        for number in 0..30_000u32 {
+            let long = u64::from(number) % every == 0;
+            let value = vec![number as u8; if long { 2000 } else { 100 }];
+            model.insert((random.u128(..).to_be_bytes().to_vec(), Reverse(1)), put(value));
+        }
+        let built = build(&store, &options(), &model);
+        let live: u64 = built.extents.iter().map(|(extent, _)| extent.bytes()).sum();
+        let user = model
+            .values()
+            .map(|record| 16 + record.value.len() as u64)
+            .sum::<u64>();
+        let per_byte = live as f64 / user as f64;
+        assert!(per_byte < 1.15, "one in {every}: {per_byte} bytes a byte");
+        assert_eq!(built.run.check(&store), []);
+        built.abandon(&store);
+    }
+}

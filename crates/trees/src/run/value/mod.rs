@@ -17,7 +17,7 @@ mod write;
 
 pub use read::read_value;
 pub(super) use read::{nodes_of, read_from};
-pub(super) use write::{Placed, ValueWriter};
+pub(super) use write::{Placed, Slot, ValueWriter};
 
 use alluvium_storage::node::MAX_PAGES;
 use alluvium_storage::{NodePointer, PageSize};

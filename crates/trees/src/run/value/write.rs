@@ -14,7 +14,16 @@ pub(in crate::run) enum Placed {
     Long(ValuePointer),
 }
 
-/// Packs values into nodes. A value that waits is known by a slot, which means something to the caller.
+/// The place that a pointer to a value will have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::run) struct Slot {
+    /// The leaf's number in its run.
+    pub(in crate::run) leaf: u64,
+    /// Where the pointer begins among the leaf's values.
+    pub(in crate::run) at: usize,
+}
+
+/// Packs values into nodes.
 #[derive(Debug)]
 pub(in crate::run) struct ValueWriter {
     writer: NodeWriter,
@@ -22,7 +31,7 @@ pub(in crate::run) struct ValueWriter {
     node: Vec<u8>,
     /// How long the node may become.
     room: usize,
-    waiting: Vec<(usize, u32, u32)>,
+    waiting: Vec<(Slot, u32, u32)>,
 }
 
 impl ValueWriter {
@@ -50,7 +59,7 @@ impl ValueWriter {
     pub(in crate::run) fn add(
         &mut self,
         value: &[u8],
-        slot: usize,
+        slot: Slot,
         touch: &mut dyn FnMut(&NodePointer),
     ) -> Result<Placed> {
         assert!(!self.is_full_for(value.len()), "the node is closed first");
@@ -68,7 +77,7 @@ impl ValueWriter {
     }
 
     /// Writes the node of the values that wait, and tells where each is.
-    pub(in crate::run) fn close(&mut self, mut tell: impl FnMut(usize, ValuePointer)) -> Result<()> {
+    pub(in crate::run) fn close(&mut self, mut tell: impl FnMut(Slot, ValuePointer)) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }

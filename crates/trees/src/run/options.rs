@@ -1,0 +1,95 @@
+//! How a run is written, as chosen by whoever writes it and by what its records are like.
+
+use alluvium_base::{KIB, Purpose};
+use alluvium_storage::extents::Class;
+use alluvium_storage::node::MAX_PAGES;
+use alluvium_storage::{Codec, Error, PageSize, Result};
+
+/// How a run is written.
+///
+/// ```
+/// use alluvium_base::Purpose;
+/// use alluvium_trees::run::RunOptions;
+/// let options = RunOptions { value_threshold: Some(512), ..RunOptions::new(Purpose::Compact) };
+/// assert_eq!(options.leaf_pages, None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunOptions {
+    /// How nodes are encoded.
+    pub codec: Codec,
+    /// Values longer than this, in bytes, go to value extents; a quarter of a page if absent. At most four pages.
+    pub value_threshold: Option<usize>,
+    /// What the writes are for.
+    pub purpose: Purpose,
+    /// Whether the reserve of space may be used.
+    pub class: Class,
+    /// Pages of a leaf: 1 to 16; chosen from the records' sizes if absent.
+    pub leaf_pages: Option<u8>,
+    /// The seed of the store's filters, for the hashes of keys.
+    pub seed: u64,
+}
+
+impl RunOptions {
+    /// The usual options: uncompressed, outside the reserve.
+    #[must_use]
+    pub fn new(purpose: Purpose) -> RunOptions {
+        RunOptions {
+            codec: Codec::None,
+            value_threshold: None,
+            purpose,
+            class: Class::Normal,
+            leaf_pages: None,
+            seed: 0,
+        }
+    }
+
+    /// The length beyond which values go to value extents, once every option is found to be possible.
+    pub(super) fn threshold(&self, page_size: PageSize) -> Result<usize> {
+        let page = page_size.bytes();
+        let bad = |option, why| Err(Error::BadOption { option, why });
+        if let Some(pages) = self.leaf_pages.filter(|pages| !(1..=MAX_PAGES).contains(pages)) {
+            return bad("leaf pages", format!("{pages} is not from 1 to {MAX_PAGES}"));
+        }
+        match self.value_threshold {
+            Some(threshold) if threshold > 4 * page => {
+                let why = format!("{threshold} bytes are more than four pages");
+                bad("value threshold", why)
+            }
+            Some(threshold) => Ok(threshold),
+            None => Ok(page / 4),
+        }
+    }
+
+    /// Bytes that a leaf may have, for records of `record` bytes.
+    pub(super) fn leaf_room(&self, record: usize, page_size: PageSize) -> usize {
+        let pages = self.leaf_pages.map(usize::from);
+        pages.unwrap_or_else(|| leaf_pages(record, self.codec, page_size)) * page_size.bytes()
+    }
+}
+
+/// Bytes of a leaf that is compressed, so that there is something to compress.
+const COMPRESSED_LEAF: usize = 16 * KIB as usize;
+
+/// Pages of a leaf for records of `record` bytes: as few as waste a thirty-second of it at most, given that half a record
+/// stays empty on average.
+fn leaf_pages(record: usize, codec: Codec, page_size: PageSize) -> usize {
+    let page = page_size.bytes();
+    let least = match codec {
+        Codec::None => 1,
+        Codec::Lz4 | Codec::Zstd => COMPRESSED_LEAF.div_ceil(page),
+    };
+    (16 * record).div_ceil(page).clamp(least, usize::from(MAX_PAGES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_as_small_as_their_records_let_them() {
+        let pages = |record| leaf_pages(record, Codec::None, PageSize::MIN);
+        assert_eq!([1, 128, 256, 300, 1024, 5000].map(pages), [1, 1, 1, 2, 4, 16]);
+        assert_eq!(leaf_pages(100, Codec::Lz4, PageSize::MIN), 4);
+        assert_eq!(leaf_pages(100, Codec::Zstd, PageSize::MAX), 1);
+    }
+}
