@@ -8,6 +8,7 @@ use super::scan::Chunk;
 use super::spill::Counted;
 use crate::{Entry, Error};
 use std::fmt;
+use std::hint::select_unpredictable;
 
 /// What a merge has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -294,7 +295,8 @@ impl Tournament {
     #[inline(always)]
     fn winner(&self) -> Option<usize> {
         let (key, source) = self.nodes[0];
-        (key != DONE).then_some(source)
+        // The upper half alone tells: comparing all of a key that was just stored in halves would wait for both to be written.
+        ((key >> 64) as u64 == 0).then_some(source)
     }
 
     /// Gives the winner's source its next key and plays its matches again.
@@ -305,8 +307,8 @@ impl Tournament {
         while node > 0 {
             let other = self.nodes[node];
             let stays = other.0 < winner.0;
-            self.nodes[node] = if stays { winner } else { other };
-            winner = if stays { other } else { winner };
+            self.nodes[node] = select_unpredictable(stays, winner, other);
+            winner = select_unpredictable(stays, other, winner);
             node /= 2;
         }
         self.nodes[0] = winner;
