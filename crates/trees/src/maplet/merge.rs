@@ -154,7 +154,7 @@ impl Merger {
         })
     }
 
-    /// Merges `entries` more, about 50 million a second, and once there are none finishes the maplet.
+    /// Merges `entries` more, some 30 million a second, and once there are none finishes the maplet.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when a source is damaged, [`Error::Full`], or as the device says. Everything is given up then.
