@@ -16,7 +16,9 @@ use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
-use alluvium_trees::run::{Builder, RunOptions};
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::run::{Builder, RunOptions, ValuePointer, Weight};
+use alluvium_trees::tiered::format::{Directory as TrunkDirectory, Form, GroupName, PartName, PivotForm, encode_payload};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ fn main() -> std::io::Result<()> {
         ("quotient", quotients()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),
+        ("trunk", trunks()),
         (
             "bloom",
             vec![[&[40, 2][..], &[1, 2, 3, 4, 5].repeat(20)].concat()],
@@ -244,6 +247,7 @@ fn maplet_directories() -> Vec<Vec<u8>> {
         entries: 30,
         pages,
         spilled: 1,
+        repeats: 0,
         values: 2,
         stretches: vec![
             Stretch {
@@ -322,4 +326,43 @@ fn runs() -> Vec<Vec<u8>> {
         }
     }
     inputs
+}
+
+/// A node of two pivots over a group of two runs, a directory, and a payload, each behind the byte that chooses it.
+fn trunks() -> Vec<Vec<u8>> {
+    let at = |offset| NodePointer {
+        offset,
+        birth: 3,
+        checksum: 7,
+        encoded_len: 4096,
+        tier: 0,
+        pages: 1,
+        codec: Codec::None,
+    };
+    let pointer = |offset| ValuePointer { node: at(offset), at: 0, len: 100 };
+    let weight = Weight { bytes: 5000, records: 40, tombstones: 1 };
+    let part = |clip| PartName { group: 0, clip };
+    let pivot = |low: &[u8], offset| PivotForm {
+        low: low.into(),
+        child: Some(pointer(offset)),
+        own: vec![(part(None), weight)],
+        live: vec![vec![weight]],
+    };
+    let form = Form {
+        height: 1,
+        next: 4,
+        range: KeyRange::everything(),
+        groups: vec![GroupName { id: 1, maplet: at(4096), runs: vec![Some(at(8192)), None] }],
+        clips: vec![KeyRange::new(b"d", Some(b"t"))],
+        bundles: vec![vec![part(Some(0))]],
+        pivots: vec![pivot(b"", 12288), pivot(b"m", 16384)],
+    };
+    let directory = TrunkDirectory {
+        fingerprint_bits: 33,
+        next_group: 2,
+        root: pointer(4096),
+        extents: vec![Extent { tier: 0, start: 0, units: 1 }],
+    };
+    let encoded = [form.encode(), directory.encode(), encode_payload(&at(4096))];
+    (0u8..).zip(encoded).map(|(choice, bytes)| [vec![choice], bytes].concat()).collect()
 }

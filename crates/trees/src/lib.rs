@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: [`range`], [`memtable`], [`merge`], [`run`], [`maplet`].
+//! *Read in this order*: [`range`], [`memtable`], [`merge`], [`run`], [`maplet`], [`tiered`].
 //!
 //! Invariants:
 //!
@@ -17,3 +17,4 @@ pub mod merge;
 pub mod range;
 pub mod run;
 mod sync;
+pub mod tiered;

@@ -15,7 +15,7 @@
 //!     48             4  values that have entries
 //!     52             4  extents
 //!     56             4  parts, zero when the body follows in the root
-//!     60             4  zero
+//!     60             4  entries beyond the first of their fingerprint, 2^32 - 1 if there are more
 //!     64  16 × extents  extents, in the order in which they were written; the root is in the last one
 //!                       32 × parts: node pointers; or the body
 //!                       zeros
@@ -81,6 +81,8 @@ pub struct Root {
     pub spilled: u32,
     /// How many values have entries.
     pub values: u32,
+    /// Entries beyond the first of their fingerprint, or the greatest number there is.
+    pub repeats: u32,
     /// The extents.
     pub stretches: Vec<Stretch>,
     /// The nodes that hold the body; none when the root does.
@@ -122,7 +124,7 @@ impl Root {
             .u32(self.values)
             .u32(self.stretches.len() as u32)
             .u32(self.parts.len() as u32)
-            .u32(0);
+            .u32(self.repeats);
         for stretch in &self.stretches {
             Writer::new(&mut node)
                 .u32(stretch.extent.start)
@@ -164,20 +166,21 @@ impl Root {
         for word in &mut words {
             *word = reader.u32().map_err(short)?;
         }
-        let [pages, spilled, values, extents, parts, zero] = words;
+        let [pages, spilled, values, extents, parts, repeats] = words;
         let root = Root {
             geometry,
             entries,
             pages,
             spilled,
             values,
+            repeats,
             stretches: read_stretches(&mut reader, extents, pointer, page_size)?,
             parts: read_parts(&mut reader, parts, pointer, page_size)?,
         };
-        if zero != 0 || entries > IMPOSSIBLE {
+        if entries > IMPOSSIBLE || u64::from(repeats) > entries {
             return Err(bad(
-                "zero after the parts, and entries",
-                format!("{zero}, {entries}"),
+                "entries, and fewer that are not the first of their fingerprint",
+                format!("{entries}, {repeats}"),
             ));
         }
         root.check_pages(pointer, page_size)?;
@@ -392,6 +395,7 @@ mod tests {
             pages: 3,
             spilled: 5,
             values: 2,
+            repeats: 0x21,
             stretches,
             parts: Vec::new(),
         };

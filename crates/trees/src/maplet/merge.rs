@@ -206,7 +206,7 @@ impl Work {
         // The builder held the only other handle.
         let sink = Arc::into_inner(self.sink).expect("the builder is gone");
         let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(sink.finish(geometry, built, self.tally.values())?)
+        Ok(sink.finish(geometry, built, self.tally.values(), self.tally.repeats)?)
     }
 }
 
@@ -242,6 +242,8 @@ struct Tally {
     last: Option<Fingerprint>,
     /// The values that the last fingerprint has had.
     values: Vec<u16>,
+    /// Entries beyond the first of their fingerprint.
+    repeats: u64,
 }
 
 impl Tally {
@@ -250,6 +252,7 @@ impl Tally {
             counts: vec![0; usize::from(greatest) + 1],
             last: None,
             values: Vec::new(),
+            repeats: 0,
         }
     }
 
@@ -260,6 +263,8 @@ impl Tally {
             self.values.clear();
         } else if self.values.contains(&value) {
             return false;
+        } else {
+            self.repeats += 1;
         }
         self.values.push(value);
         if let Some(count) = self.counts.get_mut(usize::from(value)) {

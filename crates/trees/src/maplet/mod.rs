@@ -157,6 +157,12 @@ impl Maplet {
         self.shared.root.entries
     }
 
+    /// How many different fingerprints its entries have: fewer than entries where several runs hold one key.
+    #[must_use]
+    pub fn fingerprints(&self) -> u64 {
+        self.shared.root.entries - u64::from(self.shared.root.repeats)
+    }
+
     /// Each value with the number of its fingerprints, in rising order.
     #[must_use]
     pub fn values(&self) -> &[(u16, u64)] {

@@ -495,7 +495,7 @@ fn a_directory_of_many_pages_is_cut_into_parts() {
         builder.push(entry, 1).unwrap();
     }
     let built = builder.finish().unwrap();
-    let maplet = keep(&store, sink.finish(geometry, built, vec![(9, 5000)]).unwrap());
+    let maplet = keep(&store, sink.finish(geometry, built, vec![(9, 5000)], 0).unwrap());
     assert_eq!(maplet.shared.root.parts.len(), 2);
     assert!(maplet.extents().count() > 30);
     let maplet = Maplet::open(&store, maplet.pointer(), Purpose::Recovery).unwrap();

@@ -80,6 +80,7 @@ impl Sink {
         geometry: Geometry,
         built: Built,
         values: Vec<(u16, u64)>,
+        repeats: u64,
     ) -> Result<Written> {
         debug_assert_eq!(values.iter().map(|(_, count)| count).sum::<u64>(), built.distinct);
         let body = Body {
@@ -110,6 +111,7 @@ impl Sink {
             pages: built.pages,
             spilled: built.spilled,
             values: body.values.len() as u32,
+            repeats: u32::try_from(repeats).unwrap_or(u32::MAX),
             stretches: self.stretches(&extents),
             parts,
         };

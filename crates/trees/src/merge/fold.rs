@@ -143,12 +143,16 @@ impl<'op> Folder<'op> {
                 self.push(message.operand);
                 return Below::Merges(newest);
             }
+            Kind::Put if message.expires_ms != 0 && !self.is_expired(message) => {
+                // Until it expires the merges fold into it, and from then on into nothing: so they stay apart.
+                self.emit_chain(newest, emit);
+                emit(Folded {
+                    sequence: self.settled(message.sequence),
+                    ..whole(message)
+                });
+            }
             Kind::Put if !self.is_expired(message) => {
-                self.finish(
-                    Below::Merges(newest),
-                    Some((message.operand, message.expires_ms)),
-                    emit,
-                );
+                self.finish(Below::Merges(newest), Some(message.operand), emit);
             }
             Kind::Put | Kind::Delete => self.finish(Below::Merges(newest), None, emit),
         }
@@ -162,6 +166,11 @@ impl<'op> Folder<'op> {
             self.finish(Below::Merges(newest), None, emit);
             return;
         }
+        self.emit_chain(newest, emit);
+    }
+
+    /// The merges so far as one.
+    fn emit_chain(&mut self, newest: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
         self.fold_chain(None);
         emit(Folded {
             sequence: newest,
@@ -172,15 +181,13 @@ impl<'op> Folder<'op> {
     }
 
     /// Folds merges into their base, or into nothing, which makes a put.
-    fn finish(&mut self, below: Below, base: Option<(&[u8], u64)>, emit: &mut impl FnMut(Folded<'_>)) {
+    fn finish(&mut self, below: Below, base: Option<&[u8]>, emit: &mut impl FnMut(Folded<'_>)) {
         let Below::Merges(newest) = below else { return };
-        self.fold_chain(base.map(|(value, _)| value));
-        let sequence = self.settled(newest);
-        let expires_ms = base.map_or(0, |(_, expires_ms)| expires_ms);
+        self.fold_chain(base);
         emit(Folded {
-            sequence,
+            sequence: self.settled(newest),
             kind: Kind::Put,
-            expires_ms,
+            expires_ms: 0,
             operand: &self.folded,
         });
     }

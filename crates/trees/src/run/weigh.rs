@@ -18,6 +18,17 @@ pub struct Weight {
     pub tombstones: u64,
 }
 
+impl std::ops::Add for Weight {
+    type Output = Weight;
+    fn add(self, other: Weight) -> Weight {
+        Weight {
+            bytes: self.bytes + other.bytes,
+            records: self.records + other.records,
+            tombstones: self.tombstones + other.tombstones,
+        }
+    }
+}
+
 /// A piece of a range: from its lowest key up to the next piece's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {

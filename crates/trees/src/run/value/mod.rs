@@ -15,9 +15,10 @@ mod format;
 mod read;
 mod write;
 
+pub(crate) use read::read_apart;
 pub use read::read_value;
 pub(super) use read::{nodes_of, read_from};
-pub(super) use write::{Placed, Slot, ValueWriter};
+pub(crate) use write::{Placed, Slot, ValueWriter};
 
 use alluvium_storage::node::MAX_PAGES;
 use alluvium_storage::{NodePointer, PageSize};

@@ -2,8 +2,9 @@
 
 use super::format::decode_pointers;
 use super::{ValuePointer, largest, levels};
-use crate::run::load::{Cached, Nodes};
+use crate::run::load::{Cached, Direct, Nodes};
 use alluvium_base::Purpose;
+use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, Error, Guard, NodePointer, Residence, Result};
 
 /// Nodes that are asked for together.
@@ -105,4 +106,23 @@ fn descend(
         }
     }
     Ok(())
+}
+
+/// Reads a value past the cache into `out`, which is cleared first, and says which nodes hold it.
+///
+/// # Errors
+/// As [`read_value`].
+pub(crate) fn read_apart(
+    store: &Store,
+    pointer: &ValuePointer,
+    purpose: Purpose,
+    out: &mut Vec<u8>,
+) -> Result<Vec<NodePointer>> {
+    let nodes = Direct {
+        tiers: store.tiers(),
+        page_size: store.page_size(),
+        purpose,
+    };
+    read_from(&nodes, pointer, out)?;
+    nodes_of(&nodes, pointer)
 }

@@ -7,7 +7,7 @@ use alluvium_storage::{NodePointer, PageSize, Result};
 
 /// Where a value went.
 #[derive(Debug)]
-pub(in crate::run) enum Placed {
+pub(crate) enum Placed {
     /// It waits for its node to be full: [`ValueWriter::close`] says where it is.
     Waits,
     /// It is long and in nodes of its own.
@@ -16,16 +16,16 @@ pub(in crate::run) enum Placed {
 
 /// The place that a pointer to a value will have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::run) struct Slot {
-    /// The leaf's number in its run.
-    pub(in crate::run) leaf: u64,
+pub(crate) struct Slot {
+    /// The leaf's number in its run, or whatever else a caller counts.
+    pub(crate) leaf: u64,
     /// Where the pointer begins among the leaf's values.
-    pub(in crate::run) at: usize,
+    pub(crate) at: usize,
 }
 
 /// Packs values into nodes.
 #[derive(Debug)]
-pub(in crate::run) struct ValueWriter {
+pub(crate) struct ValueWriter {
     writer: NodeWriter,
     page_size: PageSize,
     node: Vec<u8>,
@@ -35,7 +35,7 @@ pub(in crate::run) struct ValueWriter {
 }
 
 impl ValueWriter {
-    pub(in crate::run) fn new(writer: NodeWriter, page_size: PageSize) -> ValueWriter {
+    pub(crate) fn new(writer: NodeWriter, page_size: PageSize) -> ValueWriter {
         ValueWriter {
             writer,
             page_size,
@@ -46,17 +46,17 @@ impl ValueWriter {
     }
 
     /// Whether values wait for their node.
-    pub(in crate::run) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Whether a value of `len` bytes would not fit the node that waits to be full, which must be closed first.
-    pub(in crate::run) fn is_full_for(&self, len: usize) -> bool {
+    pub(crate) fn is_full_for(&self, len: usize) -> bool {
         !self.waiting.is_empty() && (self.node.len() + len > self.room || len > largest(self.page_size))
     }
 
     /// Takes a value that fits. The nodes of a long one are handed to `touch` as they are written.
-    pub(in crate::run) fn add(
+    pub(crate) fn add(
         &mut self,
         value: &[u8],
         slot: Slot,
@@ -77,7 +77,7 @@ impl ValueWriter {
     }
 
     /// Writes the node of the values that wait, and tells where each is.
-    pub(in crate::run) fn close(&mut self, mut tell: impl FnMut(Slot, ValuePointer)) -> Result<()> {
+    pub(crate) fn close(&mut self, mut tell: impl FnMut(Slot, ValuePointer)) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -121,13 +121,18 @@ impl ValueWriter {
         })
     }
 
+    /// The writer of the nodes, for those that are no values.
+    pub(crate) fn nodes(&mut self) -> &mut NodeWriter {
+        &mut self.writer
+    }
+
     /// Bytes written and waiting.
-    pub(in crate::run) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.writer.bytes() + self.node.len() as u64
     }
 
     /// Writes what is left and waits for every write.
-    pub(in crate::run) fn finish(self) -> Result<Written> {
+    pub(crate) fn finish(self) -> Result<Written> {
         assert!(self.waiting.is_empty(), "the last node is closed");
         self.writer.finish()
     }

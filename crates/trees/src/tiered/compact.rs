@@ -1,0 +1,443 @@
+//! Compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without a lock, and takes the
+//! stretch's place if nothing else has happened to it meanwhile.
+
+use super::fuse::{Fused, Source, Taken};
+use super::inflight::{Claim, JobId};
+use super::node::{Group, Node, Owned, Part};
+use super::policy::{self, Leaf};
+use super::shape::leaf_view;
+use super::tree::{Tree, Trunk, find, holds, replace};
+use crate::maplet::{self, MapletSpec, Merger};
+use crate::merge::Older;
+use crate::range::KeyRange;
+use crate::run::{Built, Run, RunOptions, Weight};
+use alluvium_base::Purpose;
+use alluvium_storage::Result;
+use alluvium_storage::extents::{Class, Extent};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a slice of work came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is more to do.
+    More,
+    /// It is done.
+    Done,
+}
+
+/// Which stretch of a stack a job takes, and what it may do with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stretch {
+    /// Own parts, by place.
+    own: Range<usize>,
+    /// Live bundles, the oldest ones; none unless the own parts reach the last.
+    bundles: usize,
+    older: Older,
+    /// Whether the writes of users ask for it, and not maintenance.
+    by_writes: bool,
+}
+
+/// A compaction under way. Dropped, it gives up what it wrote.
+#[derive(Debug)]
+pub struct Job {
+    tree: Tree,
+    id: JobId,
+    claim: Claim,
+    stretch: Stretch,
+    /// The inputs, whose extents must stay until it is over.
+    pins: Vec<(Part, KeyRange)>,
+    /// The own maplets that the new run's fingerprints are merged with, and their runs.
+    base: Vec<Owned>,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Merging(Box<Fused>),
+    /// The run is written, its maplet is being merged.
+    Mapping(Box<Built>, Box<Merger>),
+    Over,
+}
+
+impl Tree {
+    /// The next compaction that is due, if any: the one nearest the root first, for what sinks from there is what others wait for.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
+    pub fn next_job(&self) -> Result<Option<Job>> {
+        let mut trunk = self.lock();
+        let Some(id) = trunk.inflight.queued(|claim| std::cmp::Reverse(claim.height)) else {
+            return Ok(None);
+        };
+        let claim = trunk.inflight.claim(id).expect("it was just found").clone();
+        let version = self.version();
+        let (node, index) = find(&version.root, &claim).expect("a job whose pivot is gone was abandoned");
+        let stretch = self.stretch(&trunk, node, index);
+        let mut pins = Vec::new();
+        let own = node.pivots[index].own[stretch.own.clone()]
+            .iter()
+            .map(|owned| &owned.part);
+        let bundles = &node.live_bundles(index)[..stretch.bundles];
+        let pending = bundles.iter().flat_map(|bundle| &bundle.parts);
+        for part in own.chain(pending) {
+            if part.touches(&claim.range) {
+                pins.push((part.clone(), part.within(&claim.range)));
+            }
+        }
+        for (part, range) in &pins {
+            trunk.uses.acquire(part, range);
+        }
+        trunk.inflight.take(id);
+        drop(trunk);
+        let mut job = Job {
+            tree: self.clone(),
+            id,
+            base: self.base(node, index, &stretch),
+            claim,
+            stretch,
+            pins,
+            phase: Phase::Over,
+        };
+        let begun = job.begin();
+        match begun {
+            Ok(fused) => job.phase = Phase::Merging(Box::new(fused)),
+            Err(error) => {
+                self.lock().inflight.failed(id);
+                return Err(error);
+            }
+        }
+        Ok(Some(job))
+    }
+
+    /// What a job for this pivot takes.
+    fn stretch(&self, trunk: &Trunk, node: &Node, index: usize) -> Stretch {
+        let pivot = &node.pivots[index];
+        let (own, live) = (pivot.own.len(), pivot.live.len());
+        let everything = |by_writes| Stretch {
+            own: 0..own,
+            bundles: live,
+            older: Older::None,
+            by_writes,
+        };
+        if node.is_leaf() {
+            if trunk.full.contains(&pivot.low) {
+                return everything(false);
+            }
+            let view = leaf_view(node);
+            if view.bytes > self.shared.options.shape.node_bytes()
+                && policy::leaf(&self.shared.options.shape, &view) == Leaf::Rewrite
+            {
+                return everything(false);
+            }
+            if live == 0 {
+                let parts: Vec<(usize, u64)> = pivot
+                    .own
+                    .iter()
+                    .map(|owned| (owned.part.runs_in(&node.range), owned.weight.bytes))
+                    .collect();
+                let oldest = policy::oldest_parts(&self.shared.options.shape, &parts)
+                    .max(1)
+                    .min(own);
+                return Stretch {
+                    own: 0..oldest,
+                    ..everything(false)
+                };
+            }
+        }
+        let nothing_older = node.is_leaf() && own == 0;
+        Stretch {
+            own: own..own,
+            bundles: live,
+            older: if nothing_older {
+                Older::None
+            } else {
+                Older::Elsewhere
+            },
+            by_writes: true,
+        }
+    }
+
+    /// The newest own parts whose maplets become one with the new run's.
+    fn base(&self, node: &Node, index: usize, stretch: &Stretch) -> Vec<Owned> {
+        let before = &node.pivots[index].own[..stretch.own.start];
+        let runs: Vec<usize> = before.iter().map(|owned| owned.part.group.runs.len()).collect();
+        let is_ours = |owned: &Owned| {
+            let records: u64 = owned
+                .part
+                .group
+                .runs()
+                .map(|(_, run)| run.summary().records)
+                .sum();
+            owned.part.clip.is_none() && owned.weight.records * 4 >= records * 3
+        };
+        let shares: Vec<bool> = before.iter().map(is_ours).collect();
+        before[policy::maplets_to_merge(&runs, &shares)].to_vec()
+    }
+
+    pub(super) fn run_options(&self, purpose: Purpose, class: Class) -> RunOptions {
+        RunOptions {
+            codec: self.shared.options.codec,
+            value_threshold: self.shared.options.value_threshold,
+            class,
+            ..RunOptions::new(purpose)
+        }
+    }
+
+    pub(super) fn maplet_spec(&self, purpose: Purpose, class: Class) -> MapletSpec {
+        MapletSpec {
+            fingerprint_bits: self.shared.options.fingerprint_bits,
+            purpose,
+            class,
+        }
+    }
+}
+
+impl Job {
+    /// The inputs, and where each counts.
+    pub(super) fn pins(&self) -> impl Iterator<Item = &(Part, KeyRange)> {
+        self.pins.iter()
+    }
+
+    /// What is compacted, in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let Claim { height, range, .. } = &self.claim;
+        let Stretch { own, bundles, .. } = &self.stretch;
+        format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
+    }
+
+    /// Space that this frees, or the compaction of deletes, may come out of the reserve.
+    fn class(&self) -> Class {
+        match self.stretch.older {
+            Older::None => Class::Essential,
+            Older::Elsewhere => Class::Normal,
+        }
+    }
+
+    fn begin(&self) -> Result<Fused> {
+        let tree = &self.tree;
+        // A source for each run, newest first.
+        let mut sources = Vec::new();
+        for (part, within) in self.pins.iter().rev() {
+            for (_, run) in part.group.runs().rev() {
+                if within.overlaps(run.low(), run.high()) {
+                    sources.push(Source {
+                        run: run.clone(),
+                        range: within.clone(),
+                    });
+                }
+            }
+        }
+        let rule = tree.shared.horizon.rule(self.stretch.older);
+        let options = tree.run_options(Purpose::Compact, self.class());
+        Fused::new(
+            &tree.shared.store,
+            sources,
+            rule,
+            Arc::clone(&tree.shared.options.schema),
+            &options,
+        )
+    }
+
+    /// A slice of the work: about so many records are read.
+    ///
+    /// # Errors
+    /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says. What was written is given up, and the compaction is due again.
+    pub fn poll(&mut self, records: usize) -> Result<Progress> {
+        if !self.tree.lock().inflight.is_wanted(self.id) {
+            self.give_up();
+            return Ok(Progress::Done);
+        }
+        let result = self.go_on(records);
+        if result.is_err() {
+            self.give_up();
+            self.tree.lock().inflight.failed(self.id);
+        }
+        result
+    }
+
+    fn go_on(&mut self, records: usize) -> Result<Progress> {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Merging(mut fused) => {
+                if fused.step(records)? == Progress::More {
+                    self.phase = Phase::Merging(fused);
+                    return Ok(Progress::More);
+                }
+                let (built, taken) = fused.finish()?;
+                self.note(&taken, built.as_ref());
+                match built {
+                    Some(built) => self.begin_mapping(built),
+                    None => {
+                        self.install(None);
+                        Ok(Progress::Done)
+                    }
+                }
+            }
+            Phase::Mapping(built, mut merger) => match merger.step(records.saturating_mul(4)) {
+                Ok(maplet::Progress::More) => {
+                    self.phase = Phase::Mapping(built, merger);
+                    Ok(Progress::More)
+                }
+                Ok(maplet::Progress::Done(written)) => {
+                    self.install(Some((*built, written)));
+                    Ok(Progress::Done)
+                }
+                Err(error) => {
+                    built.abandon(&self.tree.shared.store);
+                    Err(error)
+                }
+            },
+            Phase::Over => Ok(Progress::Done),
+        }
+    }
+
+    fn note(&self, taken: &Taken, built: Option<&Built>) {
+        let tallies = &self.tree.shared.tallies;
+        tallies.read.fetch_add(taken.records, Ordering::Relaxed);
+        if !self.stretch.by_writes {
+            tallies.rewritten.fetch_add(taken.records, Ordering::Relaxed);
+        }
+        if let Some(built) = built {
+            let summary = built.run.summary();
+            tallies.written.fetch_add(summary.records, Ordering::Relaxed);
+            tallies
+                .compacted_bytes
+                .fetch_add(summary.bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn begin_mapping(&mut self, mut built: Built) -> Result<Progress> {
+        let mut value = 0;
+        let mut sources = Vec::new();
+        for owned in &self.base {
+            let group = &owned.part.group;
+            let rewrite = (0..group.runs.len())
+                .map(|run| Some((value + run) as u16))
+                .collect();
+            sources.push(maplet::Source {
+                maplet: group.maplet.clone(),
+                rewrite,
+            });
+            value += group.runs.len();
+        }
+        let hashes = std::mem::take(&mut built.hashes);
+        let spec = self.tree.maplet_spec(Purpose::Compact, self.class());
+        match Merger::new(
+            &self.tree.shared.store,
+            &spec,
+            sources,
+            Some((hashes, value as u16)),
+        ) {
+            Ok(merger) => {
+                self.phase = Phase::Mapping(Box::new(built), Box::new(merger));
+                Ok(Progress::More)
+            }
+            Err(error) => {
+                built.abandon(&self.tree.shared.store);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts the result in the place of its inputs, if they are still where they were.
+    fn install(&mut self, result: Option<(Built, maplet::Written)>) {
+        let tree = self.tree.clone();
+        let mut trunk = tree.lock();
+        let version = tree.version();
+        if !trunk.inflight.is_wanted(self.id) || !holds(&version.root, &self.claim) {
+            drop(trunk);
+            if let Some((built, written)) = result {
+                built.abandon(&tree.shared.store);
+                written.abandon(&tree.shared.store);
+            }
+            self.give_up();
+            return;
+        }
+        let owned = result.map(|(built, written)| self.adopt_result(built, written));
+        let (node, index) = find(&version.root, &self.claim).expect("the claim holds");
+        let mut draft = node.draft();
+        let pivot = &mut draft.pivots[index];
+        let from = self.stretch.own.start - if owned.is_some() { self.base.len() } else { 0 };
+        pivot.own.splice(from..self.stretch.own.end, owned);
+        pivot.live.drain(..self.stretch.bundles);
+        pivot.first += self.stretch.bundles as u64;
+        if self.stretch.older == Older::None && draft.is_leaf() {
+            trunk.full.remove(&self.claim.range.low);
+        }
+        draft.drop_dead_bundles();
+        let root = replace(&version.root, self.claim.height, &self.claim.range.low, draft);
+        trunk.inflight.installed(self.id);
+        tree.publish(&mut trunk, &version, root, version.cut, &[]);
+        drop(trunk);
+        self.give_up();
+    }
+
+    /// The new run and maplet as a part of the stack; their extents belong to the store now.
+    fn adopt_result(&self, built: Built, written: maplet::Written) -> Owned {
+        let tree = &self.tree;
+        tree.install_extents(&built.run, &built.extents, &written.extents);
+        let summary = *built.run.summary();
+        tree.shared
+            .tallies
+            .compacted_bytes
+            .fetch_add(written.maplet.bytes(), Ordering::Relaxed);
+        let mut runs: Vec<Option<Run>> = Vec::new();
+        for owned in &self.base {
+            runs.extend(owned.part.group.runs.iter().map(|run| run.get().cloned()));
+        }
+        runs.push(Some(built.run));
+        let base = self
+            .base
+            .iter()
+            .fold(Weight::default(), |sum, owned| sum + owned.weight);
+        let own = Weight {
+            bytes: summary.bytes,
+            records: summary.records,
+            tombstones: summary.tombstones,
+        };
+        Owned {
+            part: Part {
+                group: Arc::new(Group::new(tree.next_group(), runs, written.maplet)),
+                clip: None,
+            },
+            weight: base + own,
+        }
+    }
+
+    /// Gives up the inputs, and whatever was written and not installed.
+    fn give_up(&mut self) {
+        if let Phase::Mapping(built, _) = std::mem::replace(&mut self.phase, Phase::Over) {
+            built.abandon(&self.tree.shared.store);
+        }
+        if self.pins.is_empty() {
+            return;
+        }
+        let tree = self.tree.clone();
+        let mut trunk = tree.lock();
+        for (part, range) in self.pins.drain(..) {
+            trunk.uses.release(&part, &range);
+        }
+        tree.sweep(&mut trunk);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.give_up();
+        self.tree.lock().inflight.failed(self.id);
+    }
+}
+
+impl Tree {
+    /// Makes what a step wrote part of the generation being built.
+    pub(super) fn install_extents(&self, run: &Run, own: &[(Extent, u64)], maplet: &[(Extent, u64)]) {
+        let extents = self.shared.store.extents();
+        extents.install(own);
+        extents.install(maplet);
+        for used in run.extents().iter().filter(|used| used.inherited) {
+            extents.retain(used.extent);
+        }
+    }
+}

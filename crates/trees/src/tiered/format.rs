@@ -1,0 +1,646 @@
+//! The bytes of the trunk at a checkpoint, version 1. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//!
+//! The payload of the superblock is a version (1, one byte) and the node pointer (32) of the directory, a node of 1 to 16 pages,
+//! uncompressed, which is written last:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  magic "ATRK"
+//!      4     1  version, 1
+//!      5     1  bits of a fingerprint
+//!      6     2  zero
+//!      8     8  the number of the next group
+//!     16    44  pointer to the root
+//!     60     4  extents
+//!     64     9  each extent that holds trunk nodes, the directory's own included: tier (1), first unit (4), units (4)
+//!               zeros
+//! ```
+//!
+//! A pointer to a trunk node, which is a stretch of bytes in storage nodes that it may share with others:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0    32  node pointer
+//!     32     4  where it begins in the node
+//!     36     4  its length in bytes
+//!     40     4  zero
+//! ```
+//!
+//! A trunk node:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 1
+//!      1     1  height
+//!      2     8  the number of the next bundle
+//!     10        range: low key; 1 and high key, or 0
+//!               groups (varint), each: number (8), pointer to its maplet (32), runs (varint), each: 1 and pointer (32),
+//!                 or 0 where no pivot of this node needs it
+//!               clips (varint), each: low key; 1 and high key, or 0
+//!               bundles (varint), each: parts (varint), each: group (varint), clip + 1 or 0 (varint)
+//!               pivots (varint), each:
+//!                 low key
+//!                 1, pointer to the child (44); or 0
+//!                 own parts (varint), each: group (varint), clip + 1 or 0 (varint), weight
+//!                 live bundles (varint), the newest of those above, each: a weight for each of its parts
+//! ```
+//!
+//! A key is its length (varint) and its bytes. A weight is bytes, records and tombstones (varints).
+
+use crate::range::KeyRange;
+use crate::run::{ValuePointer, Weight};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
+use alluvium_storage::{Error, IMPOSSIBLE, NodePointer, PageSize, Place, Result};
+
+const MAGIC: [u8; 4] = *b"ATRK";
+const VERSION: u8 = 1;
+/// Bytes of a directory before its extents.
+const HEADER_BYTES: usize = 64;
+/// Bytes of an extent.
+const EXTENT_BYTES: usize = 9;
+/// The most groups, clips, bundles, pivots or parts of a node: far above what a tree makes of them.
+const MOST: u64 = 1 << 20;
+
+/// What stands at the top of a trunk on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directory {
+    /// Bits of a fingerprint.
+    pub fingerprint_bits: u8,
+    /// The number of the next group.
+    pub next_group: u64,
+    /// The root.
+    pub root: ValuePointer,
+    /// Every extent that holds trunk nodes.
+    pub extents: Vec<Extent>,
+}
+
+/// A trunk node as it is written: what it refers to is named, not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// Leaves are at 0.
+    pub height: u8,
+    /// The number of the next bundle.
+    pub next: u64,
+    /// Its keys.
+    pub range: KeyRange,
+    /// The groups that its parts name.
+    pub groups: Vec<GroupName>,
+    /// The clips that its parts name.
+    pub clips: Vec<KeyRange>,
+    /// The parts of each bundle, oldest to newest.
+    pub bundles: Vec<Vec<PartName>>,
+    /// Its pivots, in the order of their keys.
+    pub pivots: Vec<PivotForm>,
+}
+
+/// A group as it is named: its number, its maplet, its runs from the oldest to the newest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupName {
+    /// The number.
+    pub id: u64,
+    /// The maplet.
+    pub maplet: NodePointer,
+    /// The runs that the node needs.
+    pub runs: Vec<Option<NodePointer>>,
+}
+
+/// A part by the places of its group and clip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartName {
+    /// Among the node's groups.
+    pub group: usize,
+    /// Among the node's clips.
+    pub clip: Option<usize>,
+}
+
+/// A pivot as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PivotForm {
+    /// The smallest key of its range.
+    pub low: Box<[u8]>,
+    /// The child.
+    pub child: Option<ValuePointer>,
+    /// Its own parts.
+    pub own: Vec<(PartName, Weight)>,
+    /// What the parts of its live bundles, the newest ones, weigh.
+    pub live: Vec<Vec<Weight>>,
+}
+
+/// The superblock's payload: where the directory is.
+#[must_use]
+pub fn encode_payload(directory: &NodePointer) -> Vec<u8> {
+    let mut out = vec![VERSION];
+    directory.encode(&mut out);
+    out
+}
+
+/// Reads the superblock's payload.
+///
+/// # Errors
+/// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+pub fn decode_payload(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<NodePointer> {
+    let mut decoder = Decoder::new(bytes, place, page_size);
+    decoder.version()?;
+    let directory = decoder.node_pointer()?;
+    if decoder.reader.left() > 0 {
+        return Err(decoder.bad("the payload of a tree"));
+    }
+    Ok(directory)
+}
+
+impl Directory {
+    /// Bytes of a directory of so many extents.
+    #[must_use]
+    pub fn bytes(extents: usize) -> usize {
+        HEADER_BYTES + extents * EXTENT_BYTES
+    }
+
+    /// The directory's bytes, up to its last extent.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        Writer::new(&mut out)
+            .bytes(&MAGIC)
+            .u8(VERSION)
+            .u8(self.fingerprint_bits)
+            .u16(0)
+            .u64(self.next_group);
+        encode_pointer(&self.root, &mut out);
+        let mut writer = Writer::new(&mut out);
+        writer.u32(self.extents.len() as u32);
+        for extent in &self.extents {
+            writer.u8(extent.tier).u32(extent.start).u32(extent.units);
+        }
+        out
+    }
+
+    /// Reads a directory.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Directory> {
+        let mut decoder = Decoder::new(bytes, place, page_size);
+        if decoder.read(|reader| reader.take(MAGIC.len()))? != MAGIC {
+            return Err(decoder.bad("the directory of a trunk"));
+        }
+        decoder.version()?;
+        let fingerprint_bits = decoder.u8()?;
+        let zero = decoder.read(Reader::u16)?;
+        let next_group = decoder.read(Reader::u64)?;
+        let root = decoder.pointer()?;
+        let count = decoder.read(Reader::u32)? as usize;
+        if zero != 0 || next_group >= IMPOSSIBLE || count > decoder.reader.left() / EXTENT_BYTES {
+            return Err(decoder.bad("the directory of a trunk"));
+        }
+        let extents = (0..count).map(|_| decoder.extent()).collect::<Result<_>>()?;
+        let rest = decoder.reader.left();
+        if decoder
+            .read(|reader| reader.take(rest))?
+            .iter()
+            .any(|&byte| byte != 0)
+        {
+            return Err(decoder.bad("zeros behind the directory"));
+        }
+        Ok(Directory {
+            fingerprint_bits,
+            next_group,
+            root,
+            extents,
+        })
+    }
+}
+
+fn encode_pointer(pointer: &ValuePointer, out: &mut Vec<u8>) {
+    pointer.node.encode(out);
+    Writer::new(out).u32(pointer.at).u32(pointer.len).u32(0);
+}
+
+fn encode_key(key: &[u8], out: &mut Vec<u8>) {
+    Writer::new(out).varint(key.len() as u64).bytes(key);
+}
+
+fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
+    encode_key(&range.low, out);
+    match &range.high {
+        Some(high) => {
+            out.push(1);
+            encode_key(high, out);
+        }
+        None => out.push(0),
+    }
+}
+
+fn encode_weight(weight: &Weight, out: &mut Vec<u8>) {
+    Writer::new(out)
+        .varint(weight.bytes)
+        .varint(weight.records)
+        .varint(weight.tombstones);
+}
+
+fn encode_part(part: PartName, out: &mut Vec<u8>) {
+    let clip = part.clip.map_or(0, |clip| clip as u64 + 1);
+    Writer::new(out).varint(part.group as u64).varint(clip);
+}
+
+impl Form {
+    /// The node's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        Writer::new(&mut out).u8(VERSION).u8(self.height).u64(self.next);
+        encode_range(&self.range, &mut out);
+        Writer::new(&mut out).varint(self.groups.len() as u64);
+        for group in &self.groups {
+            Writer::new(&mut out).u64(group.id);
+            group.maplet.encode(&mut out);
+            Writer::new(&mut out).varint(group.runs.len() as u64);
+            for run in &group.runs {
+                out.push(u8::from(run.is_some()));
+                run.iter().for_each(|run| run.encode(&mut out));
+            }
+        }
+        Writer::new(&mut out).varint(self.clips.len() as u64);
+        self.clips.iter().for_each(|clip| encode_range(clip, &mut out));
+        Writer::new(&mut out).varint(self.bundles.len() as u64);
+        for parts in &self.bundles {
+            Writer::new(&mut out).varint(parts.len() as u64);
+            parts.iter().for_each(|part| encode_part(*part, &mut out));
+        }
+        Writer::new(&mut out).varint(self.pivots.len() as u64);
+        for pivot in &self.pivots {
+            pivot.encode(&mut out);
+        }
+        out
+    }
+
+    /// Reads a node. Of its shape, everything is checked that others rely on.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Form> {
+        let mut decoder = Decoder::new(bytes, place, page_size);
+        decoder.version()?;
+        let mut form = Form {
+            height: decoder.u8()?,
+            next: decoder.read(Reader::u64)?,
+            range: decoder.range()?,
+            groups: decoder.list(Decoder::group)?,
+            clips: decoder.list(Decoder::range)?,
+            bundles: Vec::new(),
+            pivots: Vec::new(),
+        };
+        let (groups, clips) = (form.groups.len(), form.clips.len());
+        form.bundles = decoder.list(|decoder| decoder.list(|decoder| decoder.part(groups, clips)))?;
+        let bundles: Vec<usize> = form.bundles.iter().map(Vec::len).collect();
+        form.pivots = decoder.list(|decoder| decoder.pivot(groups, clips, &bundles))?;
+        let done = decoder.reader.left() == 0;
+        if done && form.is_sound() {
+            Ok(form)
+        } else {
+            Err(decoder.bad("a trunk node in order"))
+        }
+    }
+
+    fn is_sound(&self) -> bool {
+        let pivots = &self.pivots;
+        let ascend = pivots.windows(2).all(|pair| pair[0].low < pair[1].low);
+        let begins = pivots.first().is_some_and(|pivot| pivot.low == self.range.low);
+        let ends = pivots
+            .last()
+            .is_some_and(|pivot| !self.range.ends_before(&pivot.low));
+        let children = pivots
+            .iter()
+            .all(|pivot| pivot.child.is_some() == (self.height > 0));
+        let numbered = self.next > self.bundles.len() as u64 && self.next < IMPOSSIBLE;
+        ascend && begins && ends && children && numbered && (self.height > 0 || pivots.len() == 1)
+    }
+}
+
+impl PivotForm {
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_key(&self.low, out);
+        out.push(u8::from(self.child.is_some()));
+        self.child.iter().for_each(|child| encode_pointer(child, out));
+        Writer::new(out).varint(self.own.len() as u64);
+        for (part, weight) in &self.own {
+            encode_part(*part, out);
+            encode_weight(weight, out);
+        }
+        Writer::new(out).varint(self.live.len() as u64);
+        self.live
+            .iter()
+            .flatten()
+            .for_each(|weight| encode_weight(weight, out));
+    }
+}
+
+/// Reads what an untrusted byte string says.
+struct Decoder<'b> {
+    reader: Reader<'b>,
+    place: &'b Place,
+    page_size: PageSize,
+}
+
+impl<'b> Decoder<'b> {
+    fn new(bytes: &'b [u8], place: &'b Place, page_size: PageSize) -> Decoder<'b> {
+        Decoder {
+            reader: Reader::new(bytes),
+            place,
+            page_size,
+        }
+    }
+
+    fn bad(&self, expected: &str) -> Error {
+        let found = format!("something else up to byte {}", self.reader.position());
+        Error::corrupt(self.place.clone(), expected, found)
+    }
+
+    fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut Reader<'b>) -> std::result::Result<T, Truncated>,
+    ) -> Result<T> {
+        read(&mut self.reader)
+            .map_err(|error| Error::corrupt(self.place.clone(), "more of a trunk node", error.to_string()))
+    }
+
+    fn version(&mut self) -> Result<()> {
+        match self.u8()? {
+            VERSION => Ok(()),
+            found if found > VERSION => Err(Error::NewerFormat {
+                place: self.place.clone(),
+                found: u32::from(found),
+                supported: u32::from(VERSION),
+            }),
+            _ => Err(self.bad("version 1")),
+        }
+    }
+
+    fn u8(&mut self) -> Result<u8> {
+        self.read(Reader::u8)
+    }
+
+    fn varint(&mut self) -> Result<u64> {
+        self.read(Reader::varint)
+    }
+
+    fn count(&mut self) -> Result<usize> {
+        let count = self.varint()?;
+        // Whatever is counted takes a byte at least.
+        if count > MOST.min(self.reader.left() as u64) {
+            return Err(self.bad("a count of what follows"));
+        }
+        Ok(count as usize)
+    }
+
+    fn key(&mut self) -> Result<Box<[u8]>> {
+        let len = self.count()?;
+        Ok(self.read(|reader| reader.take(len))?.into())
+    }
+
+    fn flag(&mut self) -> Result<bool> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.bad("0 or 1")),
+        }
+    }
+
+    fn range(&mut self) -> Result<KeyRange> {
+        let low = self.key()?;
+        let high = if self.flag()? { Some(self.key()?) } else { None };
+        Ok(KeyRange { low, high })
+    }
+
+    fn node_pointer(&mut self) -> Result<NodePointer> {
+        NodePointer::decode(&mut self.reader, self.place, self.page_size)
+    }
+
+    fn pointer(&mut self) -> Result<ValuePointer> {
+        let node = self.node_pointer()?;
+        let pointer = ValuePointer {
+            node,
+            at: self.read(Reader::u32)?,
+            len: self.read(Reader::u32)?,
+        };
+        if self.read(Reader::u32)? != 0 {
+            return Err(self.bad("zeros"));
+        }
+        Ok(pointer)
+    }
+
+    fn weight(&mut self) -> Result<Weight> {
+        Ok(Weight {
+            bytes: self.varint()?,
+            records: self.varint()?,
+            tombstones: self.varint()?,
+        })
+    }
+
+    fn extent(&mut self) -> Result<Extent> {
+        let extent = Extent {
+            tier: self.u8()?,
+            start: self.read(Reader::u32)?,
+            units: self.read(Reader::u32)?,
+        };
+        let sound = (1..=MAX_EXTENT_UNITS).contains(&extent.units)
+            && extent.start < MAX_TIER_UNITS
+            && extent.units <= MAX_TIER_UNITS - extent.start;
+        if sound {
+            Ok(extent)
+        } else {
+            Err(self.bad("an extent"))
+        }
+    }
+
+    /// A list, as long as it says.
+    fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let count = self.count()?;
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    fn group(&mut self) -> Result<GroupName> {
+        let (id, maplet) = (self.read(Reader::u64)?, self.node_pointer()?);
+        let runs = self.list(|decoder| {
+            Ok(if decoder.flag()? {
+                Some(decoder.node_pointer()?)
+            } else {
+                None
+            })
+        })?;
+        if runs.is_empty() {
+            return Err(self.bad("a group with a run"));
+        }
+        Ok(GroupName { id, maplet, runs })
+    }
+
+    fn part(&mut self, groups: usize, clips: usize) -> Result<PartName> {
+        let (group, clip) = (self.varint()?, self.varint()?);
+        if group >= groups as u64 || clip > clips as u64 {
+            return Err(self.bad("a group and a clip of this node"));
+        }
+        Ok(PartName {
+            group: group as usize,
+            clip: (clip as usize).checked_sub(1),
+        })
+    }
+
+    /// A pivot of a node whose bundles have so many parts.
+    fn pivot(&mut self, groups: usize, clips: usize, bundles: &[usize]) -> Result<PivotForm> {
+        let low = self.key()?;
+        let child = if self.flag()? { Some(self.pointer()?) } else { None };
+        let own = self.list(|decoder| Ok((decoder.part(groups, clips)?, decoder.weight()?)))?;
+        let count = self.varint()?;
+        if count > bundles.len() as u64 {
+            return Err(self.bad("at most as many live bundles as there are"));
+        }
+        let live = &bundles[bundles.len() - count as usize..];
+        let live = live
+            .iter()
+            .map(|parts| (0..*parts).map(|_| self.weight()).collect());
+        Ok(PivotForm {
+            low,
+            child,
+            own,
+            live: live.collect::<Result<_>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_storage::{Codec, Structure};
+
+    fn node_at(offset: u64) -> NodePointer {
+        NodePointer {
+            offset,
+            birth: 7,
+            checksum: 0x0102_0304_0506_0708,
+            encoded_len: 4096,
+            tier: 1,
+            pages: 1,
+            codec: Codec::None,
+        }
+    }
+
+    fn pointer(offset: u64) -> ValuePointer {
+        ValuePointer {
+            node: node_at(offset),
+            at: 0x21,
+            len: 0x0305,
+        }
+    }
+
+    fn place() -> Place {
+        Place::new(Structure::Node, "tier-1.data", 8192)
+    }
+
+    fn weight(bytes: u64) -> Weight {
+        Weight {
+            bytes,
+            records: 300,
+            tombstones: 2,
+        }
+    }
+
+    fn example() -> Form {
+        let name = |group, clip| PartName { group, clip };
+        Form {
+            height: 1,
+            next: 9,
+            range: KeyRange::new(b"a", Some(b"m")),
+            groups: vec![GroupName {
+                id: 5,
+                maplet: node_at(4096),
+                runs: vec![Some(node_at(8192)), None],
+            }],
+            clips: vec![KeyRange::new(b"b", None)],
+            bundles: vec![vec![name(0, None)], vec![name(0, Some(0)), name(0, None)]],
+            pivots: vec![
+                PivotForm {
+                    low: b"a"[..].into(),
+                    child: Some(pointer(12288)),
+                    own: vec![(name(0, Some(0)), weight(1000))],
+                    live: vec![vec![weight(1)], vec![weight(2), weight(3)]],
+                },
+                PivotForm {
+                    low: b"f"[..].into(),
+                    child: Some(pointer(16384)),
+                    own: Vec::new(),
+                    live: vec![vec![weight(4), weight(5)]],
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_trunk_node_do_not_change() {
+        let mut wanted = b"\x01\x01\x09\0\0\0\0\0\0\0\x01a\x01\x01m\x01\x05\0\0\0\0\0\0\0".to_vec();
+        node_at(4096).encode(&mut wanted);
+        wanted.extend_from_slice(b"\x02\x01");
+        node_at(8192).encode(&mut wanted);
+        wanted.extend_from_slice(b"\0\x01\x01b\0\x02\x01\0\0\x02\0\x01\0\0\x02\x01a\x01");
+        node_at(12288).encode(&mut wanted);
+        wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0\x01\0\x01\xe8\x07\xac\x02\x02\x02");
+        wanted.extend_from_slice(b"\x01\xac\x02\x02\x02\xac\x02\x02\x03\xac\x02\x02\x01f\x01");
+        node_at(16384).encode(&mut wanted);
+        wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0\0\x01\x04\xac\x02\x02\x05\xac\x02\x02");
+        assert_eq!(example().encode(), wanted);
+        assert_eq!(Form::decode(&wanted, &place(), PageSize::MIN).unwrap(), example());
+    }
+
+    #[test]
+    fn the_bytes_of_a_directory_do_not_change() {
+        let directory = Directory {
+            fingerprint_bits: 33,
+            next_group: 0x0102,
+            root: pointer(4096),
+            extents: vec![Extent {
+                tier: 1,
+                start: 7,
+                units: 2,
+            }],
+        };
+        let mut wanted = b"ATRK\x01\x21\0\0\x02\x01\0\0\0\0\0\0".to_vec();
+        node_at(4096).encode(&mut wanted);
+        wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0\x01\0\0\0\x01\x07\0\0\0\x02\0\0\0");
+        assert_eq!(directory.encode(), wanted);
+        assert_eq!(wanted.len(), Directory::bytes(1));
+        wanted.resize(4096, 0);
+        assert_eq!(
+            Directory::decode(&wanted, &place(), PageSize::MIN).unwrap(),
+            directory
+        );
+        let payload = encode_payload(&node_at(8192));
+        assert_eq!(
+            decode_payload(&payload, &place(), PageSize::MIN).unwrap(),
+            node_at(8192)
+        );
+    }
+
+    #[test]
+    fn a_node_that_is_cut_or_out_of_order_is_refused() {
+        let whole = example().encode();
+        for len in 0..whole.len() {
+            assert!(
+                Form::decode(&whole[..len], &place(), PageSize::MIN).is_err(),
+                "{len} bytes"
+            );
+        }
+        let refused = |change: &dyn Fn(&mut Form)| {
+            let mut form = example();
+            change(&mut form);
+            Form::decode(&form.encode(), &place(), PageSize::MIN).is_err()
+        };
+        assert!(refused(&|form| form.pivots[1].low = b"a"[..].into()));
+        assert!(refused(&|form| form.pivots[0].low = b"b"[..].into()));
+        assert!(refused(&|form| form.pivots[1].low = b"m"[..].into()));
+        assert!(refused(&|form| form.pivots[1].child = None));
+        assert!(refused(&|form| form.height = 0));
+        assert!(refused(&|form| form.next = 2));
+        assert!(refused(&|form| form.bundles[0][0].group = 1));
+        assert!(refused(&|form| form.bundles[0][0].clip = Some(1)));
+        assert!(refused(&|form| form.groups[0].runs.clear()));
+    }
+}

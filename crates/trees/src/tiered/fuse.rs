@@ -1,0 +1,269 @@
+//! Several runs, or parts of them, become one: every key's messages folded, range deletes applied.
+
+use super::compact::Progress;
+use super::tree::Schema;
+use crate::merge::{Direction, Folded, Folder, Merged, Older, Rule};
+use crate::range::KeyRange;
+use crate::run::{
+    self, Access, Builder, Built, Cursor, RangeDeletes, Record, Run, RunOptions, Value, ValuePointer,
+};
+use alluvium_base::{Kind, Message, Purpose, Sequence};
+use alluvium_storage::Result;
+use alluvium_storage::store::Store;
+use std::fmt;
+use std::sync::Arc;
+
+/// A run, and the part of it that counts.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) run: Run,
+    pub(super) range: KeyRange,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) records: u64,
+}
+
+/// A merge under way.
+pub(super) struct Fused {
+    store: Arc<Store>,
+    merged: Merged<Cursor>,
+    deletes: RangeDeletes,
+    rule: Rule,
+    schema: Arc<dyn Schema>,
+    builder: Builder,
+    purpose: Purpose,
+    key: Vec<u8>,
+    messages: Messages,
+    taken: Taken,
+}
+
+impl fmt::Debug for Fused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fused")
+            .field("rule", &self.rule)
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The messages of one key, newest first, with their operands behind each other.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    merges: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    sequence: Sequence,
+    kind: Kind,
+    expires_ms: u64,
+    from: usize,
+    to: usize,
+    separate: Option<ValuePointer>,
+}
+
+impl Messages {
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.merges = false;
+    }
+
+    /// Adds an older message.
+    pub(super) fn push(&mut self, record: &Record<'_>) {
+        let from = self.bytes.len();
+        let separate = match record.value {
+            Value::Inline(bytes) => {
+                self.bytes.extend_from_slice(bytes);
+                None
+            }
+            Value::Separate(pointer) => Some(pointer),
+        };
+        self.merges |= record.kind == Kind::Merge;
+        self.entries.push(Entry {
+            sequence: record.sequence,
+            kind: record.kind,
+            expires_ms: record.expires_ms,
+            from,
+            to: self.bytes.len(),
+            separate,
+        });
+    }
+
+    /// Brings every operand here, when they may have to be folded.
+    fn load(&mut self, store: &Store, purpose: Purpose) -> Result<()> {
+        if !self.merges {
+            return Ok(());
+        }
+        let guard = store.epochs().pin();
+        let mut value = Vec::new();
+        for entry in &mut self.entries {
+            if let Some(pointer) = entry.separate.take() {
+                run::read_value(store.cache(), &guard, &pointer, purpose, &mut value)?;
+                entry.from = self.bytes.len();
+                self.bytes.extend_from_slice(&value);
+                entry.to = self.bytes.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// Folds them and hands what remains to `emit`.
+    pub(super) fn fold(
+        &mut self,
+        store: &Store,
+        purpose: Purpose,
+        folder: &mut Folder<'_>,
+        deleted: Option<Sequence>,
+        mut emit: impl FnMut(Record<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.load(store, purpose)?;
+        let (bytes, entries) = (&self.bytes, &self.entries);
+        let messages = entries.iter().map(|entry| Message {
+            sequence: entry.sequence,
+            kind: entry.kind,
+            expires_ms: entry.expires_ms,
+            operand: &bytes[entry.from..entry.to],
+        });
+        let (mut emitted, mut result) = (0, Ok(()));
+        folder.fold(messages, deleted, |folded: Folded<'_>| {
+            // Without merges what remains are the first messages, in their order, one for one. With them nothing is separate.
+            let separate = entries.get(emitted).and_then(|entry| entry.separate);
+            emitted += 1;
+            let value = match separate {
+                Some(pointer) if folded.kind == Kind::Put => Value::Separate(pointer),
+                _ => Value::Inline(folded.operand),
+            };
+            if result.is_ok() {
+                result = emit(Record {
+                    sequence: folded.sequence,
+                    kind: folded.kind,
+                    expires_ms: folded.expires_ms,
+                    value,
+                });
+            }
+        });
+        result
+    }
+}
+
+impl Fused {
+    /// Opens the sources, newest first.
+    pub(super) fn new(
+        store: &Arc<Store>,
+        mut sources: Vec<Source>,
+        rule: Rule,
+        schema: Arc<dyn Schema>,
+        options: &RunOptions,
+    ) -> Result<Fused> {
+        drop_deleted(&mut sources, &rule);
+        let mut deletes: Vec<(Vec<u8>, Vec<u8>, Sequence)> = Vec::new();
+        for source in &sources {
+            for fragment in source.run.range_deletes().within(&source.range).iter() {
+                let each = fragment.sequences.iter();
+                deletes.extend(each.map(|&at| (fragment.start.to_vec(), fragment.end.to_vec(), at)));
+            }
+        }
+        let mut builder = Builder::new(store, options)?;
+        for (start, end, sequence) in &deletes {
+            // With nothing older, a delete that every reader sees has nothing left to delete (G4).
+            if rule.older == Older::Elsewhere || *sequence > rule.horizon {
+                builder.delete_range(start, end, *sequence);
+            }
+        }
+        let mut cursors = Vec::with_capacity(sources.len());
+        for source in sources {
+            builder.inherit_from(&source.run);
+            let mut cursor = source
+                .run
+                .cursor(store, source.range, Direction::Forward, Access::Streaming);
+            cursor.start()?;
+            cursors.push(cursor);
+        }
+        Ok(Fused {
+            store: Arc::clone(store),
+            merged: Merged::new(cursors, Direction::Forward),
+            deletes: RangeDeletes::new(&deletes),
+            rule,
+            schema,
+            builder,
+            purpose: options.purpose,
+            key: Vec::new(),
+            messages: Messages::default(),
+            taken: Taken::default(),
+        })
+    }
+
+    /// Reads about so many records.
+    pub(super) fn step(&mut self, records: usize) -> Result<Progress> {
+        let stop = self.taken.records.saturating_add(records as u64);
+        while let Some(key) = self.merged.key() {
+            if self.taken.records >= stop {
+                return Ok(Progress::More);
+            }
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.messages.clear();
+            while let Some(winner) = self.merged.winner() {
+                let source = self.merged.source(winner);
+                if source.key() != Some(&self.key[..]) {
+                    break;
+                }
+                self.messages.push(&source.record());
+                self.taken.records += 1;
+                self.merged.advance()?;
+            }
+            self.fold()?;
+        }
+        Ok(Progress::Done)
+    }
+
+    fn fold(&mut self) -> Result<()> {
+        let deleted = if self.deletes.is_empty() {
+            None
+        } else {
+            self.deletes.covering(&self.key, self.rule.horizon)
+        };
+        let mut folder = Folder::new(self.rule, self.schema.operator(&self.key));
+        let (key, builder) = (&self.key, &mut self.builder);
+        self.messages
+            .fold(&self.store, self.purpose, &mut folder, deleted, |record| {
+                builder.push(key, record)
+            })
+    }
+
+    /// Ends the run; none when nothing remained.
+    pub(super) fn finish(self) -> Result<(Option<Built>, Taken)> {
+        Ok((self.builder.finish()?, self.taken))
+    }
+}
+
+/// Leaves out the sources of which a newer one deletes everything, for every reader: they need not be read.
+fn drop_deleted(sources: &mut Vec<Source>, rule: &Rule) {
+    let mut newer: Vec<RangeDeletes> = Vec::new();
+    sources.retain(|source| {
+        let low = source.run.low().max(&source.range.low);
+        let reaches_the_end = |end: &[u8]| {
+            source.run.high() < end || source.range.high.as_ref().is_some_and(|high| **high <= *end)
+        };
+        let covered = newer.iter().any(|deletes| {
+            deletes.iter().any(|fragment| {
+                *fragment.start <= *low
+                    && reaches_the_end(&fragment.end)
+                    && fragment
+                        .sequences
+                        .iter()
+                        .any(|&sequence| sequence <= rule.horizon)
+            })
+        });
+        if !covered && !source.run.range_deletes().is_empty() {
+            newer.push(source.run.range_deletes().within(&source.range));
+        }
+        !covered
+    });
+}

@@ -1,0 +1,146 @@
+//! A sealed memtable becomes a run with its maplet, and the newest bundle of the root.
+
+use super::compact::Progress;
+use super::fuse::Messages;
+use super::node::{Group, Part};
+use super::shape::Rank;
+use super::tree::Tree;
+use crate::maplet::Maplet;
+use crate::memtable::Memtable;
+use crate::merge::{Folder, Older, Rule};
+use crate::run::{Builder, Record};
+use alluvium_base::message::LAST;
+use alluvium_base::{Purpose, Sequence};
+use alluvium_storage::Result;
+use alluvium_storage::extents::Class;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The writing out of one memtable. Dropped unfinished, it leaves nothing behind.
+#[derive(Debug)]
+pub struct Incorporation {
+    tree: Tree,
+    memtable: Arc<Memtable>,
+    cut: Sequence,
+    rule: Rule,
+    class: Class,
+    builder: Option<Builder>,
+    /// The last key that was taken; none before the first.
+    last: Option<Vec<u8>>,
+}
+
+impl Tree {
+    /// Begins to write out a sealed memtable, which holds every commit after the last one's cut up to `cut`. Memtables are
+    /// incorporated in their order. `class` says whether it may use the reserve: it does when it holds deletes only.
+    ///
+    /// # Errors
+    /// As [`Builder::new`].
+    pub fn incorporate(&self, memtable: Arc<Memtable>, cut: Sequence, class: Class) -> Result<Incorporation> {
+        let rule = self.shared.horizon.rule(Older::Elsewhere);
+        let options = self.run_options(Purpose::Incorporate, class);
+        let mut builder = Builder::new(&self.shared.store, &options)?;
+        for (start, end, sequence) in memtable.range_deletes() {
+            builder.delete_range(&start, &end, sequence);
+        }
+        Ok(Incorporation {
+            tree: self.clone(),
+            memtable,
+            cut,
+            rule,
+            class,
+            builder: Some(builder),
+            last: None,
+        })
+    }
+}
+
+impl Incorporation {
+    /// A slice of the work: about so many records. With the last one the memtable's messages are in the tree, and it may be
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says: nothing has changed then, and it must begin anew.
+    pub fn poll(&mut self, records: usize) -> Result<Progress> {
+        let Some(builder) = &mut self.builder else {
+            return Ok(Progress::Done);
+        };
+        let mut cursor = self.memtable.cursor();
+        match &self.last {
+            None => cursor.first(),
+            Some(last) => {
+                cursor.seek(last);
+                if cursor.key() == Some(last) {
+                    cursor.next();
+                }
+            }
+        }
+        let mut messages = Messages::default();
+        let mut taken = 0;
+        while let Some(key) = cursor.key() {
+            if taken >= records {
+                return Ok(Progress::More);
+            }
+            messages.clear();
+            for message in cursor.versions(LAST) {
+                messages.push(&Record::from(message));
+                taken += 1;
+            }
+            let deleted = self.memtable.range_deleted(key, self.rule.horizon);
+            let mut folder = Folder::new(self.rule, self.tree.shared.options.schema.operator(key));
+            let store = &self.tree.shared.store;
+            messages.fold(store, Purpose::Incorporate, &mut folder, deleted, |record| {
+                builder.push(key, record)
+            })?;
+            let last = self.last.get_or_insert_with(Vec::new);
+            last.clear();
+            last.extend_from_slice(key);
+            cursor.next();
+        }
+        self.install()?;
+        Ok(Progress::Done)
+    }
+
+    fn install(&mut self) -> Result<()> {
+        let tree = &self.tree;
+        let builder = self.builder.take().expect("it is installed once");
+        let Some(mut built) = builder.finish()? else {
+            tree.change(Some(self.cut), |_, _, root| Ok(Some(root.draft())))?;
+            return Ok(());
+        };
+        let hashes = std::mem::take(&mut built.hashes);
+        let spec = tree.maplet_spec(Purpose::Incorporate, self.class);
+        let written = match Maplet::build(&tree.shared.store, &spec, hashes, 0) {
+            Ok(written) => written,
+            Err(error) => {
+                built.abandon(&tree.shared.store);
+                return Err(error);
+            }
+        };
+        let bytes = built.run.summary().bytes + written.maplet.bytes();
+        let group = Group::new(
+            tree.next_group(),
+            [Some(built.run.clone())],
+            written.maplet.clone(),
+        );
+        let part = Part {
+            group: Arc::new(group),
+            clip: None,
+        };
+        let changed = tree.change(Some(self.cut), |_, shaper, root| {
+            let received = shaper.receive(root, vec![part])?;
+            let nodes = shaper.settle(received, Rank::Root)?;
+            // Nothing can fail any more: what was written becomes part of the generation being built.
+            tree.install_extents(&built.run, &built.extents, &written.extents);
+            Ok(Some(shaper.crown(nodes)))
+        });
+        if let Err(error) = changed {
+            built.abandon(&tree.shared.store);
+            written.abandon(&tree.shared.store);
+            return Err(error);
+        }
+        let tallies = &tree.shared.tallies;
+        tallies.incorporations.fetch_add(1, Ordering::Relaxed);
+        tallies.incorporated_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}

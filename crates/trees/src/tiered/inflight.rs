@@ -1,0 +1,283 @@
+//! Compactions under way, and what may become of each while flushes, splits and merges go on.
+//!
+//! A job is made for one pivot. It names the height and range of the pivot, the first bundle it takes and what the pivot had of its
+//! own: its result is right only where all of that still holds, so it is installed only then. A pivot has one job at a time.
+//!
+//! ```text
+//!             plan           take            built           install
+//!   (none) ─────────► queued ─────► running ───────► (matches) ─────► installed
+//!                       │ │            │ │ │
+//!           flushed ◄───┘ │            │ │ └── fails (no room, a device) ──► failed, planned anew
+//!        reshaped ◄───────┘            │ └──── the pivot was flushed ──────► discarded
+//!  (split, merged)                     └────── reshaped ───────────────────► discarded
+//! ```
+
+use crate::range::KeyRange;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Names a job.
+pub(super) type JobId = u64;
+
+/// Where a job's result belongs, and what must still be true there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// The node's height.
+    pub height: u8,
+    /// The pivot's range.
+    pub range: KeyRange,
+    /// The number of the first live bundle.
+    pub first: u64,
+    /// The groups of the pivot's own parts, oldest to newest.
+    pub own: Vec<u64>,
+}
+
+/// What happened to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Edge {
+    /// It was planned.
+    Planned,
+    /// Somebody began to do it.
+    Taken,
+    /// Its result was installed.
+    Installed,
+    /// Its pivot was flushed before it was begun.
+    QueuedFlushed,
+    /// Its pivot was split or merged, or what it had changed, before it was begun.
+    QueuedReshaped,
+    /// Its pivot was flushed while it was done; what was written is given up.
+    RunningFlushed,
+    /// Its pivot was split or merged, or what it had changed, while it was done.
+    RunningReshaped,
+    /// There was no room, or a device failed.
+    Failed,
+}
+
+impl Edge {
+    /// Every edge.
+    pub const ALL: [Edge; 8] = [
+        Edge::Planned,
+        Edge::Taken,
+        Edge::Installed,
+        Edge::QueuedFlushed,
+        Edge::QueuedReshaped,
+        Edge::RunningFlushed,
+        Edge::RunningReshaped,
+        Edge::Failed,
+    ];
+}
+
+impl fmt::Display for Edge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Edge::Planned => "compaction planned",
+            Edge::Taken => "compaction taken",
+            Edge::Installed => "compaction installed",
+            Edge::QueuedFlushed => "queued compaction overtaken by a flush",
+            Edge::QueuedReshaped => "queued compaction overtaken by a split or merge",
+            Edge::RunningFlushed => "running compaction overtaken by a flush",
+            Edge::RunningReshaped => "running compaction overtaken by a split or merge",
+            Edge::Failed => "compaction failed",
+        })
+    }
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Queued,
+    Running,
+}
+
+/// Why a job's result is not wanted any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The pivot was flushed.
+    Flushed,
+    /// The pivot is no more, or has other parts.
+    Reshaped,
+}
+
+/// The jobs of a tree.
+#[derive(Debug, Default)]
+pub(super) struct Inflight {
+    next: JobId,
+    jobs: BTreeMap<JobId, (Claim, State)>,
+    /// By height and low key: a pivot has one job at most.
+    pivots: BTreeMap<(u8, Box<[u8]>), JobId>,
+    edges: BTreeMap<Edge, u64>,
+}
+
+impl Inflight {
+    fn count(&mut self, edge: Edge) {
+        *self.edges.entry(edge).or_default() += 1;
+    }
+
+    /// How often each edge was taken.
+    #[must_use]
+    pub(super) fn edges(&self) -> &BTreeMap<Edge, u64> {
+        &self.edges
+    }
+
+    /// The job of a pivot.
+    #[must_use]
+    pub(super) fn job_of(&self, height: u8, low: &[u8]) -> Option<JobId> {
+        self.pivots.get(&(height, low.into())).copied()
+    }
+
+    /// What a job claims.
+    #[must_use]
+    pub(super) fn claim(&self, job: JobId) -> Option<&Claim> {
+        self.jobs.get(&job).map(|(claim, _)| claim)
+    }
+
+    /// The pivots that have a job, by height and low key.
+    pub(super) fn pivots(&self) -> impl Iterator<Item = (u8, Box<[u8]>)> {
+        self.pivots.keys().cloned()
+    }
+
+    /// How many jobs there are.
+    #[must_use]
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Plans a job; none when the pivot has one already.
+    pub(super) fn plan(&mut self, claim: Claim) -> Option<JobId> {
+        let pivot = (claim.height, claim.range.low.clone());
+        if self.pivots.contains_key(&pivot) {
+            return None;
+        }
+        self.next += 1;
+        self.pivots.insert(pivot, self.next);
+        self.jobs.insert(self.next, (claim, State::Queued));
+        self.count(Edge::Planned);
+        Some(self.next)
+    }
+
+    /// The job that was planned first and nobody does yet, by the order that `prefer` gives (least first).
+    #[must_use]
+    pub(super) fn queued<K: Ord>(&self, prefer: impl Fn(&Claim) -> K) -> Option<JobId> {
+        let queued = self.jobs.iter().filter(|(_, (_, state))| *state == State::Queued);
+        queued
+            .min_by_key(|(id, (claim, _))| (prefer(claim), **id))
+            .map(|(id, _)| *id)
+    }
+
+    /// Somebody begins to do a job.
+    pub(super) fn take(&mut self, job: JobId) {
+        let (_, state) = self.jobs.get_mut(&job).expect("a job that is taken was queued");
+        assert_eq!(*state, State::Queued, "a job is taken once");
+        *state = State::Running;
+        self.count(Edge::Taken);
+    }
+
+    /// Whether a job's result is still wanted.
+    #[must_use]
+    pub(super) fn is_wanted(&self, job: JobId) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    /// A job is of no use any more.
+    pub(super) fn abandon(&mut self, job: JobId, why: Why) {
+        let Some((_, state)) = self.remove(job) else {
+            return;
+        };
+        self.count(match (state, why) {
+            (State::Queued, Why::Flushed) => Edge::QueuedFlushed,
+            (State::Queued, Why::Reshaped) => Edge::QueuedReshaped,
+            (State::Running, Why::Flushed) => Edge::RunningFlushed,
+            (State::Running, Why::Reshaped) => Edge::RunningReshaped,
+        });
+    }
+
+    /// A job's result was installed.
+    pub(super) fn installed(&mut self, job: JobId) {
+        self.remove(job).expect("a job that is installed was running");
+        self.count(Edge::Installed);
+    }
+
+    /// A job failed; its pivot may be planned for again.
+    pub(super) fn failed(&mut self, job: JobId) {
+        if self.remove(job).is_some() {
+            self.count(Edge::Failed);
+        }
+    }
+
+    fn remove(&mut self, job: JobId) -> Option<(Claim, State)> {
+        let (claim, state) = self.jobs.remove(&job)?;
+        self.pivots.remove(&(claim.height, claim.range.low.clone()));
+        Some((claim, state))
+    }
+
+    /// Every job, to be compared with what the trunk has become.
+    pub(super) fn claims(&self) -> impl Iterator<Item = (JobId, &Claim)> {
+        self.jobs.iter().map(|(id, (claim, _))| (*id, claim))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(low: &[u8]) -> Claim {
+        Claim {
+            height: 1,
+            range: KeyRange::new(low, None),
+            first: 3,
+            own: vec![7],
+        }
+    }
+
+    #[test]
+    fn a_pivot_has_one_job_at_a_time() {
+        let mut table = Inflight::default();
+        let job = table.plan(claim(b"a")).unwrap();
+        assert_eq!(table.plan(claim(b"a")), None);
+        assert_eq!(table.job_of(1, b"a"), Some(job));
+        table.take(job);
+        table.installed(job);
+        assert!(table.plan(claim(b"a")).is_some());
+    }
+
+    #[test]
+    fn every_edge_is_counted() {
+        let mut table = Inflight::default();
+        for (running, why) in [
+            (false, Why::Flushed),
+            (false, Why::Reshaped),
+            (true, Why::Flushed),
+            (true, Why::Reshaped),
+        ] {
+            let job = table.plan(claim(b"a")).unwrap();
+            if running {
+                table.take(job);
+            }
+            table.abandon(job, why);
+            assert!(!table.is_wanted(job));
+            table.abandon(job, why);
+        }
+        let job = table.plan(claim(b"a")).unwrap();
+        table.take(job);
+        table.failed(job);
+        let job = table.plan(claim(b"a")).unwrap();
+        table.take(job);
+        table.installed(job);
+        let counts: Vec<u64> = Edge::ALL.iter().map(|edge| table.edges()[edge]).collect();
+        assert_eq!(counts, [6, 4, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn the_preferred_job_is_done_first() {
+        let mut table = Inflight::default();
+        let (a, b) = (table.plan(claim(b"a")).unwrap(), table.plan(claim(b"b")).unwrap());
+        assert_eq!(table.queued(|_| 0), Some(a));
+        assert_eq!(
+            table.queued(|claim| std::cmp::Reverse(claim.range.low.clone())),
+            Some(b)
+        );
+        table.take(a);
+        assert_eq!(table.queued(|_| 0), Some(b));
+    }
+}

@@ -1,0 +1,255 @@
+//! The steps of a tree, in the order of their priority, and the maintenance that nobody's writes ask for.
+
+use super::compact::{Job, Progress};
+use super::node::{Node, Part};
+use super::policy::{self, Wish};
+use super::shape::{self, Rank};
+use super::tree::{Tree, replace};
+use crate::run::Run;
+use alluvium_storage::Result;
+use std::collections::HashMap;
+
+/// Keys that wait for maintenance after a seek has waded there, at most.
+const MOST_WADED: usize = 64;
+/// Leaves of which the scans are counted, at most.
+const MOST_SCANNED: usize = 1 << 16;
+
+/// Something to do, a slice at a time.
+#[derive(Debug)]
+pub enum Step {
+    /// A compaction.
+    Compact(Box<Job>),
+    /// It was done at once: a change of shape.
+    Reshaped,
+}
+
+impl Step {
+    /// A slice of the work: about so many records.
+    ///
+    /// # Errors
+    /// As [`Job::poll`].
+    pub fn poll(&mut self, records: usize) -> Result<Progress> {
+        match self {
+            Step::Compact(job) => job.poll(records),
+            Step::Reshaped => Ok(Progress::Done),
+        }
+    }
+}
+
+/// How much maintenance may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Maintenance {
+    /// Bytes that full compactions may still write.
+    pub budget_bytes: u64,
+}
+
+/// What is known of leaves by their use.
+#[derive(Debug, Default)]
+pub(super) struct Habits {
+    /// Scans that began in a leaf, by its low key, since it was last rewritten.
+    scans: HashMap<Box<[u8]>, u64>,
+    /// Keys where a seek waded through what is deleted.
+    waded: Vec<Box<[u8]>>,
+}
+
+impl Tree {
+    /// The next step that is due, if any: compactions, then neighbours that should be one.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full).
+    pub fn next_step(&self) -> Result<Option<Step>> {
+        if let Some(job) = self.next_job()? {
+            return Ok(Some(Step::Compact(Box::new(job))));
+        }
+        if self.merge_neighbours()? {
+            return Ok(Some(Step::Reshaped));
+        }
+        Ok(None)
+    }
+
+    /// Whether a step is due.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.lock().inflight.len() > 0
+    }
+
+    /// Asks for the full compaction of the leaf for which it is worth most, if it is for any and the budget allows it. The work
+    /// itself comes as a step.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
+        let Some((low, bytes)) = self.worst(maintenance.budget_bytes) else {
+            return Ok(false);
+        };
+        maintenance.budget_bytes -= bytes.min(maintenance.budget_bytes);
+        self.compact_fully(&low)?;
+        Ok(true)
+    }
+
+    /// Asks for the full compaction of the leaf that holds a key: what lies above it sinks to it, and then all of it becomes one run. The
+    /// work itself comes as a step.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn compact_fully(&self, key: &[u8]) -> Result<()> {
+        self.forget_habits(key);
+        self.change(None, |trunk, shaper, root| {
+            let nodes = shaper.flush_path(root.draft(), key, Rank::Root)?;
+            let root = shaper.crown(nodes);
+            trunk.full.insert(leaf_for(&root, key).range.low.clone());
+            // The leaf is copied, so that it is planned for even if nothing has sunk.
+            let leaf = leaf_for(&root, key).draft();
+            Ok(Some(replace(&root, 0, key, leaf)))
+        })?;
+        Ok(())
+    }
+
+    /// Makes two neighbours one, where both are nearly empty; whether there were such.
+    fn merge_neighbours(&self) -> Result<bool> {
+        self.change(None, |_, shaper, root| {
+            if !root.is_leaf() && root.pivots.len() == 1 {
+                return Ok(Some(shaper.collapse(root.draft())?));
+            }
+            let Some(key) = emptiest(&shaper.shape, root) else {
+                return Ok(None);
+            };
+            let (height, low) = key;
+            let mut node = node_at(root, height, &low).draft();
+            let left = shape::neighbours(&shaper.shape, &node).expect("it was just found");
+            shaper.merge(&mut node, left)?;
+            node.drop_dead_bundles();
+            let root = replace(root, height, &low, node);
+            Ok(Some(shaper.collapse(root)?))
+        })
+    }
+
+    /// A scan begins in a leaf. A count may be lost when many do at once.
+    pub(super) fn note_scan(&self, leaf: &Node, begins: bool) {
+        if begins && let Some(mut habits) = self.shared.habits.try_lock() {
+            if let Some(count) = habits.scans.get_mut(&leaf.range.low) {
+                *count += 1;
+            } else if habits.scans.len() < MOST_SCANNED {
+                habits.scans.insert(leaf.range.low.clone(), 1);
+            }
+        }
+    }
+
+    /// A seek waded through what is deleted around this key.
+    pub(super) fn note_wading(&self, key: &[u8]) {
+        let mut habits = self.shared.habits.lock();
+        if habits.waded.len() < MOST_WADED {
+            habits.waded.push(key.into());
+        }
+    }
+
+    fn forget_habits(&self, key: &[u8]) {
+        let version = self.version();
+        let range = &leaf_for(&version.root, key).range;
+        let mut habits = self.shared.habits.lock();
+        habits.scans.remove(&range.low);
+        habits.waded.retain(|key| !range.contains(key));
+    }
+
+    /// The leaf whose full compaction is worth most among those that the budget allows, and what it would write at most.
+    fn worst(&self, budget: u64) -> Option<(Box<[u8]>, u64)> {
+        let version = self.version();
+        let habits = self.shared.habits.lock();
+        let trunk = self.lock();
+        let mut best: Option<(u64, Box<[u8]>, u64)> = None;
+        walk(&version.root, &mut Above::default(), &mut |leaf, above| {
+            if trunk.inflight.job_of(0, &leaf.range.low).is_some() {
+                return;
+            }
+            let wish = wish(leaf, above, &habits);
+            let worth = policy::full_compaction(&wish);
+            if worth > 0 && wish.bytes <= budget && best.as_ref().is_none_or(|(most, ..)| worth > *most) {
+                best = Some((worth, leaf.range.low.clone(), wish.bytes));
+            }
+        });
+        best.map(|(_, low, bytes)| (low, bytes))
+    }
+}
+
+/// What lies above a leaf, its share of it where others share it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Above {
+    bytes: u64,
+    runs: usize,
+    records: u64,
+    tombstones: u64,
+    range_deletes: u64,
+}
+
+fn walk(node: &Node, above: &mut Above, visit: &mut dyn FnMut(&Node, &Above)) {
+    if node.is_leaf() {
+        return visit(node, above);
+    }
+    for (index, pivot) in node.pivots.iter().enumerate() {
+        let child = pivot.child.as_deref().expect("an index node has children");
+        let share = leaves(child);
+        let weight = node.weight(index);
+        let mut further = Above {
+            bytes: above.bytes + weight.bytes / share,
+            runs: above.runs + node.runs(index),
+            records: above.records + weight.records.div_ceil(share),
+            tombstones: above.tombstones + weight.tombstones.div_ceil(share),
+            range_deletes: above.range_deletes + range_deletes(node, index),
+        };
+        walk(child, &mut further, visit);
+    }
+}
+
+fn leaves(node: &Node) -> u64 {
+    if node.is_leaf() {
+        return 1;
+    }
+    node.children().map(|child| leaves(child)).sum()
+}
+
+/// Range deletes in a pivot's stack that touch its range.
+fn range_deletes(node: &Node, index: usize) -> u64 {
+    let range = node.pivot_range(index);
+    let of = |part: &Part| -> u64 {
+        let within = part.within(&range);
+        let count = |(_, run): (usize, &Run)| run.range_deletes().within(&within).iter().count() as u64;
+        part.group.runs().map(count).sum()
+    };
+    node.stack(index).map(|layer| of(layer.part)).sum()
+}
+
+fn wish(leaf: &Node, above: &Above, habits: &Habits) -> Wish {
+    let weight = leaf.weight(0);
+    Wish {
+        bytes: above.bytes + weight.bytes,
+        runs: above.runs + leaf.runs(0),
+        records: above.records + weight.records,
+        tombstones: above.tombstones + weight.tombstones,
+        range_deletes: above.range_deletes + range_deletes(leaf, 0),
+        stale_percent: shape::stale_percent(leaf.pivots[0].own.iter().map(|owned| &owned.part)),
+        scans: habits.scans.get(&leaf.range.low).copied().unwrap_or(0),
+        waded: habits.waded.iter().any(|key| leaf.range.contains(key)),
+    }
+}
+
+fn leaf_for<'v>(root: &'v Node, key: &[u8]) -> &'v Node {
+    node_at(root, 0, key)
+}
+
+fn node_at<'v>(root: &'v Node, height: u8, key: &[u8]) -> &'v Node {
+    let mut node = root;
+    while node.height > height {
+        let pivot = &node.pivots[node.pivot_for(key)];
+        node = pivot.child.as_deref().expect("an index node has children");
+    }
+    node
+}
+
+/// The lowest node that has two children which should be one, by its height and low key.
+fn emptiest(shape: &policy::Shape, root: &Node) -> Option<(u8, Box<[u8]>)> {
+    if root.is_leaf() {
+        return None;
+    }
+    let below = root.children().find_map(|child| emptiest(shape, child));
+    below.or_else(|| shape::neighbours(shape, root).map(|_| (root.height, root.range.low.clone())))
+}

@@ -1,0 +1,437 @@
+//! Every decision of the tree, as pure functions of what they see.
+//!
+//! *F* is the fan-out, *m* the bytes of a memtable (SplinterDB, Conway 2020, §3.3): a node that holds more than *F m* live
+//! bytes flushes, and so does one that has more than *3 F* runs live for one child, which bounds the runs on a path of height *h*
+//! to *3 h F*.
+
+use std::ops::Range;
+
+/// The shape of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Children of a node; the root may have twice as many.
+    pub fanout: usize,
+    /// Bytes of a memtable.
+    pub memtable: u64,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape {
+            fanout: 8,
+            memtable: 32 << 20,
+        }
+    }
+}
+
+impl Shape {
+    /// The live bytes above which a node flushes, or a leaf splits.
+    #[must_use]
+    pub fn node_bytes(&self) -> u64 {
+        self.fanout as u64 * self.memtable
+    }
+
+    /// The runs that may be live for one child in one node.
+    #[must_use]
+    pub fn most_runs(&self) -> usize {
+        3 * self.fanout
+    }
+
+    /// The most children of a node; the root may have twice as many.
+    #[must_use]
+    pub fn most_children(&self, is_root: bool) -> usize {
+        if is_root { 2 * self.fanout } else { self.fanout }
+    }
+}
+
+/// Which child a node flushes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Victim {
+    /// The one with the most live bytes.
+    #[default]
+    Fullest,
+    /// That of a message drawn at random: by far better where few keys get most updates (Conway 2020, §5).
+    RandomMessage,
+    /// One after the other.
+    RoundRobin,
+}
+
+/// What a flush decision sees of a child's pivot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Child {
+    /// Live bytes.
+    pub bytes: u64,
+    /// Live runs.
+    pub runs: usize,
+}
+
+/// The child that a node flushes to next, if it must. `draw` is a number drawn at random, `turn` the number of flushes so far.
+#[must_use]
+pub(super) fn flush(
+    shape: &Shape,
+    victim: Victim,
+    children: &[Child],
+    draw: u64,
+    turn: u64,
+) -> Option<usize> {
+    let crowded = children.iter().enumerate().max_by_key(|(_, child)| child.runs)?;
+    if crowded.1.runs > shape.most_runs() {
+        return Some(crowded.0);
+    }
+    let total: u64 = children.iter().map(|child| child.bytes).sum();
+    if total <= shape.node_bytes() {
+        return None;
+    }
+    let fullest = || {
+        (0..children.len())
+            .rev()
+            .max_by_key(|&index| children[index].bytes)
+    };
+    match victim {
+        Victim::Fullest => fullest(),
+        Victim::RandomMessage => {
+            let mut at = draw % total;
+            children.iter().position(|child| {
+                let here = at < child.bytes;
+                at = at.saturating_sub(child.bytes);
+                here
+            })
+        }
+        Victim::RoundRobin => {
+            let count = children.len();
+            (0..count)
+                .map(|step| (turn as usize + step) % count)
+                .find(|&index| children[index].bytes > 0)
+        }
+    }
+}
+
+/// What to do with a leaf that has just received a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaf {
+    /// Nothing beyond compacting what it received.
+    Keep,
+    /// Cut its range into this many pieces that share its runs.
+    Split(usize),
+    /// Compact all of it: most of it is older versions of what is newer, or runs too many and too small.
+    Rewrite,
+}
+
+/// What a leaf decision sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeafView {
+    /// Live bytes, those of older versions included.
+    pub bytes: u64,
+    /// Runs in its stack.
+    pub runs: usize,
+    /// Of the records in its maplets, those that are known to be older versions, in hundredths.
+    pub stale_percent: u64,
+}
+
+/// Splits what is too large, unless a rewrite would make it small again.
+#[must_use]
+pub(super) fn leaf(shape: &Shape, view: &LeafView) -> Leaf {
+    let most = shape.node_bytes();
+    if view.bytes > most && (view.stale_percent < STALE_PERCENT || view.bytes > 2 * most) {
+        // Pieces of half a leaf: each has room for as much again.
+        return Leaf::Split(usize::try_from(view.bytes.div_ceil(most / 2).max(2)).unwrap_or(usize::MAX));
+    }
+    if view.bytes > most || view.runs > 2 * shape.fanout {
+        return Leaf::Rewrite;
+    }
+    Leaf::Keep
+}
+
+/// From this share of older versions on, a leaf is rewritten instead of split, in hundredths.
+pub(super) const STALE_PERCENT: u64 = 34;
+
+/// How many own parts of a leaf, given oldest first by their runs and bytes, are merged into one run when they have too many: the
+/// oldest, which splits have left small, as many as leaves *F* runs, and more while they are small beside what was taken already.
+#[must_use]
+pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
+    let mut left: usize = parts.iter().map(|part| part.0).sum();
+    if left <= shape.fanout {
+        return 0;
+    }
+    let (mut count, mut runs, mut bytes) = (0, 0, 0);
+    for (more, more_bytes) in parts {
+        let enough = left <= shape.fanout && runs >= 2;
+        if enough && *more_bytes > bytes / 2 {
+            break;
+        }
+        (count, runs, bytes, left) = (count + 1, runs + more, bytes + more_bytes, left - more);
+    }
+    count
+}
+
+/// How many children a node is cut into, each with about three quarters of what fits.
+#[must_use]
+pub(super) fn pieces(shape: &Shape, children: usize, is_root: bool) -> usize {
+    if children <= shape.most_children(is_root) {
+        return 1;
+    }
+    children.div_ceil((shape.fanout * 3 / 4).max(2))
+}
+
+/// Whether the oldest pending runs of a pivot may be taken over as they are: none of them overlaps another run of the
+/// stack, and they are not crumbs, which would be many.
+#[must_use]
+pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own_runs: usize) -> bool {
+    if overlaps || runs == 0 {
+        return false;
+    }
+    let least = shape.memtable / (4 * shape.fanout as u64);
+    bytes / runs as u64 >= least && own_runs + runs <= shape.most_runs()
+}
+
+/// Which of a pivot's own maplets, the newest ones, a new run's fingerprints are merged with: `runs` says how many runs
+/// each stands for, and `shares` whether enough of it lies in the pivot's range. Maplets are merged like runs in size tiers, four
+/// at a time, so that a fingerprint is written once for each tier.
+#[must_use]
+pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> {
+    let end = runs.len();
+    let (mut start, mut size) = (end, 1);
+    loop {
+        let alike = (0..start)
+            .rev()
+            .take_while(|&index| shares[index] && runs[index] <= size)
+            .take(TIER - 1)
+            .count();
+        if alike < TIER - 1 {
+            return start..end;
+        }
+        start -= alike;
+        size = 1 + runs[start..].iter().sum::<usize>();
+        if size > MOST_RUNS_OF_A_MAPLET {
+            return start + alike..end;
+        }
+    }
+}
+
+/// How many maplets of one size become one.
+const TIER: usize = 4;
+/// Runs that one maplet tells apart.
+pub(super) const MOST_RUNS_OF_A_MAPLET: usize = 64;
+
+/// Whether two neighbours become one node.
+#[must_use]
+pub(super) fn merges(shape: &Shape, height: u8, left: &Child, right: &Child, children: usize) -> bool {
+    let room = shape.node_bytes() / 2;
+    let fits = left.bytes + right.bytes <= room && left.runs + right.runs <= shape.fanout;
+    if height == 0 {
+        fits
+    } else {
+        fits && children <= shape.fanout * 3 / 4
+    }
+}
+
+/// What asks for the full compaction of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    /// Bytes on the whole path that the rewrite would read, and write at most.
+    pub bytes: u64,
+    /// Runs on the path, the leaf's included.
+    pub runs: usize,
+    /// Records on the path.
+    pub records: u64,
+    /// Deletes among them.
+    pub tombstones: u64,
+    /// Range deletes on the path that touch the leaf.
+    pub range_deletes: u64,
+    /// Older versions among the leaf's records, in hundredths.
+    pub stale_percent: u64,
+    /// Short scans that have begun in the leaf since it was last rewritten.
+    pub scans: u64,
+    /// Whether a seek had to wade through what is deleted there.
+    pub waded: bool,
+}
+
+/// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for each byte written.
+#[must_use]
+pub(super) fn full_compaction(wish: &Wish) -> u64 {
+    if wish.runs <= 1 && wish.tombstones == 0 && wish.range_deletes == 0 {
+        return 0;
+    }
+    let dead = 100 * wish.tombstones / wish.records.max(1);
+    let mut gain = 0;
+    if wish.waded {
+        gain += 1 << 20;
+    }
+    if dead >= 25 || wish.range_deletes > 0 {
+        gain += 1000 * (dead.max(25));
+    }
+    if wish.stale_percent >= STALE_PERCENT {
+        gain += 100 * wish.stale_percent;
+    }
+    if wish.runs > 2 && wish.scans >= 8 {
+        gain += wish.scans.min(10_000) * (wish.runs as u64 - 1);
+    }
+    if gain == 0 {
+        0
+    } else {
+        1 + gain * (1 << 20) / (wish.bytes + (1 << 16))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        fanout: 4,
+        memtable: 100,
+    };
+
+    fn children(text: &str) -> Vec<Child> {
+        let child = |word: &str| {
+            let (bytes, runs) = word.split_once('/').expect("bytes/runs");
+            Child {
+                bytes: bytes.parse().expect("bytes"),
+                runs: runs.parse().expect("runs"),
+            }
+        };
+        text.split_whitespace().map(child).collect()
+    }
+
+    #[test]
+    fn a_node_flushes_when_it_is_full_or_one_child_has_too_many_runs() {
+        let choice = |text: &str| flush(&SHAPE, Victim::Fullest, &children(text), 0, 0);
+        assert_eq!(choice("100/2 200/2 100/2"), None);
+        assert_eq!(choice("100/2 201/2 100/2"), Some(1));
+        assert_eq!(choice("201/2 201/2 1/2"), Some(0), "the first of equals");
+        assert_eq!(choice("1/12 1/2"), None);
+        assert_eq!(choice("1/12 1/13"), Some(1));
+        assert_eq!(
+            choice("400/1 1/13"),
+            Some(1),
+            "runs bound the lookups, so they come first"
+        );
+        assert_eq!(choice(""), None);
+    }
+
+    #[test]
+    fn other_victims_are_what_they_are_called() {
+        let all = children("300/1 0/0 200/1");
+        let random = |draw| flush(&SHAPE, Victim::RandomMessage, &all, draw, 0);
+        assert_eq!(
+            (random(0), random(299), random(300), random(499)),
+            (Some(0), Some(0), Some(2), Some(2))
+        );
+        let round = |turn| flush(&SHAPE, Victim::RoundRobin, &all, 0, turn);
+        assert_eq!(
+            (round(0), round(1), round(2), round(3)),
+            (Some(0), Some(2), Some(2), Some(0))
+        );
+    }
+
+    #[test]
+    fn a_leaf_splits_unless_a_rewrite_makes_it_small() {
+        let decide = |bytes, runs, stale_percent| {
+            let view = LeafView {
+                bytes,
+                runs,
+                stale_percent,
+            };
+            leaf(&SHAPE, &view)
+        };
+        assert_eq!(decide(400, 8, 0), Leaf::Keep);
+        assert_eq!(decide(401, 5, 0), Leaf::Split(3));
+        assert_eq!(decide(401, 5, 50), Leaf::Rewrite);
+        assert_eq!(decide(801, 5, 50), Leaf::Split(5));
+        assert_eq!(decide(10, 9, 0), Leaf::Rewrite);
+    }
+
+    #[test]
+    fn of_many_runs_the_oldest_and_smallest_are_merged() {
+        let oldest = |bytes: &[u64]| {
+            let parts: Vec<(usize, u64)> = bytes.iter().map(|&bytes| (1, bytes)).collect();
+            oldest_parts(&SHAPE, &parts)
+        };
+        assert_eq!(oldest(&[1, 2, 3, 4]), 0);
+        assert_eq!(oldest(&[1, 2, 4, 8, 50, 100]), 2);
+        assert_eq!(oldest(&[1, 2, 4, 8, 50, 100, 100]), 3);
+        assert_eq!(oldest(&[100, 1, 1, 1, 1]), 5);
+        assert_eq!(oldest_parts(&SHAPE, &[(9, 100)]), 1);
+        assert_eq!(
+            oldest_parts(&SHAPE, &[(1, 100), (9, 100)]),
+            2,
+            "one run alone would stay one"
+        );
+    }
+
+    #[test]
+    fn index_nodes_are_cut_when_they_have_too_many_children() {
+        assert_eq!(pieces(&SHAPE, 4, false), 1);
+        assert_eq!(pieces(&SHAPE, 5, false), 2);
+        assert_eq!(pieces(&SHAPE, 8, true), 1);
+        assert_eq!(pieces(&SHAPE, 9, true), 3);
+    }
+
+    #[test]
+    fn maplets_are_merged_in_tiers_of_four() {
+        let merged = |runs: &[usize]| maplets_to_merge(runs, &vec![true; runs.len()]);
+        assert_eq!(merged(&[]), 0..0);
+        assert_eq!(merged(&[1, 1]), 2..2);
+        assert_eq!(merged(&[1, 1, 1]), 0..3);
+        assert_eq!(merged(&[4, 1, 1, 1]), 1..4);
+        assert_eq!(merged(&[4, 4, 4, 1, 1, 1]), 0..6);
+        assert_eq!(maplets_to_merge(&[1, 1, 1], &[true, false, true]), 3..3);
+        assert_eq!(merged(&[16, 16, 16, 4, 4, 4, 1, 1, 1]), 0..9);
+        assert_eq!(merged(&[64, 16, 16, 16, 4, 4, 4, 1, 1, 1]), 1..10);
+    }
+
+    #[test]
+    fn only_what_overlaps_nothing_and_is_no_crumb_is_adopted() {
+        assert!(adopts(&SHAPE, false, 100, 1, 0));
+        assert!(!adopts(&SHAPE, true, 100, 1, 0));
+        assert!(!adopts(&SHAPE, false, 100, 20, 0), "crumbs");
+        assert!(!adopts(&SHAPE, false, 100, 1, 12), "too many runs");
+    }
+
+    #[test]
+    fn neighbours_with_little_in_them_become_one() {
+        let (small, large) = (Child { bytes: 20, runs: 1 }, Child { bytes: 190, runs: 1 });
+        assert!(merges(&SHAPE, 0, &small, &small, 0));
+        assert!(!merges(&SHAPE, 0, &small, &large, 0));
+        assert!(merges(&SHAPE, 1, &small, &small, 3));
+        assert!(!merges(&SHAPE, 1, &small, &small, 4));
+    }
+
+    #[test]
+    fn full_compaction_goes_where_it_saves_most() {
+        let quiet = Wish {
+            bytes: 1 << 20,
+            runs: 5,
+            records: 1000,
+            tombstones: 0,
+            range_deletes: 0,
+            stale_percent: 0,
+            scans: 0,
+            waded: false,
+        };
+        assert_eq!(full_compaction(&quiet), 0);
+        let scanned = full_compaction(&Wish { scans: 100, ..quiet });
+        let deleted = full_compaction(&Wish {
+            tombstones: 600,
+            ..quiet
+        });
+        let waded = full_compaction(&Wish { waded: true, ..quiet });
+        assert!(0 < scanned && scanned < deleted && deleted < waded);
+        assert_eq!(
+            full_compaction(&Wish {
+                scans: 100,
+                runs: 2,
+                ..quiet
+            }),
+            0,
+            "two runs are few enough"
+        );
+        assert!(
+            full_compaction(&Wish {
+                scans: 100,
+                bytes: 1 << 10,
+                ..quiet
+            }) > scanned
+        );
+    }
+}

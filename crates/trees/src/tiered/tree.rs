@@ -1,0 +1,521 @@
+//! The tree: its current version, and how a changed one takes its place.
+
+use super::checkpoint::Shelves;
+use super::inflight::{Claim, Edge, Inflight, Why};
+use super::maintain::Habits;
+use super::node::Node;
+use super::policy::{Shape, Victim};
+use super::shape::{Counts, Shaper};
+use super::uses::Uses;
+use crate::merge::{Older, Operator, Rule};
+use crate::range::KeyRange;
+use alluvium_base::Sequence;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Codec, Guard, Result};
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the tree must know about keys and cannot know itself.
+pub trait Schema: Send + Sync + fmt::Debug {
+    /// The merge operator of the keyspace that a key is in.
+    fn operator(&self, key: &[u8]) -> Option<&dyn Operator>;
+}
+
+/// A schema without merge operators: a merge message stands for its operand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoOperators;
+
+impl Schema for NoOperators {
+    fn operator(&self, _key: &[u8]) -> Option<&dyn Operator> {
+        None
+    }
+}
+
+/// What hashes of keys are seeded with: a filter that is known by its answers is no secret here.
+pub(super) const SEED: u64 = 0;
+
+/// What may be forgotten, read whenever a job begins.
+#[derive(Debug, Default)]
+pub struct Horizon {
+    sequence: AtomicU64,
+    now_ms: AtomicU64,
+}
+
+impl Horizon {
+    /// The oldest sequence number that anyone may still read at: versions that only older readers could tell apart are folded.
+    /// It never falls.
+    pub fn raise(&self, sequence: Sequence) {
+        self.sequence.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// Puts that expire at or before this moment, in milliseconds of the caller's clock, are gone for every reader from now on.
+    pub fn tick(&self, now_ms: u64) {
+        self.now_ms.fetch_max(now_ms, Ordering::AcqRel);
+    }
+
+    /// The rule for a merge that begins now.
+    #[must_use]
+    pub fn rule(&self, older: Older) -> Rule {
+        Rule {
+            horizon: self.sequence.load(Ordering::Acquire),
+            older,
+            now_ms: self.now_ms.load(Ordering::Acquire),
+        }
+    }
+}
+
+/// How a tree is built. All of it may change from one opening to the next.
+#[derive(Clone, Debug)]
+pub struct TreeOptions {
+    /// Fan-out, and the bytes of a memtable.
+    pub shape: Shape,
+    /// Which child is flushed to.
+    pub victim: Victim,
+    /// How nodes of runs are encoded.
+    pub codec: Codec,
+    /// Values longer than this are kept apart from their keys; a quarter of a page if absent.
+    pub value_threshold: Option<usize>,
+    /// Bits of a fingerprint; fixed when the tree is created.
+    pub fingerprint_bits: u8,
+    /// Merge operators.
+    pub schema: Arc<dyn Schema>,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        TreeOptions {
+            shape: Shape::default(),
+            victim: Victim::default(),
+            codec: Codec::None,
+            value_threshold: None,
+            // Twelve beyond the two million records that a leaf of 256 MiB holds when each has about 120 bytes.
+            fingerprint_bits: 33,
+            schema: Arc::new(NoOperators),
+        }
+    }
+}
+
+/// One state of the whole tree. It never changes.
+#[derive(Debug)]
+pub struct Version {
+    /// The root of the trunk.
+    pub(super) root: Arc<Node>,
+    /// How many versions there were before it.
+    pub(super) number: u64,
+    /// It holds every commit up to this one, and none above.
+    pub(super) cut: Sequence,
+}
+
+impl Version {
+    /// How many versions there were before it since the store was opened.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// It holds every commit up to this one, and none above.
+    #[must_use]
+    pub fn cut(&self) -> Sequence {
+        self.cut
+    }
+}
+
+/// What the one writer keeps.
+#[derive(Debug)]
+pub(super) struct Trunk {
+    pub(super) shape: Shape,
+    pub(super) uses: Uses,
+    pub(super) inflight: Inflight,
+    pub(super) counts: Counts,
+    /// Flushes so far.
+    pub(super) turn: u64,
+    /// Leaves, by low key, that are to be compacted fully when nothing above them is left.
+    pub(super) full: BTreeSet<Box<[u8]>>,
+    /// Where checkpointed nodes are.
+    pub(super) shelves: Shelves,
+}
+
+/// Counters since the store was opened.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Changes of shape.
+    pub shape: Counts,
+    /// What became of compactions.
+    pub edges: BTreeMap<Edge, u64>,
+    /// Memtables that were written out.
+    pub incorporations: u64,
+    /// Records that compactions read, and wrote.
+    pub compacted: (u64, u64),
+    /// Of the records read, those that a full compaction or a merge of a leaf's oldest runs asked for.
+    pub rewritten: u64,
+    /// Bytes of runs and maplets that compactions wrote.
+    pub compacted_bytes: u64,
+    /// Bytes of runs and maplets written from memtables.
+    pub incorporated_bytes: u64,
+}
+
+/// A size-tiered Bε-tree. All methods may be called from any thread; work is offered as steps and done by whoever polls them.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) store: Arc<Store>,
+    pub(super) options: TreeOptions,
+    pub(super) horizon: Horizon,
+    version: ArcSwap<Version>,
+    trunk: Mutex<Trunk>,
+    next_group: AtomicU64,
+    pub(super) tallies: Tallies,
+    /// What is known of leaves by their use.
+    pub(super) habits: Mutex<Habits>,
+}
+
+/// Counters that steps add to without the trunk's lock.
+#[derive(Debug, Default)]
+pub(super) struct Tallies {
+    pub(super) incorporations: AtomicU64,
+    pub(super) read: AtomicU64,
+    pub(super) written: AtomicU64,
+    pub(super) rewritten: AtomicU64,
+    pub(super) compacted_bytes: AtomicU64,
+    pub(super) incorporated_bytes: AtomicU64,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree")
+            .field("version", &self.version.load().number)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tree {
+    /// An empty tree over a store that has just been created, or whose payload says that there is none.
+    #[must_use]
+    pub fn create(store: Arc<Store>, options: TreeOptions) -> Tree {
+        let root = Arc::new(Node::leaf(KeyRange::everything()));
+        Tree::assemble(store, options, root, 0, 1, Shelves::default())
+    }
+
+    pub(super) fn assemble(
+        store: Arc<Store>,
+        options: TreeOptions,
+        root: Arc<Node>,
+        cut: Sequence,
+        next_group: u64,
+        shelves: Shelves,
+    ) -> Tree {
+        let mut trunk = Trunk {
+            shape: options.shape,
+            uses: Uses::default(),
+            inflight: Inflight::default(),
+            counts: Counts::default(),
+            turn: 0,
+            full: BTreeSet::new(),
+            shelves,
+        };
+        let nodes = all_nodes(&root);
+        for node in &nodes {
+            trunk.uses.acquire_node(node);
+        }
+        trunk.uses.begin();
+        trunk.plan(&nodes, &root);
+        let version = Version { root, number: 0, cut };
+        Tree {
+            shared: Arc::new(Shared {
+                store,
+                options,
+                horizon: Horizon::default(),
+                version: ArcSwap::from_pointee(version),
+                trunk: Mutex::new(trunk),
+                next_group: AtomicU64::new(next_group),
+                tallies: Tallies::default(),
+                habits: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The store that it lives in.
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
+        &self.shared.store
+    }
+
+    /// The options it was opened with.
+    #[must_use]
+    pub fn options(&self) -> &TreeOptions {
+        &self.shared.options
+    }
+
+    /// What may be forgotten.
+    #[must_use]
+    pub fn horizon(&self) -> &Horizon {
+        &self.shared.horizon
+    }
+
+    /// The current version. Whoever reads from it holds a guard that was pinned before.
+    #[must_use]
+    pub fn version(&self) -> Arc<Version> {
+        self.shared.version.load_full()
+    }
+
+    /// The current version, for the length of a call: no counter is touched.
+    pub(super) fn peek(&self) -> arc_swap::Guard<Arc<Version>> {
+        self.shared.version.load()
+    }
+
+    /// Every commit up to this one is in the tree.
+    #[must_use]
+    pub fn cut(&self) -> Sequence {
+        self.peek().cut
+    }
+
+    /// How high the trunk is: 1 for a single leaf.
+    #[must_use]
+    pub fn height(&self) -> u8 {
+        self.peek().root.height + 1
+    }
+
+    /// What was done since the store was opened.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let trunk = self.shared.trunk.lock();
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let tallies = &self.shared.tallies;
+        Stats {
+            shape: trunk.counts,
+            edges: trunk.inflight.edges().clone(),
+            incorporations: read(&tallies.incorporations),
+            compacted: (read(&tallies.read), read(&tallies.written)),
+            rewritten: read(&tallies.rewritten),
+            compacted_bytes: read(&tallies.compacted_bytes),
+            incorporated_bytes: read(&tallies.incorporated_bytes),
+        }
+    }
+
+    pub(super) fn next_group(&self) -> u64 {
+        self.shared.next_group.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn group_numbers(&self) -> u64 {
+        self.shared.next_group.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Trunk> {
+        self.shared.trunk.lock()
+    }
+
+    /// Changes the trunk: `change` makes a new root of the current one, or none to leave it. Extents of what it brings in are
+    /// installed by it, and only after nothing can fail any more.
+    pub(super) fn change(
+        &self,
+        cut: Option<Sequence>,
+        change: impl FnOnce(&mut Trunk, &mut Shaper<'_>, &Node) -> Result<Option<Node>>,
+    ) -> Result<bool> {
+        let guard = self.shared.store.epochs().pin();
+        let mut trunk = self.lock();
+        let old = self.version();
+        let busy: HashSet<(u8, Box<[u8]>)> = trunk.inflight.pivots().collect();
+        let is_busy = |height: u8, low: &[u8]| busy.contains(&(height, low.into()));
+        let mut shaper = self.shaper(&guard, &is_busy, trunk.turn);
+        let Some(root) = change(&mut trunk, &mut shaper, &old.root)? else {
+            return Ok(false);
+        };
+        trunk.turn = shaper.turn;
+        trunk.counts.add(&shaper.counts);
+        let flushed = std::mem::take(&mut shaper.flushed);
+        self.publish(&mut trunk, &old, root, cut.unwrap_or(old.cut), &flushed);
+        Ok(true)
+    }
+
+    pub(super) fn shaper<'a>(
+        &'a self,
+        guard: &'a Guard,
+        is_busy: &'a dyn Fn(u8, &[u8]) -> bool,
+        turn: u64,
+    ) -> Shaper<'a> {
+        Shaper {
+            shape: self.shared.options.shape,
+            victim: self.shared.options.victim,
+            cache: self.shared.store.cache(),
+            guard,
+            is_busy,
+            turn,
+            flushed: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Makes `root` the current version: counts its uses, gives up what only the old one used, and plans what is due in it.
+    pub(super) fn publish(
+        &self,
+        trunk: &mut Trunk,
+        old: &Version,
+        root: Node,
+        cut: Sequence,
+        flushed: &[(u8, KeyRange)],
+    ) {
+        let root = Arc::new(root);
+        let version = Version {
+            root: Arc::clone(&root),
+            number: old.number + 1,
+            cut,
+        };
+        let (gone, made) = difference(&old.root, &root);
+        for node in &made {
+            trunk.uses.acquire_node(node);
+        }
+        self.shared.version.store(Arc::new(version));
+        for node in &gone {
+            trunk.uses.release_node(node);
+            self.forget_stored(trunk, node);
+        }
+        self.sweep(trunk);
+        trunk.abandon_overtaken(&root, flushed);
+        trunk.plan(&made, &root);
+    }
+
+    /// Gives up the extents that nothing uses any more: unlinked, as of now.
+    pub(super) fn sweep(&self, trunk: &mut Trunk) {
+        let epoch = self.shared.store.epochs().current();
+        for extent in trunk.uses.sweep() {
+            self.shared.store.extents().release(extent, epoch);
+        }
+    }
+}
+
+impl Trunk {
+    /// Plans a compaction for every pivot of these nodes that has something pending, but for the root's. A leaf that is to be
+    /// compacted fully has one even if nothing is pending.
+    pub(super) fn plan(&mut self, nodes: &[Arc<Node>], root: &Arc<Node>) {
+        for node in nodes {
+            for (index, pivot) in node.pivots.iter().enumerate() {
+                let wanted = node.is_leaf() && self.full.contains(&pivot.low);
+                let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
+                let crowded = node.is_leaf() && !Arc::ptr_eq(node, root) && self.is_crowded(node);
+                if wanted || pending || crowded {
+                    self.inflight.plan(claim(node, index));
+                }
+            }
+        }
+    }
+
+    /// Whether a leaf has so many runs that its oldest are to be merged.
+    fn is_crowded(&self, leaf: &Node) -> bool {
+        leaf.runs(0) > 2 * self.shape.fanout
+    }
+
+    /// Abandons the jobs whose claims do not hold any more.
+    fn abandon_overtaken(&mut self, root: &Node, flushed: &[(u8, KeyRange)]) {
+        let overtaken: Vec<_> = self
+            .inflight
+            .claims()
+            .filter(|(_, claim)| !holds(root, claim))
+            .map(|(job, claim)| (job, claim.clone()))
+            .collect();
+        for (job, claim) in overtaken {
+            let was_flushed = flushed
+                .iter()
+                .any(|(height, range)| *height == claim.height && *range == claim.range);
+            self.inflight
+                .abandon(job, if was_flushed { Why::Flushed } else { Why::Reshaped });
+        }
+    }
+}
+
+/// What a job for a pivot claims.
+pub(super) fn claim(node: &Node, index: usize) -> Claim {
+    let pivot = &node.pivots[index];
+    Claim {
+        height: node.height,
+        range: node.pivot_range(index),
+        first: pivot.first,
+        own: pivot.own.iter().map(|owned| owned.part.group.id).collect(),
+    }
+}
+
+/// The node and pivot that a claim is about, if there still is such a one.
+pub(super) fn find<'a>(root: &'a Node, claim: &Claim) -> Option<(&'a Node, usize)> {
+    let mut node = root;
+    while node.height > claim.height {
+        let pivot = &node.pivots[node.pivot_for(&claim.range.low)];
+        node = pivot.child.as_deref()?;
+    }
+    let index = node.pivot_for(&claim.range.low);
+    (node.height == claim.height && node.pivot_range(index) == claim.range).then_some((node, index))
+}
+
+/// Whether everything that a claim says still is so (T4).
+pub(super) fn holds(root: &Node, wanted: &Claim) -> bool {
+    find(root, wanted).is_some_and(|(node, index)| claim(node, index) == *wanted)
+}
+
+/// Every node below a root, the root included.
+pub(super) fn all_nodes(root: &Arc<Node>) -> Vec<Arc<Node>> {
+    let mut nodes = vec![Arc::clone(root)];
+    let mut next = 0;
+    while next < nodes.len() {
+        let children: Vec<_> = nodes[next].children().cloned().collect();
+        nodes.extend(children);
+        next += 1;
+    }
+    nodes
+}
+
+/// The nodes that only the old trunk has, and those that only the new one has. What both share is not walked.
+fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, Vec<Arc<Node>>) {
+    let (mut gone, mut made) = (Vec::new(), Vec::new());
+    let (mut olds, mut news) = (vec![Arc::clone(old)], vec![Arc::clone(new)]);
+    let top = old.height.max(new.height);
+    for height in (0..=top).rev() {
+        let here = |nodes: &[Arc<Node>]| -> Vec<Arc<Node>> {
+            nodes
+                .iter()
+                .filter(|node| node.height == height)
+                .cloned()
+                .collect()
+        };
+        let (old_here, new_here) = (here(&olds), here(&news));
+        let addresses =
+            |nodes: &[Arc<Node>]| -> HashSet<*const Node> { nodes.iter().map(Arc::as_ptr).collect() };
+        let (in_old, in_new) = (addresses(&old_here), addresses(&new_here));
+        for node in old_here
+            .into_iter()
+            .filter(|node| !in_new.contains(&Arc::as_ptr(node)))
+        {
+            olds.extend(node.children().cloned());
+            gone.push(node);
+        }
+        for node in new_here
+            .into_iter()
+            .filter(|node| !in_old.contains(&Arc::as_ptr(node)))
+        {
+            news.extend(node.children().cloned());
+            made.push(node);
+        }
+    }
+    (gone, made)
+}
+
+/// A root in which the node that holds `key` at `height` is replaced.
+pub(super) fn replace(root: &Node, height: u8, key: &[u8], node: Node) -> Node {
+    if root.height == height {
+        return node;
+    }
+    let mut draft = root.draft();
+    let index = draft.pivot_for(key);
+    let child = draft.pivots[index]
+        .child
+        .as_ref()
+        .expect("an index node has children");
+    let child = replace(child, height, key, node);
+    draft.pivots[index].child = Some(Arc::new(child));
+    draft
+}

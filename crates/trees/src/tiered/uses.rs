@@ -1,0 +1,198 @@
+//! Who uses which extent: a run's extents die one by one, when the last pivot whose range needs them has gone.
+//!
+//! Every pivot that has a part in its stack uses the part's maplet, and of each of its runs the extents whose keys overlap the
+//! range in which the part counts; a compaction uses its inputs in the same way. The counts are the current version's alone: a
+//! reader of an older version is protected by its epoch guard, which an extent's release names.
+
+use super::node::{Node, Part};
+use crate::range::KeyRange;
+use crate::run::Run;
+use alluvium_storage::NodePointer;
+use alluvium_storage::extents::Extent;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// What names a run: where its footer is, and when it was written.
+type RunKey = (u8, u64, u64);
+
+fn key_of(pointer: &NodePointer) -> RunKey {
+    (pointer.tier, pointer.offset, pointer.birth)
+}
+
+#[derive(Debug)]
+struct RunUses {
+    run: Run,
+    /// How many parts in use have it, whether they need anything of it or not.
+    parts: u32,
+    /// How many uses need each of the run's extents.
+    counts: Vec<u32>,
+    /// Which of them were given up.
+    gone: Vec<bool>,
+}
+
+/// The counts of the current version and of the compactions under way.
+#[derive(Debug, Default)]
+pub(super) struct Uses {
+    runs: HashMap<RunKey, RunUses>,
+    groups: HashMap<u64, (Part, u32)>,
+    /// Those whose counts have changed since the last sweep.
+    touched_runs: HashSet<RunKey>,
+    touched_groups: HashSet<u64>,
+}
+
+impl Uses {
+    /// Counts one use of a part in a range.
+    pub(super) fn acquire(&mut self, part: &Part, range: &KeyRange) {
+        self.touch(part);
+        for (_, run) in part.group.runs() {
+            let uses = self.runs.entry(key_of(run.pointer())).or_insert_with(|| RunUses {
+                run: run.clone(),
+                parts: 0,
+                counts: vec![0; run.extents().len()],
+                gone: vec![false; run.extents().len()],
+            });
+            uses.parts += 1;
+            for (index, extent) in run.extents().iter().enumerate() {
+                if range.overlaps(&extent.low, &extent.high) {
+                    assert!(!uses.gone[index], "an extent is used again after its last use");
+                    uses.counts[index] += 1;
+                }
+            }
+        }
+        self.groups
+            .entry(part.group.id)
+            .or_insert_with(|| (part.clone(), 0))
+            .1 += 1;
+    }
+
+    /// Takes one use back. What nobody uses any more is found by [`Uses::sweep`].
+    pub(super) fn release(&mut self, part: &Part, range: &KeyRange) {
+        self.touch(part);
+        for (_, run) in part.group.runs() {
+            let uses = self
+                .runs
+                .get_mut(&key_of(run.pointer()))
+                .expect("a run that is released was acquired");
+            uses.parts -= 1;
+            for (index, extent) in run.extents().iter().enumerate() {
+                if range.overlaps(&extent.low, &extent.high) {
+                    uses.counts[index] -= 1;
+                }
+            }
+        }
+        self.groups
+            .get_mut(&part.group.id)
+            .expect("a group that is released was acquired")
+            .1 -= 1;
+    }
+
+    /// Takes back every use that a node makes.
+    pub(super) fn release_node(&mut self, node: &Node) {
+        for (part, range) in node.uses() {
+            self.release(part, &range);
+        }
+    }
+
+    /// Counts every use that a node makes.
+    pub(super) fn acquire_node(&mut self, node: &Node) {
+        for (part, range) in node.uses() {
+            self.acquire(part, &range);
+        }
+    }
+
+    fn touch(&mut self, part: &Part) {
+        self.touched_groups.insert(part.group.id);
+        self.touched_runs
+            .extend(part.group.runs().map(|(_, run)| key_of(run.pointer())));
+    }
+
+    /// The extents whose last use has gone since the last sweep, each once for every run or maplet that referred to it.
+    pub(super) fn sweep(&mut self) -> Vec<Extent> {
+        let mut dead = Vec::new();
+        for key in self.touched_runs.drain() {
+            let Some(uses) = self.runs.get_mut(&key) else {
+                continue;
+            };
+            for (index, extent) in uses.run.extents().iter().enumerate() {
+                if uses.counts[index] == 0 && !uses.gone[index] {
+                    uses.gone[index] = true;
+                    dead.push(extent.extent);
+                }
+            }
+            if uses.parts == 0 {
+                self.runs.remove(&key);
+            }
+        }
+        for id in self.touched_groups.drain() {
+            if self.groups.get(&id).is_some_and(|(_, count)| *count == 0) {
+                let (part, _) = self.groups.remove(&id).expect("it was there a moment ago");
+                dead.extend(part.group.maplet.extents().map(|(extent, _)| extent));
+            }
+        }
+        dead
+    }
+
+    /// The trunk was read: what nothing uses in it was given up before it was written.
+    pub(super) fn begin(&mut self) {
+        self.sweep();
+    }
+
+    /// Every extent that is in use, with how many runs and maplets refer to it.
+    #[must_use]
+    pub(super) fn reachable(&self) -> HashMap<Extent, u32> {
+        let mut reachable = HashMap::new();
+        for uses in self.runs.values() {
+            for (extent, gone) in uses.run.extents().iter().zip(&uses.gone) {
+                if !gone {
+                    *reachable.entry(extent.extent).or_default() += 1;
+                }
+            }
+        }
+        for (part, _) in self.groups.values() {
+            for (extent, _) in part.group.maplet.extents() {
+                *reachable.entry(extent).or_default() += 1;
+            }
+        }
+        reachable
+    }
+
+    /// The uses that these nodes make, for comparison.
+    #[must_use]
+    pub(super) fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Uses {
+        let mut uses = Uses::default();
+        for node in nodes {
+            uses.acquire_node(node);
+        }
+        uses.sweep();
+        uses
+    }
+
+    /// Everything in which the counts differ, a sentence each.
+    #[must_use]
+    pub(super) fn differences(&self, other: &Uses) -> Vec<String> {
+        let mut found = Vec::new();
+        for key in self.runs.keys().chain(other.runs.keys()).collect::<BTreeSet<_>>() {
+            let counts = |uses: &Uses| uses.runs.get(key).map(|uses| uses.counts.clone());
+            let (mine, others) = (counts(self), counts(other));
+            if mine != others {
+                found.push(format!(
+                    "run at {key:?}: {mine:?} uses are counted, {others:?} were found"
+                ));
+            }
+        }
+        for id in self
+            .groups
+            .keys()
+            .chain(other.groups.keys())
+            .collect::<BTreeSet<_>>()
+        {
+            let count = |uses: &Uses| uses.groups.get(id).map_or(0, |(_, count)| *count);
+            if count(self) != count(other) {
+                let (mine, others) = (count(self), count(other));
+                found.push(format!(
+                    "group {id}: {mine} uses are counted, {others} were found"
+                ));
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,129 @@
+//! The reference: every message about every key, and what a reader at any sequence number must find.
+
+use alluvium_base::{Kind, Sequence};
+use std::collections::BTreeMap;
+
+/// One message.
+#[derive(Clone, Debug)]
+struct Event {
+    sequence: Sequence,
+    kind: Kind,
+    expires_ms: u64,
+    operand: Vec<u8>,
+}
+
+/// All that ever happened and somebody may still ask about. Operands of merges are appended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    events: BTreeMap<Vec<u8>, Vec<Event>>,
+    ranges: Vec<(Vec<u8>, Vec<u8>, Sequence)>,
+}
+
+impl History {
+    pub(crate) fn add(
+        &mut self,
+        key: &[u8],
+        sequence: Sequence,
+        kind: Kind,
+        expires_ms: u64,
+        operand: &[u8],
+    ) {
+        self.events.entry(key.to_vec()).or_default().push(Event {
+            sequence,
+            kind,
+            expires_ms,
+            operand: operand.to_vec(),
+        });
+    }
+
+    pub(crate) fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: Sequence) {
+        if start < end {
+            self.ranges.push((start.to_vec(), end.to_vec(), sequence));
+        }
+    }
+
+    /// What a reader at `at` finds at the moment `now_ms`: straight from what each kind of message means.
+    pub(crate) fn read(&self, key: &[u8], at: Sequence, now_ms: u64) -> Option<Vec<u8>> {
+        self.value(key, self.events.get(key)?, at, now_ms)
+    }
+
+    fn value(&self, key: &[u8], events: &[Event], at: Sequence, now_ms: u64) -> Option<Vec<u8>> {
+        let covers = |(start, end, sequence): &&(Vec<u8>, Vec<u8>, Sequence)| {
+            *sequence <= at && start.as_slice() <= key && key < end.as_slice()
+        };
+        let deleted = self
+            .ranges
+            .iter()
+            .filter(covers)
+            .map(|range| range.2)
+            .max()
+            .unwrap_or(0);
+        let mut value: Option<Vec<u8>> = None;
+        for event in events
+            .iter()
+            .filter(|event| event.sequence <= at && event.sequence > deleted)
+        {
+            value = match event.kind {
+                Kind::Put if event.expires_ms != 0 && event.expires_ms <= now_ms => None,
+                Kind::Put => Some(event.operand.clone()),
+                Kind::Delete => None,
+                Kind::Merge => {
+                    let mut value = value.unwrap_or_default();
+                    value.extend_from_slice(&event.operand);
+                    Some(value)
+                }
+            };
+        }
+        value
+    }
+
+    /// Every key with its value, in the order of the keys.
+    pub(crate) fn scan(&self, at: Sequence, now_ms: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let found = self.events.iter().filter_map(|(key, events)| {
+            let value = self.value(key, events, at, now_ms)?;
+            Some((key.clone(), value))
+        });
+        found.collect()
+    }
+
+    /// Nobody asks below `horizon` any more: older messages that newer ones hide for everybody are forgotten, and range deletes with
+    /// nothing left under them.
+    pub(crate) fn forget(&mut self, horizon: Sequence) {
+        let ranges = &self.ranges;
+        self.events.retain(|key, events| {
+            let covers = |(start, end, sequence): &&(Vec<u8>, Vec<u8>, Sequence)| {
+                *sequence <= horizon && *start <= *key && *key < *end
+            };
+            let deleted = ranges
+                .iter()
+                .filter(covers)
+                .map(|range| range.2)
+                .max()
+                .unwrap_or(0);
+            events.retain(|event| event.sequence > deleted);
+            let base = events
+                .iter()
+                .rposition(|event| event.sequence <= horizon && event.kind != Kind::Merge);
+            if let Some(base) = base {
+                events.drain(..base);
+            }
+            if let [only] = &events[..]
+                && only.sequence <= horizon
+                && only.kind == Kind::Delete
+            {
+                events.clear();
+            }
+            !events.is_empty()
+        });
+        self.ranges.retain(|range| range.2 > horizon);
+    }
+
+    /// Everything after `sequence` did not happen.
+    pub(crate) fn cut(&mut self, sequence: Sequence) {
+        self.ranges.retain(|range| range.2 <= sequence);
+        self.events.retain(|_, events| {
+            events.retain(|event| event.sequence <= sequence);
+            !events.is_empty()
+        });
+    }
+}

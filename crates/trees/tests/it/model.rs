@@ -1,0 +1,151 @@
+//! Random operations of users and of the background, compared with the reference at every step.
+
+use crate::world::{Workload, World};
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_trees::tiered::{Depth, Edge, Shape, Victim};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
+    })
+}
+
+/// Runs one seed for so many operations.
+fn run(workload: Workload, seed: u64, operations: u64) -> World {
+    let mut world = World::new(Arc::new(MemoryDirectory::new()), workload, seed);
+    for operation in 0..operations {
+        let draw = world.random.u32(..1000);
+        let done = match draw {
+            0..780 => world.write(),
+            780..850 => world.poll_incorporation(),
+            850..930 => world.poll_step(),
+            930..975 => world.get(),
+            975..985 => world.get_at(),
+            985..990 => world.scan(),
+            990..994 => {
+                world.toggle_snapshot();
+                Ok(())
+            }
+            994 => world.checkpoint(),
+            995 => world.reclaim(),
+            996 => world.maintain().map(|_| ()),
+            997 => world.compact_somewhere(),
+            998 if operation % 7 == 0 => world.reopen(),
+            998 => world.seal(),
+            _ => {
+                world.check(Depth::Trunk);
+                Ok(())
+            }
+        };
+        done.unwrap_or_else(|error| panic!("seed {seed}, operation {operation} ({draw}): {error}"));
+    }
+    world.settle().unwrap();
+    world.check(Depth::Everything);
+    world
+}
+
+fn workloads() -> Vec<(&'static str, Workload)> {
+    let usual = Workload::default();
+    vec![
+        ("random", usual),
+        (
+            "in order",
+            Workload {
+                sequential: 100,
+                deletes: 2,
+                merges: 2,
+                ..usual
+            },
+        ),
+        (
+            "half in order",
+            Workload {
+                sequential: 50,
+                ..usual
+            },
+        ),
+        ("local", Workload { local: 95, ..usual }),
+        (
+            "deletes",
+            Workload {
+                deletes: 60,
+                range_deletes_in_10000: 200,
+                ..usual
+            },
+        ),
+        (
+            "few keys",
+            Workload {
+                keys: 60,
+                victim: Victim::RandomMessage,
+                ..usual
+            },
+        ),
+        (
+            "round robin",
+            Workload {
+                victim: Victim::RoundRobin,
+                shape: Shape {
+                    fanout: 6,
+                    memtable: 16 << 10,
+                },
+                ..usual
+            },
+        ),
+        (
+            "many keys",
+            Workload {
+                keys: 200_000,
+                ..usual
+            },
+        ),
+        (
+            "compressed",
+            Workload {
+                codec: alluvium_storage::Codec::Lz4,
+                ..usual
+            },
+        ),
+    ]
+}
+
+#[test]
+fn the_tree_reads_what_the_reference_reads() {
+    let operations = number("ALLUVIUM_TREE_OPERATIONS", 60_000);
+    let first = number("ALLUVIUM_TREE_SEED", 1);
+    let rounds = number("ALLUVIUM_TREE_ROUNDS", 1);
+    let workloads = workloads();
+    let each = operations / (workloads.len() as u64 * rounds).max(1);
+    let mut edges: BTreeMap<Edge, u64> = BTreeMap::new();
+    let mut highest = 0;
+    for round in 0..rounds {
+        for (name, workload) in &workloads {
+            let seed = first + round;
+            let world = run(*workload, seed, each);
+            highest = highest.max(world.tree.height());
+            let stats = world.tree.stats();
+            println!(
+                "{name}, seed {seed}: height {}, {:?}, trace {:016x}",
+                world.tree.height(),
+                stats.shape,
+                world.trace
+            );
+            for (edge, count) in stats.edges {
+                *edges.entry(edge).or_default() += count;
+            }
+        }
+    }
+    for (edge, count) in &edges {
+        println!("{edge}: {count}");
+    }
+    println!("highest trunk: {highest}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let workload = Workload::default();
+    let traces: Vec<u64> = (0..2).map(|_| run(workload, 77, 3000).trace).collect();
+    assert_eq!(traces[0], traces[1]);
+}

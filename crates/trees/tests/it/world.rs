@@ -1,0 +1,499 @@
+//! A tree with a memtable above it, driven by one seed and compared with the reference at every step.
+
+use crate::history::History;
+use alluvium_base::message::LAST;
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_device::Directory;
+use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Codec, LogOptions, Result};
+use alluvium_trees::memtable::Memtable;
+use alluvium_trees::merge::{Append, Direction, Operator};
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::tiered::{
+    Depth, Gather, Incorporation, Job, Maintenance, Progress, Schema, Shape, Step, Tree, TreeOptions, Victim,
+};
+use std::sync::Arc;
+
+/// Every key has the operator that appends.
+#[derive(Clone, Copy, Debug)]
+struct Appending;
+
+impl Schema for Appending {
+    fn operator(&self, _key: &[u8]) -> Option<&dyn Operator> {
+        Some(&Append)
+    }
+}
+
+/// How keys are drawn, and how often what is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workload {
+    pub(crate) keys: u32,
+    /// Keys come in order, in so many of a hundred cases.
+    pub(crate) sequential: u32,
+    /// All keys fall in one 64th of the space, in so many of a hundred cases.
+    pub(crate) local: u32,
+    pub(crate) deletes: u32,
+    pub(crate) merges: u32,
+    pub(crate) range_deletes_in_10000: u32,
+    pub(crate) long_values: u32,
+    pub(crate) shape: Shape,
+    pub(crate) victim: Victim,
+    pub(crate) codec: Codec,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Workload {
+            keys: 4000,
+            sequential: 0,
+            local: 0,
+            deletes: 15,
+            merges: 15,
+            range_deletes_in_10000: 20,
+            long_values: 1,
+            shape: Shape {
+                fanout: 4,
+                memtable: 24 << 10,
+            },
+            victim: Victim::Fullest,
+            codec: Codec::None,
+        }
+    }
+}
+
+pub(crate) fn store_options() -> StoreOptions {
+    StoreOptions {
+        id: 0xa11,
+        cache_bytes: 2 << 20,
+        extents: ExtentOptions {
+            max_bytes: None,
+            min_reserve: UNIT,
+            max_reserve: 4 * UNIT,
+            min_map_deltas: 4 << 10,
+        },
+        log: LogOptions {
+            identity: 7,
+            ..LogOptions::with_limit(64 << 10)
+        },
+        ..StoreOptions::default()
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) tree: Tree,
+    pub(crate) workload: Workload,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) history: History,
+    pub(crate) memtable: Arc<Memtable>,
+    sealed: Option<(Arc<Memtable>, Sequence, Option<Incorporation>)>,
+    step: Option<Step>,
+    /// A second compaction under way at once.
+    other: Option<Step>,
+    snapshots: Vec<Sequence>,
+    pub(crate) sequence: Sequence,
+    /// What the newest checkpoint holds: a reopening goes back to it.
+    durable: Sequence,
+    next_in_order: u32,
+    now_ms: u64,
+    /// A hash of everything that was found, to compare two runs of one seed.
+    pub(crate) trace: u64,
+    pub(crate) maintenance: Maintenance,
+}
+
+impl World {
+    pub(crate) fn new(directory: Arc<dyn Directory>, workload: Workload, seed: u64) -> World {
+        let store = Store::create(Arc::clone(&directory), &store_options(), b"").unwrap();
+        let tree = Tree::create(Arc::new(store), World::options(&workload));
+        World {
+            directory,
+            tree,
+            memtable: Arc::new(Memtable::new(256 << 10)),
+            workload,
+            random: fastrand::Rng::with_seed(seed),
+            history: History::default(),
+            sealed: None,
+            step: None,
+            other: None,
+            snapshots: Vec::new(),
+            sequence: 0,
+            durable: 0,
+            next_in_order: 0,
+            now_ms: 1000,
+            trace: 0,
+            maintenance: Maintenance { budget_bytes: 0 },
+        }
+    }
+
+    fn options(workload: &Workload) -> TreeOptions {
+        TreeOptions {
+            shape: workload.shape,
+            victim: workload.victim,
+            codec: workload.codec,
+            fingerprint_bits: 24,
+            schema: Arc::new(Appending),
+            ..TreeOptions::default()
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let keys = self.workload.keys;
+        let number = if self.random.u32(..100) < self.workload.sequential {
+            self.next_in_order = (self.next_in_order + 1) % keys;
+            self.next_in_order
+        } else if self.random.u32(..100) < self.workload.local {
+            keys / 3 + self.random.u32(..keys.div_ceil(64))
+        } else {
+            self.random.u32(..keys)
+        };
+        // Some keys are long, one is empty.
+        match number {
+            0 => Vec::new(),
+            number if number % 1000 == 999 => [format!("{number:08}").as_bytes(), &[b'k'; 3000]].concat(),
+            number => format!("{number:08}").into_bytes(),
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = if self.random.u32(..1000) < self.workload.long_values {
+            self.random.usize(1000..100_000)
+        } else {
+            self.random.usize(..120)
+        };
+        let byte = self.random.u8(..);
+        vec![byte; len]
+    }
+
+    /// The oldest sequence number that anyone may still read at.
+    fn horizon(&self) -> Sequence {
+        self.snapshots
+            .iter()
+            .copied()
+            .min()
+            .unwrap_or(LAST)
+            .min(self.tree.cut())
+    }
+
+    /// One write of a user.
+    pub(crate) fn write(&mut self) -> Result<()> {
+        self.sequence += 1;
+        let at = self.sequence;
+        if self.random.u32(..10_000) < self.workload.range_deletes_in_10000 {
+            let (one, other) = (self.key(), self.key());
+            let (start, end) = if one < other { (one, other) } else { (other, one) };
+            self.memtable
+                .delete_range(&start, &end, at)
+                .expect("there is room");
+            self.history.delete_range(&start, &end, at);
+            return self.seal_if_full();
+        }
+        let key = self.key();
+        let draw = self.random.u32(..100);
+        let Workload { deletes, merges, .. } = self.workload;
+        if draw < deletes {
+            self.memtable
+                .insert(&key, Message::delete(at))
+                .expect("there is room");
+            self.history.add(&key, at, Kind::Delete, 0, &[]);
+        } else if draw < deletes + merges {
+            let operand = vec![self.random.u8(..); 3];
+            self.memtable
+                .insert(&key, Message::merge(at, &operand))
+                .expect("there is room");
+            self.history.add(&key, at, Kind::Merge, 0, &operand);
+        } else {
+            let value = self.value();
+            let expires_ms = if self.random.u32(..50) == 0 {
+                self.now_ms + self.random.u64(..200)
+            } else {
+                0
+            };
+            let message = Message {
+                expires_ms,
+                ..Message::put(at, &value)
+            };
+            self.memtable.insert(&key, message).expect("there is room");
+            self.history.add(&key, at, Kind::Put, expires_ms, &value);
+        }
+        self.seal_if_full()
+    }
+
+    fn seal_if_full(&mut self) -> Result<()> {
+        if self.memtable.bytes() >= self.workload.shape.memtable as usize + 64 * 1024 {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
+    /// Seals the memtable; the sealed one before is written out first.
+    pub(crate) fn seal(&mut self) -> Result<()> {
+        while self.sealed.is_some() {
+            self.poll_incorporation()?;
+        }
+        if self.sequence > self.tree.cut() {
+            let sealed = std::mem::replace(&mut self.memtable, Arc::new(Memtable::new(256 << 10)));
+            self.sealed = Some((sealed, self.sequence, None));
+        }
+        Ok(())
+    }
+
+    /// A slice of writing out the sealed memtable.
+    pub(crate) fn poll_incorporation(&mut self) -> Result<()> {
+        self.tree.horizon().raise(self.horizon());
+        let slice = self.random.usize(1..200);
+        let Some((memtable, cut, step)) = &mut self.sealed else {
+            return Ok(());
+        };
+        let step = match step {
+            Some(step) => step,
+            none => none.insert(self.tree.incorporate(Arc::clone(memtable), *cut, Class::Normal)?),
+        };
+        if step.poll(slice)? == Progress::Done {
+            self.sealed = None;
+        }
+        Ok(())
+    }
+
+    /// A slice of background work.
+    pub(crate) fn poll_step(&mut self) -> Result<()> {
+        self.tree.horizon().raise(self.horizon());
+        self.tree.horizon().tick(self.now_ms);
+        let slice = self.random.usize(1..400);
+        if self.random.u32(..3) == 0 {
+            std::mem::swap(&mut self.step, &mut self.other);
+        }
+        if self.step.is_none() {
+            self.step = self.tree.next_step()?;
+        }
+        if let Some(step) = &mut self.step
+            && step.poll(slice)? == Progress::Done
+        {
+            self.step = None;
+        }
+        Ok(())
+    }
+
+    /// Everything that is due is done.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        while self.sealed.is_some() {
+            self.poll_incorporation()?;
+        }
+        for turn in 0.. {
+            assert!(
+                turn < 200_000,
+                "there is always something to do\n{}",
+                self.tree.draw()
+            );
+            self.poll_step()?;
+            if self.step.is_none() && self.other.is_none() && !self.tree.is_busy() {
+                match self.tree.next_step()? {
+                    None => return Ok(()),
+                    step => self.step = step,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn maintain(&mut self) -> Result<bool> {
+        self.maintenance.budget_bytes = u64::MAX;
+        self.tree.maintain(&mut self.maintenance.clone())
+    }
+
+    pub(crate) fn compact_somewhere(&mut self) -> Result<()> {
+        let key = self.key();
+        self.tree.compact_fully(&key)
+    }
+
+    pub(crate) fn toggle_snapshot(&mut self) {
+        if self.snapshots.len() < 3 && self.random.bool() {
+            self.snapshots.push(self.tree.cut());
+        } else if !self.snapshots.is_empty() {
+            let index = self.random.usize(..self.snapshots.len());
+            self.snapshots.swap_remove(index);
+        }
+        self.now_ms += self.random.u64(..20);
+        self.history.forget(self.horizon().min(self.durable));
+    }
+
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        let cut = self.tree.cut();
+        self.tree.checkpoint()?;
+        self.durable = cut;
+        Ok(())
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        self.trace = alluvium_base::checksum::seeded(self.trace, bytes);
+    }
+
+    /// A point lookup through the memtables, as of now.
+    pub(crate) fn get(&mut self) -> Result<()> {
+        let key = self.key();
+        let mut gather = Gather::new(LAST, self.now_ms);
+        let sealed = self.sealed.iter().map(|(memtable, ..)| memtable);
+        for memtable in std::iter::once(&self.memtable).chain(sealed) {
+            gather.range_deleted(memtable.range_deleted(&key, LAST));
+            for message in memtable.get(&key, LAST) {
+                if gather.message(&message, true).is_break() {
+                    break;
+                }
+            }
+        }
+        if !gather.is_decided() {
+            self.tree.gather(&key, &mut gather)?;
+        }
+        let found = gather.finish(Some(&Append));
+        let wanted = self.history.read(&key, LAST, self.now_ms);
+        assert_eq!(found, wanted, "{} now\n{}", key.escape_ascii(), self.tree.draw());
+        self.note(&found.unwrap_or_default());
+        Ok(())
+    }
+
+    /// A point lookup of the tree at a snapshot.
+    pub(crate) fn get_at(&mut self) -> Result<()> {
+        let key = self.key();
+        let at = self.some_snapshot();
+        let found = self.tree.get(&key, at, self.now_ms)?;
+        let wanted = self.history.read(&key, at, self.now_ms);
+        assert_eq!(
+            found,
+            wanted,
+            "{} at {at}\n{}",
+            key.escape_ascii(),
+            self.tree.draw()
+        );
+        let keys: Vec<Vec<u8>> = (0..self.random.usize(..20)).map(|_| self.key()).collect();
+        let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let found = self.tree.multi_get(&refs, at, self.now_ms)?;
+        for (key, found) in refs.iter().zip(found) {
+            assert_eq!(
+                found,
+                self.history.read(key, at, self.now_ms),
+                "{}",
+                key.escape_ascii()
+            );
+        }
+        Ok(())
+    }
+
+    fn some_snapshot(&mut self) -> Sequence {
+        let at = self.random.usize(..=self.snapshots.len());
+        self.snapshots.get(at).copied().unwrap_or(self.tree.cut())
+    }
+
+    /// A scan of a stretch, either way, with other work in between.
+    pub(crate) fn scan(&mut self) -> Result<()> {
+        let at = self.some_snapshot();
+        // It is a snapshot, for as long as the scan takes.
+        self.snapshots.push(at);
+        let result = self.scan_at(at);
+        self.snapshots.pop();
+        result
+    }
+
+    fn scan_at(&mut self, at: Sequence) -> Result<()> {
+        let (one, other) = (self.key(), self.key());
+        let range = match self.random.u8(..4) {
+            0 => KeyRange::everything(),
+            1 => KeyRange::new(&one, None),
+            _ if one < other => KeyRange::new(&one, Some(&other)),
+            _ => KeyRange::new(&other, Some(&one)),
+        };
+        let direction = if self.random.bool() {
+            Direction::Forward
+        } else {
+            Direction::Backward
+        };
+        let mut wanted = self.history.scan(at, self.now_ms);
+        wanted.retain(|(key, _)| range.contains(key));
+        if direction == Direction::Backward {
+            wanted.reverse();
+        }
+        let mut iter = self.tree.iter(range.clone(), direction, at, self.now_ms);
+        if self.random.bool() {
+            let key = self.key();
+            iter.seek(&key);
+            wanted.retain(|(found, _)| match direction {
+                Direction::Forward => *found >= key,
+                Direction::Backward => *found <= key,
+            });
+        }
+        let most = self.random.usize(..400);
+        let mut wanted = wanted.into_iter();
+        for number in 0..most {
+            let found = iter.next()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
+            let expected = wanted.next();
+            if found != expected {
+                for (key, value) in expected.iter().chain(&found) {
+                    let got = self.tree.get(key, at, self.now_ms);
+                    eprintln!(
+                        "{}: {} bytes, get says {:?}",
+                        key.escape_ascii(),
+                        value.len(),
+                        got.map(|v| v.map(|v| v.len()))
+                    );
+                }
+                eprintln!("snapshots {:?}, now {}", self.snapshots, self.now_ms);
+            }
+            assert!(
+                found == expected,
+                "record {number} of {range:?} {direction:?} at {at}: found {:?}, expected {:?}\n{}",
+                found.as_ref().map(|(key, _)| key.escape_ascii().to_string()),
+                expected.as_ref().map(|(key, _)| key.escape_ascii().to_string()),
+                self.tree.draw()
+            );
+            let Some((key, _)) = found else { break };
+            self.note(&key);
+            if self.random.u32(..40) == 0 {
+                self.poll_step()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reclaim(&mut self) -> Result<()> {
+        self.tree.store().reclaim(ReclaimLimit::default())?;
+        Ok(())
+    }
+
+    pub(crate) fn check(&mut self, depth: Depth) {
+        let jobs: Vec<&Job> = [&self.step, &self.other]
+            .into_iter()
+            .filter_map(|step| match step {
+                Some(Step::Compact(job)) => Some(&**job),
+                _ => None,
+            })
+            .collect();
+        let found = self.tree.check(depth, &jobs).unwrap();
+        assert_eq!(found, Vec::<String>::new(), "{}", self.tree.draw());
+    }
+
+    /// The store is closed and opened: what was not checkpointed is gone.
+    pub(crate) fn reopen(&mut self) -> Result<()> {
+        self.step = None;
+        self.other = None;
+        self.sealed = None;
+        self.memtable = Arc::new(Memtable::new(256 << 10));
+        let options = self.tree.options().clone();
+        let directory = Arc::clone(&self.directory);
+        // The old handles go first: a store is open once.
+        let placeholder = Tree::create(
+            Arc::new(Store::create(
+                Arc::new(alluvium_device::memory::MemoryDirectory::new()),
+                &store_options(),
+                b"",
+            )?),
+            options.clone(),
+        );
+        drop(std::mem::replace(&mut self.tree, placeholder));
+        let store = Store::open(directory, &store_options())?.replay(&mut |_| Ok(()))?;
+        self.tree = Tree::open(Arc::new(store), options)?;
+        let cut = self.tree.cut();
+        self.history.cut(cut);
+        self.sequence = self.sequence.max(cut);
+        self.snapshots.retain(|at| *at <= cut);
+        Ok(())
+    }
+}
