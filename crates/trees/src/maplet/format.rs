@@ -423,7 +423,7 @@ mod tests {
         let mut wanted = b"AMPD\x01\0\0\0".to_vec();
         root.geometry.encode(&mut wanted);
         wanted.extend_from_slice(
-            b"\xe8\x03\0\0\0\0\0\0\x03\0\0\0\x05\0\0\0\x02\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0",
+            b"\xe8\x03\0\0\0\0\0\0\x03\0\0\0\x05\0\0\0\x02\0\0\0\x02\0\0\0\0\0\0\0\x21\0\0\0",
         );
         wanted.extend_from_slice(b"\x07\0\0\0\x01\0\0\0\x02\0\0\0\x02\0\0\0");
         wanted.extend_from_slice(b"\x04\x03\x02\x01\x08\0\0\0\x01\0\0\0\x03\0\0\0");
