@@ -67,6 +67,45 @@ pub(super) fn get(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     Some(u64::from_le_bytes(eight))
 }
 
+/// The first eight bytes of `bytes[start..end]`, zeros behind its end, as an integer that compares as they do.
+#[inline]
+pub(super) fn head(bytes: &[u8], start: usize, end: usize) -> Option<u64> {
+    let len = end.checked_sub(start)?;
+    if let Some(eight) = bytes.get(start..).and_then(<[u8]>::first_chunk::<8>) {
+        let head = u64::from_be_bytes(*eight);
+        let rest = if len < 8 { u64::MAX >> (8 * len) } else { 0 };
+        return Some(head & !rest);
+    }
+    let mut eight = [0; 8];
+    let len = len.min(8);
+    eight[..len].copy_from_slice(bytes.get(start..start.checked_add(len)?)?);
+    Some(u64::from_be_bytes(eight))
+}
+
+/// The `u16` at a place.
+#[inline]
+pub(super) fn u16_in(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// The `u16` at a place of a header.
+#[inline]
+pub(super) fn u16_at<const N: usize>(header: &[u8; N], at: usize) -> u16 {
+    u16::from_le_bytes([header[at], header[at + 1]])
+}
+
+/// The `u32` at a place of a header.
+#[inline]
+pub(super) fn u32_at<const N: usize>(header: &[u8; N], at: usize) -> u32 {
+    u32::from(u16_at(header, at)) | u32::from(u16_at(header, at + 2)) << 16
+}
+
+/// The `u64` at a place of a header.
+#[inline]
+pub(super) fn u64_at<const N: usize>(header: &[u8; N], at: usize) -> u64 {
+    u64::from(u32_at(header, at)) | u64::from(u32_at(header, at + 4)) << 32
+}
+
 /// Appends the head of a long node of `len` bytes.
 pub(super) fn encode_long(len: usize, parts: &[NodePointer], out: &mut Vec<u8>) {
     Writer::new(out).u8(LONG).u8(0).u16(0).u32(len as u32);
@@ -159,6 +198,21 @@ mod tests {
             }
         }
         assert_eq!((width(0), width(255), width(256), width(u64::MAX)), (0, 1, 2, 8));
+    }
+
+    #[test]
+    fn heads_compare_as_their_bytes_do() {
+        let bytes = b"abcdefghij";
+        assert_eq!(head(bytes, 0, 10), Some(0x6162_6364_6566_6768));
+        assert_eq!(head(bytes, 1, 3), Some(0x6263_0000_0000_0000));
+        assert_eq!(head(bytes, 9, 10), Some(0x6a00_0000_0000_0000));
+        assert_eq!(head(bytes, 4, 4), Some(0));
+        assert_eq!(head(bytes, 10, 10), Some(0));
+        assert_eq!((head(bytes, 9, 11), head(bytes, 3, 2)), (None, None));
+        let header = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+        assert_eq!(u16_at(&header, 1), 0x0302);
+        assert_eq!(u32_at(&header, 1), 0x0504_0302);
+        assert_eq!(u64_at(&header, 1), 0x0908_0706_0504_0302);
     }
 
     #[test]

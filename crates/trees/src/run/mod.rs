@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: other runs, when a run dies, who may still read it: whoever uses a run, a cursor or a pointer keeps its extents.
 //!
-//! *Read in this order*: this file, `format.rs`, `leaf`, `index`, `value`, `footer` (one node each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`),
+//! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `value`, `footer` (one node each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`),
 //! `open.rs`, `load.rs`, `find.rs`, `weigh.rs`, `path.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`, `examine.rs`.
 //!
 //! ```text
@@ -43,6 +43,7 @@ mod options;
 mod path;
 mod ranges;
 mod spans;
+mod strings;
 #[cfg(test)]
 mod tests;
 mod value;

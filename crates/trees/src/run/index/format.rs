@@ -31,14 +31,17 @@
 
 use super::{Child, Layout};
 use crate::run::Bad;
-use crate::run::format::{self, INDEX, get};
-use alluvium_base::bytes::{Reader, Writer};
+use crate::run::format::{self, INDEX, get, u16_at, u32_at};
+use crate::run::strings::{Ends, Strings};
+use alluvium_base::bytes::Writer;
 use alluvium_device::BLOCK;
 use alluvium_storage::node::MAX_PAGES;
 use alluvium_storage::{Codec, NodePointer, PageSize};
 
 /// Bytes before what all separators begin with.
 pub(super) const HEADER: usize = 88;
+/// Where the columns' bases are.
+const BASES: usize = 16;
 /// How many columns there are.
 pub(super) const COLUMNS: usize = 8;
 
@@ -127,84 +130,60 @@ pub(super) fn encode(
 }
 
 /// Reads where everything is in an index node, and checks that it is inside.
+#[inline]
 pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     format::expect(bytes, INDEX)?;
-    let mut reader = Reader::new(bytes);
-    let mut read = || -> Result<_, alluvium_base::bytes::Truncated> {
-        let (_kind, level, children, prefix) = (reader.u8()?, reader.u8()?, reader.u16()?, reader.u32()?);
-        let mut widths = [0; COLUMNS];
-        widths.copy_from_slice(reader.take(COLUMNS)?);
-        let mut bases = [0; COLUMNS];
-        for base in &mut bases {
-            *base = reader.u64()?;
-        }
-        let end_width = reader.u8()?;
-        let zero = reader.take(7)? == [0; 7];
-        Ok((level, children, prefix, widths, bases, end_width, zero))
-    };
-    let (level, children, prefix, widths, bases, end_width, zero) =
-        read().map_err(|_| Bad("an index node's header"))?;
-    let sound = level > 0 && children > 0 && zero && [2, 4].contains(&end_width);
-    if !sound || widths.iter().any(|&width| width > 8) {
+    let header: &[u8; HEADER] = bytes.first_chunk().ok_or(Bad("an index node's header"))?;
+    let (level, children) = (header[1], usize::from(u16_at(header, 2)));
+    let widths: [u8; COLUMNS] = std::array::from_fn(|column| header[8 + column]);
+    let end_width = usize::from(header[80]);
+    let zero = header[81..].iter().all(|&byte| byte == 0);
+    let packed = widths.iter().all(|&width| width <= 8) && (end_width == 2 || end_width == 4);
+    if level == 0 || children == 0 || !zero || !packed {
         return Err(Bad("a level, children, and integers of at most 8 bytes"));
     }
-    let mut layout = Layout {
-        level,
-        children: usize::from(children),
-        prefix: HEADER..HEADER,
-        end_width: usize::from(end_width),
-        ends_at: 0,
-        widths: widths.map(usize::from),
-        bases,
-        columns_at: [0; COLUMNS],
-        checksums_at: 0,
-        separators: 0..0,
+    // No sum overflows: counts have 16 bits, lengths 32.
+    let prefix = HEADER..HEADER + u32_at(header, 4) as usize;
+    let ends = Ends::Listed {
+        at: prefix.end,
+        width: end_width,
     };
-    layout
-        .place(bytes, prefix as usize)
-        .ok_or(Bad("an index node inside its node"))?;
-    Ok(layout)
+    let mut at = prefix.end + children * end_width;
+    let columns_at = widths.map(|width| {
+        let start = at;
+        at += children * usize::from(width);
+        start
+    });
+    let checksums_at = at;
+    let outside = Bad("an index node inside its node");
+    let separators = Strings {
+        count: children,
+        at: checksums_at + children * 8,
+        len: ends.total(bytes, children).ok_or(outside)?,
+        ends,
+    };
+    if separators.at + separators.len > bytes.len() {
+        return Err(outside);
+    }
+    Ok(Layout {
+        level,
+        children,
+        prefix,
+        widths,
+        columns_at,
+        checksums_at,
+        separators,
+    })
 }
 
 impl Layout {
-    fn place(&mut self, bytes: &[u8], prefix: usize) -> Option<()> {
-        let count = self.children;
-        let mut at = HEADER;
-        let mut take = |len: usize| -> Option<usize> {
-            let start = at;
-            at = at.checked_add(len).filter(|&end| end <= bytes.len())?;
-            Some(start)
-        };
-        let start = take(prefix)?;
-        self.prefix = start..start + prefix;
-        self.ends_at = take(count * self.end_width)?;
-        for (column, width) in self.widths.into_iter().enumerate() {
-            self.columns_at[column] = take(count * width)?;
-        }
-        self.checksums_at = take(count * 8)?;
-        let len = get(bytes, self.ends_at + (count - 1) * self.end_width, self.end_width)? as usize;
-        let start = take(len)?;
-        self.separators = start..start + len;
-        Some(())
-    }
-
-    /// A separator, without what all begin with.
-    #[inline]
-    pub(super) fn suffix<'a>(&self, bytes: &'a [u8], child: usize) -> Result<&'a [u8], Bad> {
-        let bad = Bad("separators in a row");
-        let end = |child: usize| get(bytes, self.ends_at + child * self.end_width, self.end_width);
-        let start = child.checked_sub(1).map_or(Some(0), end).ok_or(bad)?;
-        let end = end(child).ok_or(bad)?;
-        let separators = bytes.get(self.separators.clone()).ok_or(bad)?;
-        separators.get(start as usize..end as usize).ok_or(bad)
-    }
-
     /// A number of a child.
     #[inline]
     pub(super) fn number(&self, bytes: &[u8], column: usize, child: usize) -> Result<u64, Bad> {
-        let width = self.widths[column];
+        let width = usize::from(self.widths[column]);
         let above = get(bytes, self.columns_at[column] + child * width, width);
-        let number = above.and_then(|above| self.bases[column].checked_add(above));
+        let base = get(bytes, BASES + 8 * column, 8);
+        let number = base.zip(above).and_then(|(base, above)| base.checked_add(above));
         number.ok_or(Bad("columns that fit 64 bits"))
     }
 

@@ -17,6 +17,7 @@ mod format;
 pub(super) use build::{Full, IndexBuilder};
 
 use super::Bad;
+use super::strings::Strings;
 use alluvium_storage::{NodePointer, PageSize};
 use std::cmp::Ordering;
 use std::ops::{AddAssign, Range};
@@ -55,13 +56,11 @@ pub(super) struct Layout {
     pub(super) level: u8,
     pub(super) children: usize,
     prefix: Range<usize>,
-    end_width: usize,
-    ends_at: usize,
-    widths: [usize; format::COLUMNS],
-    bases: [u64; format::COLUMNS],
+    widths: [u8; format::COLUMNS],
     columns_at: [usize; format::COLUMNS],
     checksums_at: usize,
-    separators: Range<usize>,
+    /// The separators, without what all begin with.
+    separators: Strings,
 }
 
 impl Layout {
@@ -80,7 +79,7 @@ impl Layout {
     /// A whole separator.
     pub(super) fn separator(&self, bytes: &[u8], child: usize) -> Result<Vec<u8>, Bad> {
         let mut whole = self.prefix(bytes)?.to_vec();
-        whole.extend_from_slice(self.suffix(bytes, child)?);
+        whole.extend_from_slice(self.separators.get(bytes, child)?);
         Ok(whole)
     }
 
@@ -88,38 +87,32 @@ impl Layout {
     pub(super) fn compare(&self, bytes: &[u8], child: usize, key: &[u8]) -> Result<Ordering, Bad> {
         let prefix = self.prefix(bytes)?;
         match key.strip_prefix(prefix) {
-            Some(rest) => Ok(self.suffix(bytes, child)?.cmp(rest)),
+            Some(rest) => Ok(self.separators.get(bytes, child)?.cmp(rest)),
             None => Ok(prefix.cmp(key)),
         }
     }
 
     /// How many separators are below a key.
     pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
-        self.partition(bytes, key, Ordering::is_lt)
+        match key.strip_prefix(self.prefix(bytes)?) {
+            Some(rest) => self.separators.below(bytes, rest),
+            None => self.without_prefix(bytes, key),
+        }
     }
 
     /// How many separators are at or below a key.
     #[inline]
     pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
-        self.partition(bytes, key, Ordering::is_le)
+        match key.strip_prefix(self.prefix(bytes)?) {
+            Some(rest) => self.separators.at_or_below(bytes, rest),
+            None => self.without_prefix(bytes, key),
+        }
     }
 
-    #[inline]
-    fn partition(&self, bytes: &[u8], key: &[u8], before: fn(Ordering) -> bool) -> Result<usize, Bad> {
-        let prefix = self.prefix(bytes)?;
-        let Some(rest) = key.strip_prefix(prefix) else {
-            return Ok(if key < prefix { 0 } else { self.children });
-        };
-        let (mut low, mut high) = (0, self.children);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if before(self.suffix(bytes, middle)?.cmp(rest)) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(low)
+    /// How many separators are below a key that does not begin as all of them do.
+    fn without_prefix(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
+        let below = key < self.prefix(bytes)?;
+        Ok(if below { 0 } else { self.children })
     }
 
     /// The first child that may hold a key; none when all keys are above it.

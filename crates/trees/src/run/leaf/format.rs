@@ -36,8 +36,9 @@
 
 use super::{Layout, Parts, Placement};
 use crate::run::Bad;
-use crate::run::format::{self, LEAF, get};
-use alluvium_base::bytes::{Reader, Writer};
+use crate::run::format::{self, LEAF, get, u16_at, u32_at, u64_at};
+use crate::run::strings::{Ends, Strings};
+use alluvium_base::bytes::Writer;
 use alluvium_base::{Kind, Sequence};
 
 /// Bytes before what all keys begin with.
@@ -204,124 +205,87 @@ pub(super) fn encode(content: &Content<'_>, out: &mut Vec<u8>) {
 }
 
 /// Reads where everything is in a leaf, and checks that it is inside.
+#[inline]
 pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     format::expect(bytes, LEAF)?;
-    let mut reader = Reader::new(bytes);
-    let mut read = || -> Result<_, alluvium_base::bytes::Truncated> {
-        let (_kind, flags) = (reader.u8()?, reader.u8()?);
-        let (records, keys) = (reader.u16()?, reader.u16()?);
-        let (sequence_width, end_width) = (reader.u8()?, reader.u8()?);
-        let (lowest, prefix) = (reader.u64()?, reader.u32()?);
-        let (key_len, value_len) = (reader.u32()?, reader.u32()?);
-        let (earliest, expiry_width) = if flags & EXPIRES != 0 {
-            (reader.u64()?, reader.u8()?)
-        } else {
-            (0, 0)
-        };
-        let layout = Layout {
-            records: usize::from(records),
-            keys: usize::from(keys),
-            begun: flags & BEGUN != 0,
-            goes_on: flags & GOES_ON != 0,
-            tagged: flags & TAGGED != 0,
-            expires: flags & EXPIRES != 0,
-            several: flags & SEVERAL != 0,
-            sequence_width: usize::from(sequence_width),
-            end_width: usize::from(end_width),
-            expiry_width: usize::from(expiry_width),
-            lowest,
-            earliest,
-            key_len: (flags & EQUAL_KEYS != 0).then_some(key_len as usize),
-            value_len: (flags & EQUAL_VALUES != 0).then_some(value_len as usize),
-            prefix: 0..prefix as usize,
-            sequences_at: 0,
-            tags_at: 0,
-            expiries_at: 0,
-            key_ends_at: 0,
-            value_ends_at: 0,
-            starts_at: 0,
-            keys_at: 0,
-            values_at: 0,
-        };
-        Ok((layout, reader.position()))
-    };
-    let (mut layout, header) = read().map_err(|_| Bad("a leaf's header"))?;
-    if layout.sequence_width > 8 || layout.expiry_width > 8 || ![2, 4].contains(&layout.end_width) {
+    let header: &[u8; HEADER] = bytes.first_chunk().ok_or(Bad("a leaf's header"))?;
+    let flags = header[1];
+    let (records, keys) = (usize::from(u16_at(header, 2)), usize::from(u16_at(header, 4)));
+    let (sequence_width, end_width) = (usize::from(header[6]), usize::from(header[7]));
+    let (earliest, expiry_width, mut at) = expiry_header(bytes, flags).ok_or(Bad("a leaf's header"))?;
+    if sequence_width > 8 || expiry_width > 8 || (end_width != 2 && end_width != 4) {
         return Err(Bad("packed integers of at most 8 bytes, ends of 2 or 4"));
     }
-    let counts = if layout.several {
-        layout.keys < layout.records
-    } else {
-        layout.keys == layout.records
-    };
-    if layout.keys == 0 || !counts {
+    let several = flags & SEVERAL != 0;
+    if keys == 0 || keys > records || several != (keys < records) {
         return Err(Bad("as many records as keys, or more"));
     }
-    layout.place(bytes, header).ok_or(Bad("a leaf inside its node"))?;
-    Ok(layout)
+    // No sum overflows: counts have 16 bits, lengths 32.
+    let mut take = |len: usize| {
+        let start = at;
+        at += len;
+        start
+    };
+    let prefix_len = u32_at(header, 16) as usize;
+    let prefix_at = take(prefix_len);
+    let sequences_at = take(records * sequence_width);
+    let tagged = flags & TAGGED != 0;
+    let tags_at = take(if tagged { records } else { 0 });
+    let expiries_at = take(records * expiry_width);
+    let mut ends = |equal: u8, len_at: usize, count: usize| {
+        if flags & equal != 0 {
+            Ends::Equal(u32_at(header, len_at) as usize)
+        } else {
+            let (at, width) = (take(count * end_width), end_width);
+            Ends::Listed { at, width }
+        }
+    };
+    let (key_ends, value_ends) = (ends(EQUAL_KEYS, 20, keys), ends(EQUAL_VALUES, 24, records));
+    let starts_at = take(if several { 2 * keys } else { 0 });
+    let mut strings = |ends: Ends, count: usize| {
+        let len = ends.total(bytes, count)?;
+        let at = take(len);
+        Some(Strings { count, at, len, ends })
+    };
+    let outside = Bad("a leaf inside its node");
+    let suffixes = strings(key_ends, keys).ok_or(outside)?;
+    let values = strings(value_ends, records).ok_or(outside)?;
+    if at > bytes.len() {
+        return Err(outside);
+    }
+    Ok(Layout {
+        records,
+        keys,
+        begun: flags & BEGUN != 0,
+        goes_on: flags & GOES_ON != 0,
+        tagged,
+        expires: flags & EXPIRES != 0,
+        several,
+        sequence_width,
+        expiry_width,
+        lowest: u64_at(header, 8),
+        earliest,
+        prefix: prefix_at..prefix_at + prefix_len,
+        sequences_at,
+        tags_at,
+        expiries_at,
+        starts_at,
+        suffixes,
+        values,
+    })
+}
+
+/// The earliest expiry, the bytes of a packed one, and where the header ends.
+#[inline]
+fn expiry_header(bytes: &[u8], flags: u8) -> Option<(u64, usize, usize)> {
+    if flags & EXPIRES == 0 {
+        return Some((0, 0, HEADER));
+    }
+    let more: &[u8; EXPIRY_HEADER] = bytes.get(HEADER..)?.first_chunk()?;
+    Some((u64_at(more, 0), usize::from(more[8]), HEADER + EXPIRY_HEADER))
 }
 
 impl Layout {
-    /// Computes where the arrays are; none when they end outside the node.
-    fn place(&mut self, bytes: &[u8], header: usize) -> Option<()> {
-        let (records, keys) = (self.records, self.keys);
-        let mut at = header;
-        let mut take = |len: usize| -> Option<usize> {
-            let start = at;
-            at = at.checked_add(len).filter(|&end| end <= bytes.len())?;
-            Some(start)
-        };
-        self.prefix = take(self.prefix.end)?..0;
-        self.sequences_at = take(records * self.sequence_width)?;
-        self.prefix.end = self.sequences_at;
-        self.tags_at = take(if self.tagged { records } else { 0 })?;
-        self.expiries_at = take(records * self.expiry_width)?;
-        let ends = |len: Option<usize>, count: usize| if len.is_none() { count * self.end_width } else { 0 };
-        self.key_ends_at = take(ends(self.key_len, keys))?;
-        self.value_ends_at = take(ends(self.value_len, records))?;
-        self.starts_at = take(if self.several { 2 * keys } else { 0 })?;
-        let last_end = |ends_at: usize, count: usize| {
-            let last = ends_at + (count - 1) * self.end_width;
-            Some(get(bytes, last, self.end_width)? as usize)
-        };
-        let keys_len = match self.key_len {
-            Some(len) => keys.checked_mul(len)?,
-            None => last_end(self.key_ends_at, keys)?,
-        };
-        let values_len = match self.value_len {
-            Some(len) => records.checked_mul(len)?,
-            None => last_end(self.value_ends_at, records)?,
-        };
-        self.keys_at = take(keys_len)?;
-        self.values_at = take(values_len)?;
-        Some(())
-    }
-
-    /// A key, without what all begin with.
-    #[inline]
-    pub(in crate::run) fn suffix<'a>(&self, bytes: &'a [u8], key: usize) -> Result<&'a [u8], Bad> {
-        let range = match self.key_len {
-            Some(len) => key * len..(key + 1) * len,
-            None => self
-                .between(bytes, self.key_ends_at, key)
-                .ok_or(Bad("where a key ends"))?,
-        };
-        let keys = bytes.get(self.keys_at..self.values_at);
-        keys.and_then(|keys| keys.get(range)).ok_or(Bad("keys in a row"))
-    }
-
-    /// The entry's range in a concatenation, from where it and the one before it end.
-    #[inline]
-    fn between(&self, bytes: &[u8], ends_at: usize, index: usize) -> Option<std::ops::Range<usize>> {
-        let width = self.end_width;
-        let end = get(bytes, ends_at + index * width, width)?;
-        let start = match index.checked_sub(1) {
-            Some(before) => get(bytes, ends_at + before * width, width)?,
-            None => 0,
-        };
-        Some(start as usize..end as usize)
-    }
-
     /// The number of a key's first record.
     #[inline]
     pub(in crate::run) fn start(&self, bytes: &[u8], key: usize) -> Result<usize, Bad> {
@@ -367,16 +331,8 @@ impl Layout {
                 expires_ms = self.earliest.checked_add(later).ok_or(Bad("expiries"))?;
             }
         }
-        let value = match self.value_len {
-            Some(len) => record * len..(record + 1) * len,
-            None => self
-                .between(bytes, self.value_ends_at, record)
-                .ok_or(Bad("where a value ends"))?,
-        };
-        let value = self.values_at + value.start..self.values_at + value.end;
-        if value.start > value.end || value.end > bytes.len() {
-            return Err(Bad("values in a row"));
-        }
+        let (start, end) = self.values.range(bytes, record).ok_or(Bad("values in a row"))?;
+        let value = start..end;
         Ok(Parts {
             sequence,
             kind,

@@ -17,8 +17,8 @@ mod format;
 pub(super) use build::{Entry, LeafBuilder};
 
 use super::Bad;
+use super::strings::Strings;
 use alluvium_base::{Kind, Sequence};
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Where everything is in a leaf's bytes.
@@ -34,21 +34,17 @@ pub(super) struct Layout {
     expires: bool,
     several: bool,
     sequence_width: usize,
-    end_width: usize,
     expiry_width: usize,
     lowest: Sequence,
     earliest: u64,
-    key_len: Option<usize>,
-    value_len: Option<usize>,
     pub(super) prefix: Range<usize>,
     sequences_at: usize,
     tags_at: usize,
     expiries_at: usize,
-    key_ends_at: usize,
-    value_ends_at: usize,
     starts_at: usize,
-    keys_at: usize,
-    values_at: usize,
+    /// The keys, without what all begin with.
+    suffixes: Strings,
+    values: Strings,
 }
 
 /// Whether a record's value is in its leaf.
@@ -101,16 +97,15 @@ impl Layout {
                 (self.keys, false)
             });
         };
-        let (mut low, mut high) = (0, self.keys);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            match self.suffix(bytes, middle)?.cmp(rest) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Ok((middle, true)),
-                Ordering::Greater => high = middle,
-            }
-        }
-        Ok((low, false))
+        let found = self.suffixes.below(bytes, rest)?;
+        let equal = found < self.keys && self.suffixes.get(bytes, found)? == rest;
+        Ok((found, equal))
+    }
+
+    /// A key, without what all begin with.
+    #[inline]
+    pub(super) fn suffix<'a>(&self, bytes: &'a [u8], key: usize) -> Result<&'a [u8], Bad> {
+        self.suffixes.get(bytes, key)
     }
 
     /// The records of a key.

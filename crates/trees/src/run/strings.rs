@@ -1,0 +1,198 @@
+//! Sorted byte strings in a row, as leaves have keys and index nodes separators: finding one, and where one belongs.
+
+use super::Bad;
+use super::format::{get, head, u16_in};
+use std::hint::select_unpredictable;
+
+/// Where byte strings are in a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Strings {
+    pub(super) count: usize,
+    /// Where the first begins.
+    pub(super) at: usize,
+    /// Bytes of all.
+    pub(super) len: usize,
+    pub(super) ends: Ends,
+}
+
+/// How the end of a string is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// All are so long.
+    Equal(usize),
+    /// Packed integers say where each ends.
+    Listed {
+        /// Where the first integer is.
+        at: usize,
+        /// Bytes of each.
+        width: usize,
+    },
+}
+
+impl Ends {
+    /// Bytes of `count` strings.
+    pub(super) fn total(self, bytes: &[u8], count: usize) -> Option<usize> {
+        match self {
+            Ends::Equal(len) => count.checked_mul(len),
+            Ends::Listed { at, width } => {
+                let last = count.checked_sub(1)?;
+                Some(get(bytes, at + last * width, width)? as usize)
+            }
+        }
+    }
+}
+
+impl Strings {
+    /// Where a string begins and ends in the node; none when that is not among the strings.
+    #[inline]
+    pub(super) fn range(&self, bytes: &[u8], index: usize) -> Option<(usize, usize)> {
+        let (start, end) = match self.ends {
+            Ends::Equal(len) => (index * len, (index + 1) * len),
+            Ends::Listed { at, width } => {
+                let end = get(bytes, at + index * width, width)?;
+                let start = match index.checked_sub(1) {
+                    Some(before) => get(bytes, at + before * width, width)?,
+                    None => 0,
+                };
+                (start as usize, end as usize)
+            }
+        };
+        (start <= end && end <= self.len).then(|| (self.at + start, self.at + end))
+    }
+
+    /// A string.
+    #[inline]
+    pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Result<&'a [u8], Bad> {
+        let string = self
+            .range(bytes, index)
+            .and_then(|(start, end)| bytes.get(start..end));
+        string.ok_or(Bad("strings in a row"))
+    }
+
+    /// How many strings are below a key.
+    #[inline]
+    pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
+        self.partition::<false>(bytes, key)
+    }
+
+    /// How many strings are at or below a key.
+    #[inline]
+    pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
+        self.partition::<true>(bytes, key)
+    }
+
+    /// How many strings come before a key.
+    #[inline]
+    fn partition<const EQUAL: bool>(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
+        // The loop is there once for each way of finding an end, for that is most of its work.
+        let found = match self.ends {
+            Ends::Equal(len) => {
+                self.search::<EQUAL>(bytes, key, |index| Some((index * len, (index + 1) * len)))
+            }
+            Ends::Listed { at, width: 2 } => self.search::<EQUAL>(bytes, key, |index| {
+                let end = u16_in(bytes, at + 2 * index)?;
+                let start = match index.checked_sub(1) {
+                    Some(before) => u16_in(bytes, at + 2 * before)?,
+                    None => 0,
+                };
+                Some((usize::from(start), usize::from(end)))
+            }),
+            Ends::Listed { .. } => self.search::<EQUAL>(bytes, key, |index| {
+                let (start, end) = self.range(bytes, index)?;
+                Some((start - self.at, end - self.at))
+            }),
+        };
+        found.ok_or(Bad("strings in a row"))
+    }
+
+    /// Compares the first eight bytes as integers, and the rest only where those are equal; without branches that depend on the
+    /// outcome. `range` gives where a string begins and ends among the strings.
+    #[inline(always)]
+    fn search<const EQUAL: bool>(
+        &self,
+        bytes: &[u8],
+        key: &[u8],
+        range: impl Fn(usize) -> Option<(usize, usize)>,
+    ) -> Option<usize> {
+        let wanted = head(key, 0, key.len())?;
+        // What follows the strings serves to load eight bytes at once, and is not looked at.
+        let bytes = bytes.get(self.at..)?;
+        let (mut low, mut left) = (0, self.count);
+        while left > 0 {
+            let half = left / 2;
+            let (start, end) = range(low + half)?;
+            if end > self.len {
+                return None;
+            }
+            let found = head(bytes, start, end)?;
+            let is_before = if found == wanted {
+                let string = bytes.get(start..end)?;
+                string < key || (EQUAL && string == key)
+            } else {
+                found < wanted
+            };
+            low = select_unpredictable(is_before, low + half + 1, low);
+            left = select_unpredictable(is_before, left - half - 1, half);
+        }
+        Some(low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_belongs_where_a_linear_search_puts_it() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for round in 0..500 {
+            let longest = random.usize(1..12);
+            let equal = round % 2 == 0;
+            let string = |random: &mut fastrand::Rng| -> Vec<u8> {
+                let len = if equal { longest } else { random.usize(..=longest) };
+                (0..len).map(|_| random.u8(..3)).collect()
+            };
+            let mut strings: Vec<Vec<u8>> = (0..random.usize(1..40)).map(|_| string(&mut random)).collect();
+            strings.sort();
+            let mut bytes = Vec::new();
+            let mut end = 0u16;
+            for string in &strings {
+                end += string.len() as u16;
+                bytes.extend_from_slice(&end.to_le_bytes());
+            }
+            let at = bytes.len();
+            bytes.extend(strings.iter().flatten());
+            let ends = match equal {
+                true => Ends::Equal(longest),
+                false => Ends::Listed { at: 0, width: 2 },
+            };
+            let (count, len) = (strings.len(), usize::from(end));
+            assert_eq!(ends.total(&bytes, count), Some(len));
+            let found = Strings { count, at, len, ends };
+            for (index, string) in strings.iter().enumerate() {
+                assert_eq!(found.get(&bytes, index).unwrap(), string);
+            }
+            for _ in 0..20 {
+                let key = string(&mut random);
+                let below = strings.iter().filter(|string| **string < key).count();
+                let at_or_below = strings.iter().filter(|string| **string <= key).count();
+                assert_eq!(found.below(&bytes, &key).unwrap(), below);
+                assert_eq!(found.at_or_below(&bytes, &key).unwrap(), at_or_below);
+            }
+        }
+    }
+
+    #[test]
+    fn ends_outside_the_strings_are_an_error() {
+        let bytes = [2, 0, 1, 0, 9, 0, b'a', b'b'];
+        let strings = Strings {
+            count: 3,
+            at: 6,
+            len: 2,
+            ends: Ends::Listed { at: 0, width: 2 },
+        };
+        assert_eq!(strings.get(&bytes, 0).unwrap(), b"ab");
+        assert!(strings.get(&bytes, 1).is_err() && strings.get(&bytes, 2).is_err());
+        assert!(strings.below(&bytes, b"zz").is_err());
+    }
+}
