@@ -23,6 +23,37 @@ const MAX_WAITING: u64 = MIB;
 /// Writes a run. Records come in the order of their keys, and of one key the newest first.
 ///
 /// A builder that is dropped gives up what it has written.
+///
+/// ```
+/// use alluvium_base::{Message, Purpose};
+/// use alluvium_device::memory::MemoryDirectory;
+/// use alluvium_storage::store::{Store, StoreOptions};
+/// use alluvium_trees::run::{Builder, Run, RunOptions, Value};
+/// use std::ops::ControlFlow;
+/// use std::sync::Arc;
+/// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+/// let mut builder = Builder::new(&store, &RunOptions::new(Purpose::Incorporate))?;
+/// builder.push(b"lake", Message::put(3, b"Como").into())?;
+/// builder.push(b"river", Message::put(2, b"Oder").into())?;
+/// builder.push(b"river", Message::put(1, b"Elbe").into())?;
+/// builder.delete_range(b"pond", b"puddle", 4);
+/// let built = builder.finish()?.expect("something was pushed");
+/// store.extents().install(&built.extents);
+///
+/// let run = Run::open(&store, built.run.pointer(), Purpose::Other)?;
+/// let guard = store.epochs().pin();
+/// let mut found = Vec::new();
+/// run.find(b"river", 9, store.cache(), &guard, Purpose::Lookup, |record| {
+///     if let Value::Inline(value) = record.value {
+///         found.push((record.sequence, value.to_vec()));
+///     }
+///     Ok(ControlFlow::Continue(()))
+/// })?;
+/// assert_eq!(found, [(2, b"Oder".to_vec()), (1, b"Elbe".to_vec())]);
+/// assert_eq!(run.range_deletes().covering(b"port", 9), Some(4));
+/// assert!(run.check(&store).is_empty());
+/// # Ok::<(), alluvium_storage::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Builder {
     pub(super) options: RunOptions,

@@ -17,6 +17,33 @@ use std::ops::Range;
 ///
 /// It begins at no record: [`Cursor::start`] or [`Cursor::seek`] first. No guard is held between calls; the cursor's owner keeps the
 /// extents that the range needs. After an error it stands at no record.
+///
+/// ```
+/// # use alluvium_base::{Message, Purpose};
+/// # use alluvium_device::memory::MemoryDirectory;
+/// # use alluvium_storage::store::{Store, StoreOptions};
+/// # use alluvium_trees::run::{Builder, RunOptions};
+/// # use std::sync::Arc;
+/// use alluvium_trees::merge::Direction;
+/// use alluvium_trees::range::KeyRange;
+/// use alluvium_trees::run::Access;
+/// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+/// # let mut builder = Builder::new(&store, &RunOptions::new(Purpose::Other))?;
+/// # for (sequence, key) in (1..).zip([b"a", b"b", b"c", b"d"]) {
+/// #     builder.push(key, Message::put(sequence, b"").into())?;
+/// # }
+/// # let run = builder.finish()?.expect("something was pushed").run;
+/// let range = KeyRange::new(b"b", None); // of a run with the keys a, b, c and d
+/// let mut cursor = run.cursor(&store, range, Direction::Backward, Access::Cached);
+/// cursor.seek(b"cc")?;
+/// let mut keys = Vec::new();
+/// while let Some(key) = cursor.key() {
+///     keys.push(key.to_vec());
+///     cursor.advance()?;
+/// }
+/// assert_eq!(keys, [b"c", b"b"]);
+/// # Ok::<(), alluvium_storage::Error>(())
+/// ```
 pub struct Cursor {
     feed: Feed,
     /// The leaf of the current key, and which of its keys are in the range.

@@ -17,6 +17,17 @@
 //! The root is in the footer, and in memory as long as the run is open. So a lookup reads the index nodes between, which stay in the cache,
 //! and one leaf.
 //!
+//! # What it costs
+//!
+//! One of two shared virtual processors, the memory device, 2 M records of 24-byte random keys and 100-byte values, pages of 4 KiB
+//! (`cargo bench -p alluvium-trees --bench run`; medians): building takes in 1.8 to 2.3 GB/s of the user's bytes, 1.0 with LZ4, and
+//! leaves 1.036 bytes on disk for each (1.026 with pages of 16 KiB); a streaming cursor walks 42 M records/s forward and 32 M
+//! backward, checksums included; eight of them merge at 17 M records/s. A lookup of a cached leaf costs 0.4 µs among 40 MB of leaves
+//! and 1.1 µs among 250 MB, which is the misses of the processor's caches; one of a leaf that is not cached reads one node.
+//!
+//! A value that is not in its leaf lies in a node with others, of which at most an eighth stays empty; where such values are few, their
+//! leaves wait until the node is full. A streaming cursor holds up to three reads of 256 KiB.
+//!
 //! Invariants:
 //!
 //! - **R1** A leaf's keys lie from its separator up to the next one; the next one itself only where the next leaf goes on with

@@ -135,3 +135,20 @@ fn options_that_cannot_be_followed_are_refused() {
         ));
     }
 }
+
+#[test]
+fn runs_and_cursors_go_where_they_are_wanted() {
+    fn free<T: Send + 'static>(what: T) -> T {
+        what
+    }
+    let store = store();
+    let model = Model::from([((b"key".to_vec(), Reverse(1)), put("value"))]);
+    let run = free(run_of(&store, &options(), &model));
+    for access in WAYS {
+        let mut cursor = free(run.cursor(&store, KeyRange::everything(), Direction::Forward, access));
+        cursor.start().unwrap();
+        let found = std::thread::spawn(move || cursor.key().map(<[u8]>::to_vec)).join();
+        assert_eq!(found.unwrap().as_deref(), Some(&b"key"[..]));
+    }
+    assert!(run.memory_bytes() > 300);
+}
