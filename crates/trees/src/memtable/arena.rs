@@ -1,8 +1,8 @@
 //! The memory of a memtable: one reservation, handed out upwards, never moved, freed as a whole. Every pointer into it is
 //! made here.
 
-use super::node::{Children, Node, NodeId};
-use crate::sync::{AtomicU32, AtomicUsize, Ordering};
+use super::node::{Bank, Children, Kind as BankKind, NodeId, first_word};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_storage::memory::{Anonymous, HUGE_PAGE};
 use crossbeam_utils::CachePadded;
@@ -21,6 +21,9 @@ pub(super) const LINE: usize = 64;
 
 /// Below this limit huge pages would cost more memory than they save time.
 const HUGE_FROM: usize = 2 * HUGE_PAGE;
+
+/// Bytes of a node's word.
+pub(super) const WORD: usize = size_of::<AtomicU64>().next_multiple_of(UNIT);
 
 /// What stands before a record's key and operand.
 struct Header {
@@ -84,7 +87,7 @@ impl Arena {
     fn at(&self, place: Place) -> NonNull<u8> {
         let offset = place as usize * UNIT;
         debug_assert!(offset != 0 && offset < self.used.load(Ordering::Relaxed));
-        // SAFETY: places come from `put_record` and `put_node` alone (M4), so the offset is inside the reservation.
+        // SAFETY: places come from the `put` functions alone (M4), so the offset is inside the reservation.
         unsafe { self.memory.start().add(offset) }
     }
 
@@ -114,20 +117,33 @@ impl Arena {
         (at / UNIT) as Place
     }
 
-    /// Writes an empty node.
+    /// Writes an empty bank.
     ///
     /// # Safety
-    /// `at..at + Node::bytes(level)` was taken, begins at a line, and belongs to this call alone.
-    pub(super) unsafe fn put_node(&self, at: usize, level: u32) -> NodeId {
-        // SAFETY: by the caller's promise; the children of an inner node follow it.
+    /// `at..at + kind.bytes()` was taken, begins at a line, and belongs to this call alone.
+    pub(super) unsafe fn put_bank(&self, at: usize, kind: BankKind) -> Place {
+        // SAFETY: by the caller's promise; the children of an inner node follow its bank.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
-            to.cast::<Node>().write(Node::new(level));
-            if level > 0 {
-                to.add(size_of::<Node>())
+            to.cast::<Bank>().write(Bank::new(kind));
+            if kind == BankKind::Inner {
+                to.add(size_of::<Bank>())
                     .cast::<Children>()
                     .write(Children::new());
             }
+        }
+        (at / UNIT) as Place
+    }
+
+    /// Writes the word of a node that begins with a bank, locked.
+    ///
+    /// # Safety
+    /// `at..at + WORD` was taken, begins at a unit, and belongs to this call alone.
+    pub(super) unsafe fn put_word(&self, at: usize, bank: Place) -> NodeId {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let to = self.memory.start().as_ptr().add(at);
+            to.cast::<AtomicU64>().write(AtomicU64::new(first_word(bank)));
         }
         (at / UNIT) as NodeId
     }
@@ -145,17 +161,24 @@ impl Arena {
         if place == 0 { &[] } else { self.record(place).key() }
     }
 
-    /// A node that exists.
-    pub(super) fn node(&self, id: NodeId) -> &Node {
-        // SAFETY: ids come from `put_node` alone and reach others by release and acquire (M4); nodes change by atomics only.
-        unsafe { self.at(id).cast::<Node>().as_ref() }
+    /// The word of a node that exists.
+    pub(super) fn word(&self, id: NodeId) -> &AtomicU64 {
+        // SAFETY: ids come from `put_word` alone and reach others by release and acquire (M4); words change atomically.
+        unsafe { self.at(id).cast::<AtomicU64>().as_ref() }
     }
 
-    /// The children of an inner node that exists.
-    pub(super) fn children(&self, id: NodeId) -> &Children {
-        debug_assert!(!self.node(id).is_leaf());
-        // SAFETY: as in `node`; behind an inner node its children were written before its id was published.
-        unsafe { self.at(id).add(size_of::<Node>()).cast::<Children>().as_ref() }
+    /// A bank that exists.
+    pub(super) fn bank(&self, place: Place) -> &Bank {
+        // SAFETY: places of banks come from `put_bank` alone and reach others by release and acquire, in a node's word (M4);
+        // banks change by atomics only.
+        unsafe { self.at(place).cast::<Bank>().as_ref() }
+    }
+
+    /// The children behind an inner node's bank that exists.
+    pub(super) fn children(&self, place: Place) -> &Children {
+        debug_assert!(self.bank(place).is_inner());
+        // SAFETY: as in `bank`; a bank never changes its kind, and behind an inner node's its children were written with it.
+        unsafe { self.at(place).add(size_of::<Bank>()).cast::<Children>().as_ref() }
     }
 
     /// Asks the processor for `bytes` from a place on. A hint, which changes nothing and may name any place.

@@ -2,7 +2,7 @@
 
 use super::arena::Place;
 use super::lookup::Versions;
-use super::node::{FANOUT, NodeRef, Restart};
+use super::node::{BankRef, FANOUT, Restart};
 use super::{Memtable, arena::Arena};
 use crate::sync::Backoff;
 use alluvium_base::Sequence;
@@ -148,21 +148,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// Copies the leaf that `choose` leads to.
-    fn load(&mut self, choose: impl Fn(NodeRef<'_>) -> usize) {
+    fn load(&mut self, choose: impl Fn(&BankRef<'_>) -> usize) {
         let mut backoff = Backoff::default();
         while self.try_load(&choose).is_err() {
             backoff.wait();
         }
     }
 
-    fn try_load(&mut self, choose: impl Fn(NodeRef<'_>) -> usize) -> Result<(), Restart> {
-        let (leaf, version) = self.memtable.descend(choose)?;
+    fn try_load(&mut self, choose: impl Fn(&BankRef<'_>) -> usize) -> Result<(), Restart> {
+        let leaf = self.memtable.descend(choose)?;
         self.count = leaf.count();
         for (index, slot) in self.slots[..self.count].iter_mut().enumerate() {
             *slot = leaf.slot(index);
         }
         (self.low, self.high) = (leaf.low(), leaf.high());
-        let valid = leaf.validate(version);
+        let valid = leaf.validate();
         if valid.is_err() {
             self.count = 0;
         }

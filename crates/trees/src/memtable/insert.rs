@@ -2,7 +2,7 @@
 
 use super::arena::Place;
 use super::lanes::Writer;
-use super::node::{FANOUT, NodeRef, Restart, Version};
+use super::node::{FANOUT, Kind, Restart, View};
 use super::{Full, MAX_KEY, Memtable};
 use crate::sync::{Backoff, Ordering};
 use alluvium_base::Message;
@@ -22,14 +22,14 @@ impl Memtable {
     pub fn insert(&self, key: &[u8], message: Message<'_>) -> Result<(), Full> {
         assert!(key.len() <= MAX_KEY, "a key of {} bytes", key.len());
         let mut writer = self.lanes.writer(&self.arena);
-        // A split at every level, and a new root, are what an insertion can need beside its record.
-        let nodes = self.node(self.root()).level() as usize + 2;
-        let record = writer.add_record(key, &message, nodes)?;
+        writer.stock_for_insertion()?;
+        let record = writer.add_record(key, &message)?;
         let mut backoff = Backoff::default();
         loop {
             match self.try_insert(&mut writer, key, record) {
                 Ok(()) => break,
                 Err(Stop::Restart) => backoff.wait(),
+                Err(Stop::Split) => {}
                 Err(Stop::Full) => return Err(Full),
             }
         }
@@ -38,42 +38,45 @@ impl Memtable {
     }
 
     fn try_insert(&self, writer: &mut Writer<'_>, key: &[u8], record: Place) -> Result<(), Stop> {
-        let mut node = self.node(self.root());
-        let mut version = node.begin();
-        if self.root() != node.id() {
-            return Err(Stop::Restart);
-        }
-        let mut parent: Option<(NodeRef<'_>, Version)> = None;
+        let mut node = self.root_view()?;
+        let mut parent: Option<View<'_>> = None;
         for _ in 0..MAX_HEIGHT {
             if node.count() == FANOUT {
-                self.split(writer, parent, node, version, key)?;
-                return Err(Stop::Restart);
+                self.split(writer, parent, node, key)?;
+                return Err(Stop::Split);
             }
             if node.is_leaf() {
-                node.lock(version)?;
-                self.add_to_leaf(node, key, record);
-                node.unlock();
+                writer.stock_for_insertion()?;
+                node.lock()?;
+                self.add_to_leaf(writer, &node, key, record);
                 return Ok(());
             }
             let child = node.child(node.child_for(key));
-            node.prefetch_child(child);
-            node.validate(version)?;
-            let next = self.node(child);
-            let next_version = next.begin();
-            node.validate(version)?;
-            parent = Some((node, version));
-            (node, version) = (next, next_version);
+            node.validate()?;
+            let next = self.view(child);
+            next.prefetch_if_leaf_of(&node);
+            node.validate()?;
+            parent = Some(node);
+            node = next;
         }
         unreachable!("a memtable of more than {MAX_HEIGHT} levels")
     }
 
-    /// Links a record into a locked leaf that is not full (M2).
-    fn add_to_leaf(&self, leaf: NodeRef<'_>, key: &[u8], record: Place) {
+    /// Links a record into a locked leaf that is not full (M2), and unlocks it.
+    fn add_to_leaf(&self, writer: &mut Writer<'_>, leaf: &View<'_>, key: &[u8], record: Place) {
         let (index, found) = leaf.lower_bound(key);
         if !found {
-            leaf.insert(index, record, 0);
+            let bank = writer.take_bank(Kind::Leaf);
+            bank.fill_with(leaf, index, record, 0);
+            writer.give_back(Kind::Leaf, leaf.publish(bank));
             return;
         }
+        self.link_version(leaf, index, record);
+        leaf.unlock();
+    }
+
+    /// Links a record among the versions of a slot's key. Readers see them without it or with it.
+    fn link_version(&self, leaf: &View<'_>, index: usize, record: Place) {
         let added = self.arena.record(record);
         let newest = leaf.slot(index);
         if self.arena.record(newest).sequence() < added.sequence() {
@@ -93,59 +96,52 @@ impl Memtable {
         }
     }
 
-    /// Splits a full node under its parent, or under a new root.
+    /// Splits a full node under its parent, or under a new root. Whoever looks meanwhile finds every key: what moves right is
+    /// there, and found by the node above, before the node on the left gives it up.
     fn split(
         &self,
         writer: &mut Writer<'_>,
-        parent: Option<(NodeRef<'_>, Version)>,
-        node: NodeRef<'_>,
-        version: Version,
+        parent: Option<View<'_>>,
+        node: View<'_>,
         key: &[u8],
     ) -> Result<(), Stop> {
-        if let Some((parent, version)) = parent {
-            parent.lock(version)?;
+        writer.stock_for_split()?;
+        if let Some(parent) = &parent {
+            parent.lock()?;
         }
-        let unlock_parent = || {
-            if let Some((parent, _)) = parent {
-                parent.unlock_unchanged();
+        let locked = node.lock();
+        if locked.is_err() || (parent.is_none() && self.root() != node.id()) {
+            if locked.is_ok() {
+                node.unlock();
             }
-        };
-        if node.lock(version).is_err() {
-            unlock_parent();
+            if let Some(parent) = &parent {
+                parent.unlock();
+            }
             return Err(Stop::Restart);
         }
-        if parent.is_none() && self.root() != node.id() {
-            node.unlock_unchanged();
-            return Err(Stop::Restart);
-        }
-        let added = writer.add_node(node.level()).and_then(|right| {
-            let root = parent.is_none().then(|| writer.add_node(node.level() + 1));
-            Ok((right, root.transpose()?))
-        });
-        let (right, root) = match added {
-            Ok(added) => added,
-            Err(Full) => {
-                node.unlock_unchanged();
-                unlock_parent();
-                return Err(Stop::Full);
-            }
-        };
+        let kind = Kind::of(node.level());
         // Keys that arrive in order leave full nodes behind; others halve them.
         let ascending = node.high() == 0 && node.lower_bound(key).0 == FANOUT;
         let middle = if ascending { FANOUT - 1 } else { FANOUT / 2 };
-        let separator = node.split(middle, self.node(right));
-        if let Some((parent, _)) = parent {
+        let separator = node.slot(middle);
+        let (left, right) = (writer.take_bank(kind), writer.take_bank(kind));
+        left.fill_part(&node, 0..middle, (node.low(), separator));
+        right.fill_part(&node, middle..FANOUT, (separator, node.high()));
+        let right = writer.add_node(right);
+        let above = writer.take_bank(Kind::Inner);
+        if let Some(parent) = &parent {
             let (index, _) = parent.lower_bound(self.arena.key(separator));
-            parent.insert(index, separator, right);
-            node.unlock();
-            parent.unlock();
-        } else if let Some(root) = root {
-            let above = self.node(root);
-            above.insert(0, 0, node.id());
-            above.insert(1, separator, right);
+            above.fill_with(parent, index, separator, right);
+            writer.give_back(Kind::Inner, parent.publish(above));
+        } else {
+            above.fill_root(node.level() + 1, node.id(), separator, right);
+            let root = writer.add_node(above);
+            self.view(root).unlock();
             self.root.store(root, Ordering::Release);
-            node.unlock();
         }
+        writer.give_back(kind, node.publish(left));
+        // Only now may others change it: until here a scan may find its keys on the left.
+        self.view(right).unlock();
         Ok(())
     }
 }
@@ -154,8 +150,16 @@ impl Memtable {
 enum Stop {
     /// It met another writer and starts over.
     Restart,
+    /// It has split a node, and goes on from the root.
+    Split,
     /// There is no room for a node.
     Full,
+}
+
+impl From<Full> for Stop {
+    fn from(Full: Full) -> Stop {
+        Stop::Full
+    }
 }
 
 impl From<Restart> for Stop {

@@ -2,8 +2,8 @@
 //! writers share a line once in some hundred insertions, and what one needs is there before it changes anything.
 
 use super::Full;
-use super::arena::{Arena, LINE, Place, UNIT};
-use super::node::{Node, NodeId};
+use super::arena::{Arena, LINE, Place, UNIT, WORD};
+use super::node::{BankRef, Kind, NodeId};
 use crate::sync::{AtomicU32, AtomicUsize, Backoff, Ordering};
 use alluvium_base::Message;
 use crossbeam_utils::CachePadded;
@@ -23,8 +23,15 @@ const LEAST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 64 << 10;
 /// A record of more than this part of a piece is taken for by itself, so that little is left unused at a piece's end.
 const LARGE_PART: usize = 8;
-/// Bytes for nodes that a lane takes at once: at most as many as this many inner nodes have.
-const MOST_NODES: usize = 16;
+/// Banks that a lane takes at once, at most.
+const MOST_BANKS: usize = 16;
+/// Words that a lane takes at once.
+const WORDS: usize = 16;
+
+/// Banks of each kind that a split needs: a leaf's, those of the two leaves; an inner node's, those of the two halves and of
+/// the node above, which is the most that one step needs at all.
+const SPLIT_LEAVES: usize = 2;
+const SPLIT_INNER: usize = 3;
 
 /// What a writer has to itself while it holds the lane; the atomics are for the compiler, nobody else looks at them.
 #[derive(Debug)]
@@ -32,11 +39,48 @@ struct Lane {
     held: AtomicU32,
     /// Records that were inserted through this lane.
     records: AtomicUsize,
-    /// For records.
+    /// For records, for banks and for words.
     piece: Piece,
-    /// For nodes: the one that is being used up, and a whole one behind it.
-    nodes: Piece,
-    spare: Piece,
+    banks: Piece,
+    words: Piece,
+    /// Banks that no node uses.
+    leaves: Spare<SPLIT_LEAVES>,
+    inner: Spare<SPLIT_INNER>,
+}
+
+/// A few places.
+#[derive(Debug)]
+struct Spare<const N: usize> {
+    places: [AtomicU32; N],
+    count: AtomicUsize,
+}
+
+impl<const N: usize> Spare<N> {
+    fn empty() -> Spare<N> {
+        Spare {
+            places: std::array::from_fn(|_| AtomicU32::new(0)),
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn put(&self, place: Place) {
+        let count = self.count();
+        self.places[count].store(place, Ordering::Relaxed);
+        self.count.store(count + 1, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Place {
+        let count = self
+            .count()
+            .checked_sub(1)
+            .expect("what a step needs was stocked");
+        self.count.store(count, Ordering::Relaxed);
+        self.places[count].load(Ordering::Relaxed)
+    }
 }
 
 /// Bytes of the arena that are not used yet.
@@ -84,9 +128,9 @@ impl Piece {
 #[derive(Debug)]
 pub(super) struct Lanes {
     lanes: Box<[CachePadded<Lane>]>,
-    /// How much a lane takes at once for records, and for nodes.
+    /// How much a lane takes at once for records, and for banks.
     piece_bytes: usize,
-    node_bytes: usize,
+    bank_bytes: usize,
 }
 
 impl Lanes {
@@ -96,15 +140,17 @@ impl Lanes {
                 held: AtomicU32::new(0),
                 records: AtomicUsize::new(0),
                 piece: Piece::empty(),
-                nodes: Piece::empty(),
-                spare: Piece::empty(),
+                banks: Piece::empty(),
+                words: Piece::empty(),
+                leaves: Spare::empty(),
+                inner: Spare::empty(),
             })
         };
         let share = (limit / FRACTION).next_multiple_of(LINE);
         Lanes {
             lanes: (0..LANES).map(|_| lane()).collect(),
             piece_bytes: share.clamp(LEAST_BYTES, MOST_BYTES),
-            node_bytes: share.min(MOST_NODES * Node::bytes(1)),
+            bank_bytes: share.min(MOST_BANKS * Kind::Inner.bytes()),
         }
     }
 
@@ -149,78 +195,99 @@ pub(super) struct Writer<'a> {
     arena: &'a Arena,
 }
 
-impl Writer<'_> {
-    /// Writes a record for which there is room, with room left for `nodes` new nodes; [`Full`] when there is none, and then
-    /// nothing was written.
-    pub(super) fn add_record(
-        &mut self,
-        key: &[u8],
-        message: &Message<'_>,
-        nodes: usize,
-    ) -> Result<Place, Full> {
-        self.stock(nodes * Node::bytes(1))?;
+impl<'a> Writer<'a> {
+    /// Writes a record; [`Full`] when there is no room for it, and then nothing was written.
+    pub(super) fn add_record(&mut self, key: &[u8], message: &Message<'_>) -> Result<Place, Full> {
         let cost = Arena::cost(key, message.operand);
-        let at = self.room(cost)?;
+        let lane = self.lane;
+        let large = cost > self.lanes.piece_bytes / LARGE_PART;
+        let at = match cost <= lane.piece.left() {
+            true => lane.piece.cut(cost),
+            // A large record, or little is left.
+            false if large || !self.refill(&lane.piece, self.lanes.piece_bytes, UNIT) => {
+                self.arena.take(cost, UNIT).ok_or(Full)?
+            }
+            false => lane.piece.cut(cost),
+        };
         // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses, or taken for this record;
         // pieces begin and records end at a unit.
         Ok(unsafe { self.arena.put_record(at, key, message) })
     }
 
-    fn room(&self, cost: usize) -> Result<usize, Full> {
-        let lane = self.lane;
-        if cost <= lane.piece.left() {
-            return Ok(lane.piece.cut(cost));
+    fn refill(&self, piece: &Piece, bytes: usize, align: usize) -> bool {
+        let taken = self.arena.take(bytes, align);
+        if let Some(at) = taken {
+            piece.set(at, at + bytes);
         }
-        if cost <= self.lanes.piece_bytes / LARGE_PART
-            && let Some(at) = self.arena.take(self.lanes.piece_bytes, UNIT)
-        {
-            lane.piece.set(at, at + self.lanes.piece_bytes);
-            return Ok(lane.piece.cut(cost));
-        }
-        // Large, or little is left.
-        self.arena.take(cost, UNIT).ok_or(Full)
+        taken.is_some()
     }
 
-    /// Sees to it that there are so many bytes for nodes.
-    fn stock(&self, bytes: usize) -> Result<(), Full> {
+    /// Sees to it that an insertion into a leaf has the bank that it needs.
+    #[inline]
+    pub(super) fn stock_for_insertion(&mut self) -> Result<(), Full> {
+        self.stock_leaves(1)
+    }
+
+    /// Sees to it that a split of a node has all that it needs, even if it is the root.
+    pub(super) fn stock_for_split(&mut self) -> Result<(), Full> {
+        self.stock_leaves(SPLIT_LEAVES)?;
+        while self.lane.inner.count() < SPLIT_INNER {
+            self.lane.inner.put(self.new_bank(Kind::Inner)?);
+        }
         let lane = self.lane;
-        if lane.spare.left() >= bytes || lane.nodes.left() >= bytes {
-            return Ok(());
+        if lane.words.left() < 2 * WORD
+            && !self.refill(&lane.words, WORDS * WORD, UNIT)
+            && !self.refill(&lane.words, 2 * WORD, UNIT)
+        {
+            return Err(Full);
         }
-        let at_once = self.lanes.node_bytes.max(bytes);
-        let taken = self.arena.take(at_once, LINE).map(|at| (at, at + at_once));
-        let (at, end) = match taken {
-            Some(taken) => taken,
-            None => self
-                .arena
-                .take(bytes, LINE)
-                .map(|at| (at, at + bytes))
-                .ok_or(Full)?,
-        };
-        if lane.spare.left() > 0 {
-            // The tree has grown since the spare was taken; what it still has comes first.
-            lane.nodes
-                .set(lane.spare.next(), lane.spare.next() + lane.spare.left());
-        }
-        lane.spare.set(at, end);
         Ok(())
     }
 
-    /// Adds a node; [`Full`] only when others have filled again and again what this writer has split.
-    pub(super) fn add_node(&mut self, level: u32) -> Result<NodeId, Full> {
-        let (lane, bytes) = (self.lane, Node::bytes(level));
-        if lane.nodes.left() < bytes {
-            if lane.spare.left() < bytes {
-                self.stock(bytes)?;
-            }
-            let (next, left) = (lane.spare.next(), lane.spare.left());
-            lane.nodes.set(next, next + left);
-            lane.spare.set(0, 0);
+    fn stock_leaves(&mut self, count: usize) -> Result<(), Full> {
+        while self.lane.leaves.count() < count {
+            self.lane.leaves.put(self.new_bank(Kind::Leaf)?);
         }
-        let at = lane.nodes.cut(bytes);
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses; pieces for nodes begin
-        // at a line, and nodes are whole lines.
-        Ok(unsafe { self.arena.put_node(at, level) })
+        Ok(())
+    }
+
+    fn new_bank(&self, kind: Kind) -> Result<Place, Full> {
+        let (lane, bytes) = (self.lane, kind.bytes());
+        if lane.banks.left() < bytes
+            && !self.refill(&lane.banks, self.lanes.bank_bytes.max(bytes), LINE)
+            && !self.refill(&lane.banks, bytes, LINE)
+        {
+            return Err(Full);
+        }
+        let at = lane.banks.cut(bytes);
+        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses; pieces for banks begin
+        // at a line, and banks are whole lines.
+        Ok(unsafe { self.arena.put_bank(at, kind) })
+    }
+
+    /// A bank to fill, which was stocked.
+    pub(super) fn take_bank(&mut self, kind: Kind) -> BankRef<'a> {
+        let place = match kind {
+            Kind::Leaf => self.lane.leaves.take(),
+            Kind::Inner => self.lane.inner.take(),
+        };
+        BankRef::new(self.arena, place)
+    }
+
+    /// Takes back a bank that no node uses any more.
+    pub(super) fn give_back(&mut self, kind: Kind, place: Place) {
+        match kind {
+            Kind::Leaf => self.lane.leaves.put(place),
+            Kind::Inner => self.lane.inner.put(place),
+        }
+    }
+
+    /// Adds a node with a bank that was filled, locked; its word was stocked.
+    pub(super) fn add_node(&mut self, bank: BankRef<'_>) -> NodeId {
+        let at = self.lane.words.cut(WORD);
+        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses; pieces begin and words end at
+        // a unit.
+        unsafe { self.arena.put_word(at, bank.place()) }
     }
 
     /// Counts a record that was inserted.

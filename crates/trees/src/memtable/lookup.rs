@@ -2,7 +2,7 @@
 
 use super::Memtable;
 use super::arena::{Arena, Place};
-use super::node::{NodeRef, Restart, Version};
+use super::node::{BankRef, Restart, View};
 use crate::sync::Backoff;
 use alluvium_base::{Message, Sequence};
 
@@ -26,34 +26,37 @@ impl Memtable {
     }
 
     fn try_find(&self, key: &[u8]) -> Result<Place, Restart> {
-        let (leaf, version) = self.descend(|node| node.child_for(key))?;
+        let leaf = self.descend(|node| node.child_for(key))?;
         let (index, found) = leaf.lower_bound(key);
         let place = if found { leaf.slot(index) } else { 0 };
-        leaf.validate(version)?;
+        leaf.validate()?;
         Ok(place)
     }
 
     /// Goes from the root to a leaf by `choose`, which names a child of each inner node.
     #[inline(always)]
-    pub(super) fn descend(
-        &self,
-        choose: impl Fn(NodeRef<'_>) -> usize,
-    ) -> Result<(NodeRef<'_>, Version), Restart> {
-        let mut node = self.node(self.root());
-        let mut version = node.begin();
-        if self.root() != node.id() {
-            return Err(Restart);
-        }
+    pub(super) fn descend(&self, choose: impl Fn(&BankRef<'_>) -> usize) -> Result<View<'_>, Restart> {
+        let mut node = self.root_view()?;
         while !node.is_leaf() {
-            let child = node.child(choose(node));
-            node.prefetch_child(child);
-            node.validate(version)?;
-            let next = self.node(child);
-            let next_version = next.begin();
-            node.validate(version)?;
-            (node, version) = (next, next_version);
+            let child = node.child(choose(&node));
+            node.validate()?;
+            let next = self.view(child);
+            next.prefetch_if_leaf_of(&node);
+            node.validate()?;
+            node = next;
         }
-        Ok((node, version))
+        Ok(node)
+    }
+
+    /// The root.
+    #[inline(always)]
+    pub(super) fn root_view(&self) -> Result<View<'_>, Restart> {
+        let root = self.view(self.root());
+        if self.root() == root.id() {
+            Ok(root)
+        } else {
+            Err(Restart)
+        }
     }
 }
 

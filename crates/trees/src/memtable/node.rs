@@ -1,9 +1,10 @@
-//! One node, its version lock, and how keys are found in it.
+//! One node: a word that says which bank holds its content, and the bank. Writers never change a bank that a reader may
+//! look at: they fill another one and store its place in the word, so readers wait for nobody.
 
 use super::arena::{Arena, Place};
-use crate::sync::{AtomicU32, AtomicU64, Backoff, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::cmp::Ordering as Compared;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 /// Keys in a leaf, children in an inner node.
 #[cfg(not(alluvium_model_check))]
@@ -20,16 +21,22 @@ const GROUP: usize = 2;
 
 const _: () = assert!(FANOUT.is_multiple_of(GROUP));
 
-/// A node's place in the arena.
+/// The place of a node's word.
 pub(super) type NodeId = Place;
 
-/// A leaf's slots are its keys' newest records; an inner node's are the records that hold its separators (place 0
-/// for the first child's, which has none), and behind it are its children: what lies at or above them.
+/// The bit of a word that a writer holds. Below the bank's place, the other bits of the lower half are the version.
+const LOCKED: u64 = 1;
+const VERSION_STEP: u32 = 2;
+
+/// The content of a node. A leaf's slots are its keys' newest records; an inner node's are the records that hold its separators
+/// (place 0 for the first child's, which has none), and behind it are its children: what lies at or above them.
+///
+/// A bank that a node no longer uses is filled again for another node of its kind. Who reads it meanwhile sees one or the other,
+/// or both, and finds out from the word (M3); all places in a bank are ones that exist, or zero (M4).
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Node {
-    version: AtomicU64,
-    level: u32,
+pub(super) struct Bank {
+    level: AtomicU32,
     count: AtomicU32,
     /// How many bytes all keys between the fences share.
     skip: AtomicU32,
@@ -47,10 +54,31 @@ struct Prefixes([AtomicU64; FANOUT]);
 /// What an unused prefix is: no prefix is above it.
 const NONE: u64 = u64::MAX;
 
-/// What follows an inner node.
+/// What follows the bank of an inner node.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Children([AtomicU32; FANOUT]);
+
+/// What a bank is for: banks of one kind are filled again and again, for other nodes too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Leaf,
+    Inner,
+}
+
+impl Kind {
+    pub(super) fn of(level: u32) -> Kind {
+        if level == 0 { Kind::Leaf } else { Kind::Inner }
+    }
+
+    /// How many bytes of the arena a bank takes.
+    pub(super) const fn bytes(self) -> usize {
+        match self {
+            Kind::Leaf => size_of::<Bank>(),
+            Kind::Inner => size_of::<Bank>() + size_of::<Children>(),
+        }
+    }
+}
 
 impl Children {
     pub(super) fn new() -> Children {
@@ -58,36 +86,10 @@ impl Children {
     }
 }
 
-/// A node with its place.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NodeRef<'a> {
-    arena: &'a Arena,
-    id: NodeId,
-    node: &'a Node,
-}
-
-impl Deref for NodeRef<'_> {
-    type Target = Node;
-    fn deref(&self) -> &Node {
-        self.node
-    }
-}
-
-/// A version that was read: even, or nothing could be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version(u64);
-
-/// A reader met a writer and starts over.
-#[derive(Debug)]
-pub(super) struct Restart;
-
-const LOCKED: u64 = 1;
-
-impl Node {
-    pub(super) fn new(level: u32) -> Node {
-        Node {
-            version: AtomicU64::new(0),
-            level,
+impl Bank {
+    pub(super) fn new(kind: Kind) -> Bank {
+        Bank {
+            level: AtomicU32::new(u32::from(kind == Kind::Inner)),
             count: AtomicU32::new(0),
             skip: AtomicU32::new(0),
             low: AtomicU32::new(0),
@@ -97,85 +99,9 @@ impl Node {
         }
     }
 
-    /// How many bytes of the arena a node of a level takes.
-    pub(super) const fn bytes(level: u32) -> usize {
-        match level {
-            0 => size_of::<Node>(),
-            _ => size_of::<Node>() + size_of::<Children>(),
-        }
-    }
-
-    /// The version to read under; waits while a writer is there.
-    pub(super) fn begin(&self) -> Version {
-        let mut backoff = Backoff::default();
-        loop {
-            let version = self.version.load(Ordering::Acquire);
-            if version & LOCKED == 0 {
-                return Version(version);
-            }
-            backoff.wait();
-        }
-    }
-
-    /// Whether everything read since `begin` belongs to one state of the node (M3).
-    pub(super) fn validate(&self, version: Version) -> Result<(), Restart> {
-        // The reads before must not move behind the second look at the version.
-        fence(Ordering::Acquire);
-        if self.version.load(Ordering::Relaxed) == version.0 {
-            Ok(())
-        } else {
-            Err(Restart)
-        }
-    }
-
-    /// Locks the node if it still has this version.
-    pub(super) fn lock(&self, version: Version) -> Result<(), Restart> {
-        let locked = self.version.compare_exchange(
-            version.0,
-            version.0 | LOCKED,
-            Ordering::Acquire,
-            Ordering::Relaxed,
-        );
-        // Stores into the node must not move before the lock is seen by readers.
-        fence(Ordering::Release);
-        locked.map(|_| ()).map_err(|_| Restart)
-    }
-
-    /// Unlocks a node that was changed. Only the holder of the lock writes the version.
-    pub(super) fn unlock(&self) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version + 1, Ordering::Release);
-    }
-
-    /// Unlocks a node that was not changed, so that readers need not start over.
-    pub(super) fn unlock_unchanged(&self) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version & !LOCKED, Ordering::Release);
-    }
-
-    pub(super) fn is_leaf(&self) -> bool {
-        self.level == 0
-    }
-
-    pub(super) fn level(&self) -> u32 {
-        self.level
-    }
-
-    /// How many slots are used; never more than there are, whatever an optimistic reader sees.
-    pub(super) fn count(&self) -> usize {
-        (self.count.load(Ordering::Relaxed) as usize).min(FANOUT)
-    }
-
-    pub(super) fn slot(&self, index: usize) -> Place {
-        self.slots[index].load(Ordering::Acquire)
-    }
-
-    pub(super) fn low(&self) -> Place {
-        self.low.load(Ordering::Acquire)
-    }
-
-    pub(super) fn high(&self) -> Place {
-        self.high.load(Ordering::Acquire)
+    /// Whether children follow it.
+    pub(super) fn is_inner(&self) -> bool {
+        self.level.load(Ordering::Relaxed) > 0
     }
 
     fn prefix(&self, index: usize) -> u64 {
@@ -199,45 +125,164 @@ impl Node {
     }
 }
 
-impl<'a> NodeRef<'a> {
+/// A bank with its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BankRef<'a> {
+    arena: &'a Arena,
+    place: Place,
+    bank: &'a Bank,
+}
+
+/// A node as it was when it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a> {
+    id: NodeId,
+    word: &'a AtomicU64,
+    /// What the word was, without the lock.
+    seen: u64,
+    bank: BankRef<'a>,
+}
+
+impl<'a> Deref for View<'a> {
+    type Target = BankRef<'a>;
+    fn deref(&self) -> &BankRef<'a> {
+        &self.bank
+    }
+}
+
+/// A reader met a change and starts over.
+#[derive(Debug)]
+pub(super) struct Restart;
+
+/// The first word of a node that begins with this bank, held by whoever makes it.
+pub(super) fn first_word(bank: Place) -> u64 {
+    u64::from(bank) << 32 | LOCKED
+}
+
+impl<'a> View<'a> {
+    /// Looks at a node. Whether a writer holds it does not matter.
     #[inline(always)]
-    pub(super) fn new(arena: &'a Arena, id: NodeId) -> NodeRef<'a> {
-        NodeRef {
-            arena,
+    pub(super) fn new(arena: &'a Arena, id: NodeId) -> View<'a> {
+        let word = arena.word(id);
+        let seen = word.load(Ordering::Acquire) & !LOCKED;
+        View {
             id,
-            node: arena.node(id),
+            word,
+            seen,
+            bank: BankRef::new(arena, (seen >> 32) as Place),
         }
     }
 
-    pub(super) fn id(self) -> NodeId {
+    pub(super) fn id(&self) -> NodeId {
         self.id
     }
 
-    pub(super) fn child(self, index: usize) -> NodeId {
-        self.arena.children(self.id).0[index].load(Ordering::Acquire)
+    /// Asks the processor for this node, if it is a leaf under `parent`: those above are in its caches anyway.
+    #[inline(always)]
+    pub(super) fn prefetch_if_leaf_of(&self, parent: &View<'_>) {
+        if parent.level() == 1 {
+            self.bank.prefetch();
+        }
     }
 
-    /// Asks the processor for what a search of a child reads first: all its lines but its children.
+    /// Whether everything read since belongs to one state of the node (M3).
     #[inline(always)]
-    pub(super) fn prefetch_child(self, child: NodeId) {
-        // Nodes high up are in the cache anyway.
-        if self.level() == 1 {
-            self.arena.prefetch(child, Node::bytes(0));
+    pub(super) fn validate(&self) -> Result<(), Restart> {
+        // The reads before must not move behind the second look at the word.
+        fence(Ordering::Acquire);
+        if self.word.load(Ordering::Relaxed) & !LOCKED == self.seen {
+            Ok(())
+        } else {
+            Err(Restart)
         }
+    }
+
+    /// Locks the node if it is as it was seen, and nobody else holds it.
+    pub(super) fn lock(&self) -> Result<(), Restart> {
+        let locked = self.word.compare_exchange(
+            self.seen,
+            self.seen | LOCKED,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        locked.map(|_| ()).map_err(|_| Restart)
+    }
+
+    /// Unlocks a node whose bank stays, or that is new.
+    pub(super) fn unlock(&self) {
+        self.word.store(self.seen, Ordering::Release);
+    }
+
+    /// Gives a locked node a new content and unlocks it; the bank that it had is free.
+    pub(super) fn publish(&self, bank: BankRef<'_>) -> Place {
+        let version = (self.seen as u32).wrapping_add(VERSION_STEP);
+        let word = u64::from(bank.place) << 32 | u64::from(version);
+        self.word.store(word, Ordering::Release);
+        self.bank.place
+    }
+}
+
+impl<'a> BankRef<'a> {
+    #[inline(always)]
+    pub(super) fn new(arena: &'a Arena, place: Place) -> BankRef<'a> {
+        BankRef {
+            arena,
+            place,
+            bank: arena.bank(place),
+        }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(super) fn level(&self) -> u32 {
+        self.bank.level.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_leaf(&self) -> bool {
+        self.level() == 0
+    }
+
+    /// How many slots are used; never more than there are, whatever an optimistic reader sees.
+    pub(super) fn count(&self) -> usize {
+        (self.bank.count.load(Ordering::Relaxed) as usize).min(FANOUT)
+    }
+
+    pub(super) fn slot(&self, index: usize) -> Place {
+        self.bank.slots[index].load(Ordering::Acquire)
+    }
+
+    pub(super) fn child(&self, index: usize) -> NodeId {
+        self.arena.children(self.place).0[index].load(Ordering::Acquire)
+    }
+
+    pub(super) fn low(&self) -> Place {
+        self.bank.low.load(Ordering::Acquire)
+    }
+
+    pub(super) fn high(&self) -> Place {
+        self.bank.high.load(Ordering::Acquire)
+    }
+
+    /// Asks the processor for all that a search reads.
+    #[inline(always)]
+    pub(super) fn prefetch(&self) {
+        self.arena.prefetch(self.place, Kind::Leaf.bytes());
     }
 
     /// The first slot whose key is not below `key`, and whether it is `key`.
     #[inline(always)]
-    pub(super) fn lower_bound(self, key: &[u8]) -> (usize, bool) {
-        let wanted = prefix(key, self.skip.load(Ordering::Relaxed) as usize);
+    pub(super) fn lower_bound(&self, key: &[u8]) -> (usize, bool) {
+        let wanted = prefix(key, self.bank.skip.load(Ordering::Relaxed) as usize);
         let mut end = self.count();
         // By prefix first, without touching a record.
-        let mut at = self.prefixes_below(wanted).min(end);
+        let mut at = self.bank.prefixes_below(wanted).min(end);
         let from = at;
         // Then by whole key, among the few that share the prefix.
         while at < end {
             let middle = if at == from { at } else { at + (end - at) / 2 };
-            if self.prefix(middle) > wanted {
+            if self.bank.prefix(middle) > wanted {
                 end = middle;
                 continue;
             }
@@ -254,120 +299,125 @@ impl<'a> NodeRef<'a> {
 
     /// The child in whose range `key` lies.
     #[inline(always)]
-    pub(super) fn child_for(self, key: &[u8]) -> usize {
+    pub(super) fn child_for(&self, key: &[u8]) -> usize {
         match self.lower_bound(key) {
             (index, true) => index,
             (index, false) => index.saturating_sub(1),
         }
     }
 
-    /// Puts a slot at `index`, moving those behind it. The node is locked and not full.
-    pub(super) fn insert(self, index: usize, slot: Place, child: NodeId) {
-        let count = self.count();
+    /// Replaces the record in a slot by another of the same key: readers see the one or the other. The node is locked.
+    pub(super) fn replace(&self, index: usize, slot: Place) {
+        self.bank.slots[index].store(slot, Ordering::Release);
+    }
+
+    /// Begins to fill this bank, which is the caller's alone but for readers that are late.
+    fn begin(&self, level: u32, count: usize, low: Place, high: Place) {
+        // A late reader that sees a store from here on also sees that the bank's node has another one since (M3).
+        fence(Ordering::Release);
+        self.bank.level.store(level, Ordering::Relaxed);
+        let before = self.count();
+        self.bank.count.store(count as u32, Ordering::Relaxed);
+        self.bank.low.store(low, Ordering::Release);
+        self.bank.high.store(high, Ordering::Release);
+        // Above what it held before there is nothing to clear.
+        for unused in &self.bank.prefixes.0[count..before.max(count)] {
+            unused.store(NONE, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies slots of a locked node here, from `to` on.
+    fn copy(&self, from: &BankRef<'_>, range: Range<usize>, to: usize) {
+        let (prefixes, slots) = (
+            &from.bank.prefixes.0[range.clone()],
+            &from.bank.slots[range.clone()],
+        );
+        copy(prefixes, &self.bank.prefixes.0[to..], |from, to| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        });
+        let place = |from: &AtomicU32, to: &AtomicU32| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Release);
+        };
+        copy(slots, &self.bank.slots[to..], place);
+        if !from.is_leaf() {
+            let (from, all) = (from.arena.children(from.place), self.arena.children(self.place));
+            copy(&from.0[range], &all.0[to..], place);
+        }
+    }
+
+    fn set(&self, index: usize, slot: Place, child: NodeId) {
+        let skip = self.bank.skip.load(Ordering::Relaxed) as usize;
+        self.bank.prefixes.0[index].store(prefix(self.arena.key(slot), skip), Ordering::Relaxed);
+        self.bank.slots[index].store(slot, Ordering::Release);
+        if !self.is_leaf() {
+            self.arena.children(self.place).0[index].store(child, Ordering::Release);
+        }
+    }
+
+    /// Fills this bank with what a locked node has and one slot more, at `index`.
+    pub(super) fn fill_with(&self, from: &BankRef<'_>, index: usize, slot: Place, child: NodeId) {
+        let count = from.count();
         assert!(index <= count && count < FANOUT, "slot {index} of {count}");
-        let skip = self.skip.load(Ordering::Relaxed) as usize;
-        let prefix = prefix(self.arena.key(slot), skip);
-        shift(
-            &self.prefixes.0,
-            index,
-            count,
-            prefix,
-            |prefix, value| {
-                prefix.store(value, Ordering::Relaxed);
-            },
-            |prefix| prefix.load(Ordering::Relaxed),
-        );
-        let (store, load) = (
-            |place: &AtomicU32, value| place.store(value, Ordering::Release),
-            |place: &AtomicU32| place.load(Ordering::Relaxed),
-        );
-        shift(&self.slots, index, count, slot, store, load);
-        if !self.is_leaf() {
-            shift(&self.arena.children(self.id).0, index, count, child, store, load);
-        }
-        self.count.store(count as u32 + 1, Ordering::Relaxed);
+        self.begin(from.level(), count + 1, from.low(), from.high());
+        self.bank
+            .skip
+            .store(from.bank.skip.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.copy(from, 0..index, 0);
+        self.set(index, slot, child);
+        self.copy(from, index..count, index + 1);
     }
 
-    /// Replaces the record in a slot by another of the same key. The node is locked.
-    pub(super) fn replace(self, index: usize, slot: Place) {
-        self.slots[index].store(slot, Ordering::Release);
-    }
-
-    /// Moves the slots from `middle` on to `right`, a fresh node of the same level, and narrows the fences (M1). This
-    /// node is locked; the other is not published yet. Returns the record that holds the separator.
-    pub(super) fn split(self, middle: usize, right: NodeRef<'_>) -> Place {
-        let count = self.count();
-        assert!(0 < middle && middle < count, "a split at {middle} of {count}");
-        let separator = self.slots[middle].load(Ordering::Relaxed);
-        for at in middle..count {
-            right.prefixes.0[at - middle].store(self.prefix(at), Ordering::Relaxed);
-            right.slots[at - middle].store(self.slots[at].load(Ordering::Relaxed), Ordering::Release);
-            self.prefixes.0[at].store(NONE, Ordering::Relaxed);
-        }
-        if !self.is_leaf() {
-            let (from, to) = (self.arena.children(self.id), right.arena.children(right.id));
-            for (from, to) in from.0[middle..count].iter().zip(&to.0) {
-                to.store(from.load(Ordering::Relaxed), Ordering::Release);
-            }
-        }
-        right.count.store((count - middle) as u32, Ordering::Relaxed);
-        right.low.store(separator, Ordering::Release);
-        right
-            .high
-            .store(self.high.load(Ordering::Relaxed), Ordering::Release);
-        self.count.store(middle as u32, Ordering::Relaxed);
-        self.high.store(separator, Ordering::Release);
-        self.update_prefixes();
-        right.update_prefixes();
-        separator
-    }
-
-    /// Recomputes what the fences say all keys share, and every prefix behind it.
-    fn update_prefixes(self) {
-        let (low, high) = (
-            self.low.load(Ordering::Relaxed),
-            self.high.load(Ordering::Relaxed),
-        );
-        if low == 0 || high == 0 {
-            return; // An open range shares nothing; the prefixes are already those of whole keys.
-        }
-        let skip = self
-            .arena
-            .key(low)
-            .iter()
-            .zip(self.arena.key(high))
-            .take_while(|(a, b)| a == b)
-            .count();
-        if self.skip.load(Ordering::Relaxed) as usize == skip {
+    /// Fills this bank with a part of a full, locked node, between these fences (M1).
+    pub(super) fn fill_part(&self, from: &BankRef<'_>, range: Range<usize>, (low, high): (Place, Place)) {
+        self.begin(from.level(), range.len(), low, high);
+        let skip = self.shared_bytes(low, high);
+        self.bank.skip.store(skip, Ordering::Relaxed);
+        self.copy(from, range.clone(), 0);
+        if skip == from.bank.skip.load(Ordering::Relaxed) {
             return;
         }
-        self.skip.store(skip as u32, Ordering::Relaxed);
-        for at in 0..self.count() {
+        for at in 0..range.len() {
             // The first separator of an inner node may be the low fence's or none; both only need to be lowest.
-            let key = self.arena.key(self.slots[at].load(Ordering::Relaxed));
-            self.prefixes.0[at].store(prefix(key, skip), Ordering::Relaxed);
+            let key = self.arena.key(self.bank.slots[at].load(Ordering::Relaxed));
+            self.bank.prefixes.0[at].store(prefix(key, skip as usize), Ordering::Relaxed);
         }
+    }
+
+    /// Fills this bank as a root's over two nodes.
+    pub(super) fn fill_root(&self, level: u32, left: NodeId, separator: Place, right: NodeId) {
+        self.begin(level, 2, 0, 0);
+        self.bank.skip.store(0, Ordering::Relaxed);
+        self.set(0, 0, left);
+        self.set(1, separator, right);
+    }
+
+    /// How many bytes all keys between two fences share: none where the range is open.
+    fn shared_bytes(&self, low: Place, high: Place) -> u32 {
+        if low == 0 || high == 0 {
+            return 0;
+        }
+        let pairs = self.arena.key(low).iter().zip(self.arena.key(high));
+        pairs.take_while(|(a, b)| a == b).count() as u32
+    }
+}
+
+/// Copies one by one, four in a row: atomics are not copied in any other way, and most of an insertion is this.
+#[inline(always)]
+fn copy<A>(from: &[A], to: &[A], one: impl Fn(&A, &A)) {
+    let (from, rest) = from.as_chunks::<4>();
+    let (to, other) = to.split_at(from.len() * 4);
+    for (from, to) in from.iter().zip(to.as_chunks::<4>().0) {
+        for (from, to) in from.iter().zip(to) {
+            one(from, to);
+        }
+    }
+    for (from, to) in rest.iter().zip(other) {
+        one(from, to);
     }
 }
 
 /// How much of a record a reader will want: header, key, and what of the value lies beside.
 const RECORD_LINES: usize = 192;
-
-/// Puts a value at `index` of the first `count`, moving those behind it.
-#[inline(always)]
-fn shift<A, V>(
-    all: &[A; FANOUT],
-    index: usize,
-    count: usize,
-    value: V,
-    store: impl Fn(&A, V),
-    load: impl Fn(&A) -> V,
-) {
-    for at in (index..count).rev() {
-        store(&all[at + 1], load(&all[at]));
-    }
-    store(&all[index], value);
-}
 
 /// Eight bytes of a key behind `skip`, as a number that orders like them.
 #[inline(always)]

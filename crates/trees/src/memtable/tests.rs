@@ -135,7 +135,7 @@ fn keys_in_order_leave_full_leaves() {
             .unwrap();
     }
     let records = 20_000 * Arena::cost(&[0; 8], b"");
-    let leaves = 20_000 / node::FANOUT * node::Node::bytes(0);
+    let leaves = 20_000 / node::FANOUT * node::Kind::Leaf.bytes();
     // What a lane takes ahead is a small part of the limit.
     let bytes = memtable.bytes() - memtable.limit() / 256;
     assert!(
@@ -267,7 +267,7 @@ fn every_byte_is_counted_and_little_is_taken_ahead() {
         records += Arena::cost(&[0; 8], &operand);
     }
     // Leaves that random keys split are about two thirds full, and never under half.
-    let leaves = 20_000 / (node::FANOUT / 2) * node::Node::bytes(0);
+    let leaves = 20_000 / (node::FANOUT / 2) * node::Kind::Leaf.bytes();
     let bytes = memtable.bytes();
     assert!(
         bytes >= records + leaves / 2,
@@ -320,6 +320,40 @@ fn writers_that_fill_it_together_never_exceed_the_limit_and_lose_nothing() {
             memtable.bytes()
         );
     }
+}
+
+#[test]
+fn a_reader_waits_for_no_writer() {
+    let memtable = Memtable::new(8 << 20);
+    for number in 1..=20_000u64 {
+        let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        memtable.insert(&key, Message::put(number, b"v")).unwrap();
+    }
+    // Writers hold every node from the root to the first leaf and to the last one, and go no further.
+    let mut held = vec![memtable.root_view().unwrap()];
+    for choose_last in [false, true] {
+        let mut node = held[0];
+        while !node.is_leaf() {
+            let last = node.count() - 1;
+            node = memtable.view(node.child(if choose_last { last } else { 0 }));
+            held.push(node);
+        }
+    }
+    assert!(held.len() >= 5);
+    for node in &held {
+        node.lock().unwrap();
+    }
+    let mut cursor = memtable.cursor();
+    cursor.first();
+    let mut seen = 0;
+    while let Some(key) = cursor.key() {
+        assert_eq!(memtable.get(key, LAST).count(), 1);
+        seen += 1;
+        cursor.next();
+    }
+    cursor.last();
+    assert!(cursor.key().is_some());
+    assert_eq!(seen, 20_000);
 }
 
 #[test]

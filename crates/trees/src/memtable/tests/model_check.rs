@@ -7,6 +7,7 @@
 //! Nodes have four slots there, so that a handful of keys splits leaves and grows the root.
 
 use super::super::*;
+use crate::sync::{AtomicU64, Ordering};
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
 use std::sync::Arc;
@@ -152,4 +153,59 @@ fn model_check_more_writers_than_lanes_lose_nothing_and_count_every_record() {
             assert_eq!(memtable.get(&sequence.to_be_bytes(), LAST).count(), 1);
         }
     });
+}
+
+#[test]
+fn model_check_what_was_acknowledged_before_a_reader_began_is_seen_in_the_midst_of_splits() {
+    let story = || {
+        let memtable = Arc::new(Memtable::new(64 << 10));
+        for number in [10u64, 20, 30, 40] {
+            memtable
+                .insert(&number.to_be_bytes(), Message::put(number, b"v"))
+                .unwrap();
+        }
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        // The fifth key splits the first leaf, whoever comes first; the others go to either side of it.
+        let writers: Vec<_> = [[15u64, 41], [35, 42]]
+            .into_iter()
+            .map(|numbers| {
+                let (memtable, acknowledged) = (Arc::clone(&memtable), Arc::clone(&acknowledged));
+                shuttle::thread::spawn(move || {
+                    for number in numbers {
+                        memtable
+                            .insert(&number.to_be_bytes(), Message::put(number, b"v"))
+                            .unwrap();
+                        acknowledged.fetch_or(1 << number, Ordering::SeqCst);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            let before = acknowledged.load(Ordering::SeqCst);
+            let wanted: Vec<u64> = (0..64).filter(|number| before >> number & 1 == 1).collect();
+            let mut cursor = memtable.cursor();
+            let (mut forward, mut back) = (0u64, 0u64);
+            cursor.first();
+            while let Some(key) = cursor.key() {
+                forward |= 1 << u64::from_be_bytes(key.try_into().unwrap());
+                cursor.next();
+            }
+            cursor.last();
+            while let Some(key) = cursor.key() {
+                back |= 1 << u64::from_be_bytes(key.try_into().unwrap());
+                cursor.previous();
+            }
+            let always = 1 << 10 | 1 << 20 | 1 << 30 | 1 << 40;
+            assert_eq!(forward & (before | always), before | always, "{wanted:?}");
+            assert_eq!(back & (before | always), before | always, "{wanted:?}");
+            for number in wanted {
+                assert_eq!(memtable.get(&number.to_be_bytes(), LAST).count(), 1);
+            }
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    };
+    shuttle::check_random(story, 5_000);
+    shuttle::check_pct(story, 5_000, 3);
 }
