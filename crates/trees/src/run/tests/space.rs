@@ -37,6 +37,13 @@ fn a_range_reads_only_extents_that_it_needs() {
                 assert!(found == expected(&model, &range, direction), "round {round}");
             }
         }
+        for _ in 0..20 {
+            let key = format!("user{:012}", random.u32(..41_000)).into_bytes();
+            if range.contains(&key) {
+                let wanted = usize::from(model.keys().any(|(known, _)| *known == key));
+                assert_eq!(find(&store, &run, &key, u64::MAX).unwrap().len(), wanted);
+            }
+        }
         for used in uses.iter().filter(|used| !needed(used)) {
             overwrite(&store, used);
         }
