@@ -93,13 +93,16 @@ pub struct Ledger {
 struct State {
     reference: Reference,
     withdrawn: Option<usize>,
+    amid: Option<&'static str>,
 }
 
 impl Ledger {
     pub(crate) fn on(reference: Reference) -> Ledger {
-        let withdrawn = None;
         Ledger {
-            state: Arc::new(Mutex::new(State { reference, withdrawn })),
+            state: Arc::new(Mutex::new(State {
+                reference,
+                ..State::default()
+            })),
         }
     }
 
@@ -138,6 +141,16 @@ impl Ledger {
     /// The system answered that every commit up to `number` is durable.
     pub fn cover(&self, number: usize) {
         self.state().reference.cover(number);
+    }
+
+    /// What the system is in the middle of from now on, if anything: crashes meanwhile are counted under this name.
+    pub fn amid(&self, what: Option<&'static str>) {
+        self.state().amid = what;
+    }
+
+    /// What the system is in the middle of.
+    pub(crate) fn under_way(&self) -> Option<&'static str> {
+        self.state().amid
     }
 
     /// The number of the newest commit.

@@ -325,6 +325,7 @@ impl<S: Story> Explorer<'_, S> {
                 creation: Creation::Done,
                 path: vec![turn],
                 step: last,
+                amid: None,
             };
             ledger.with(|reference| self.revive(reference, case, image))?;
         }

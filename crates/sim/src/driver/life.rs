@@ -264,6 +264,7 @@ impl<S: Story> Explorer<'_, S> {
                 creation,
                 path,
                 step: number,
+                amid: point.amid,
             };
             ledger.with(|reference| self.revive(reference, case, point.image))?;
         }

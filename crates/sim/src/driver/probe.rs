@@ -15,6 +15,8 @@ pub(super) struct Point {
     pub(super) turn: Turn,
     pub(super) view: Arc<View>,
     pub(super) image: SimDirectory,
+    /// What the story said it was in the middle of.
+    pub(super) amid: Option<&'static str>,
 }
 
 impl Point {
@@ -186,6 +188,7 @@ impl State {
         if turns.is_empty() {
             return;
         }
+        let amid = self.ledger.as_ref().and_then(Ledger::under_way);
         if let Some(ledger) = &self.ledger {
             self.view = Arc::new(ledger.with(|reference| reference.view()));
         }
@@ -194,6 +197,7 @@ impl State {
                 turn,
                 view: Arc::clone(&self.view),
                 image: machine.image(turn.survival, turn.seed),
+                amid,
             });
         }
     }

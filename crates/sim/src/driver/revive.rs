@@ -20,6 +20,8 @@ pub(super) struct Case {
     /// The crashes that led to it, the last one made the image.
     pub(super) path: Vec<Turn>,
     pub(super) step: usize,
+    /// What the story was in the middle of.
+    pub(super) amid: Option<&'static str>,
 }
 
 impl<S: Story> Explorer<'_, S> {
@@ -36,6 +38,9 @@ impl<S: Story> Explorer<'_, S> {
         }
         self.tally.points += 1;
         self.tally.add_depth(case.path.len() - 1, 1);
+        if let Some(amid) = case.amid {
+            self.coverage.hit(amid);
+        }
         if case.path.len() > 1 {
             self.coverage.hit("nested recovery");
         }
@@ -144,6 +149,7 @@ impl<S: Story> Explorer<'_, S> {
                 creation,
                 path,
                 step,
+                amid: point.amid,
             };
             self.revive(reference, case, point.image)?;
         }

@@ -1,5 +1,8 @@
-//! The tiered tree against a reference model.
+//! The tiered tree: against a reference model, and under crashes and faults.
 
+mod crashes;
+mod faults;
 mod history;
 mod model;
+mod story;
 mod world;

@@ -1,0 +1,270 @@
+//! What nobody waits for: incorporation, compaction, maintenance, checkpoints, space. Each by slices, each interrupted at
+//! will.
+
+use super::db::{Db, Sealed, Snapshot};
+use super::flaw::Flaw;
+use super::{SHAPE, trouble};
+use alluvium_sim::generate::value;
+use alluvium_sim::{Trouble, World};
+use alluvium_storage::Result;
+use alluvium_storage::extents::{Class, ReclaimLimit};
+use alluvium_trees::memtable::Memtable;
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::tiered::{Edge, Job, Maintenance, Progress, Step};
+use std::sync::Arc;
+
+/// A slice of a reclaim.
+const RECLAIM: ReclaimLimit = ReclaimLimit {
+    extents: 64,
+    operations: 2,
+};
+
+/// Records of a slice when somebody waits for the end.
+const ALL: usize = 100_000;
+
+impl Db {
+    /// What the store is in the middle of, between two actions or within one.
+    fn amid(&self, world: &World, what: Option<&'static str>) {
+        let between = self
+            .steps
+            .iter()
+            .flatten()
+            .next()
+            .map(|_| "crash between slices of a compaction");
+        world.ledger.amid(what.or(between));
+    }
+
+    /// Before a commit: a memtable that is full is sealed.
+    pub(super) fn make_room(&mut self, world: &World) -> Result<()> {
+        if self.filled < SHAPE.memtable {
+            return Ok(());
+        }
+        self.seal(world)
+    }
+
+    /// The memtable takes no more; the one that was sealed before is written out first.
+    pub(super) fn seal(&mut self, world: &World) -> Result<()> {
+        if self.flaw == Flaw::DropsTheMemtable {
+            self.sealed = None;
+        }
+        self.finish_incorporation(world)?;
+        if self.last() > self.tree.cut() {
+            let fresh = Arc::new(Memtable::new(self.memtable.limit()));
+            self.sealed = Some(Sealed {
+                memtable: std::mem::replace(&mut self.memtable, fresh),
+                cut: self.last(),
+                writing: None,
+            });
+            self.filled = 0;
+        }
+        Ok(())
+    }
+
+    fn finish_incorporation(&mut self, world: &World) -> Result<()> {
+        while self.sealed.is_some() {
+            self.poll_incorporation(ALL, world)?;
+        }
+        Ok(())
+    }
+
+    /// What nobody may tell apart any more is folded.
+    fn raise_horizon(&self) {
+        let at = self.snapshot.as_ref().map(|snapshot| snapshot.at);
+        self.tree
+            .horizon()
+            .raise(at.unwrap_or(u64::MAX).min(self.tree.cut()));
+    }
+
+    /// A slice of writing out the sealed memtable.
+    pub(super) fn poll_incorporation(&mut self, records: usize, world: &World) -> Result<()> {
+        self.raise_horizon();
+        self.amid(world, Some("crash in an incorporation"));
+        let cut_of = |cut| match self.flaw {
+            Flaw::CutsTooHigh => cut + 1,
+            Flaw::CutsTooLow => cut - 1,
+            _ => cut,
+        };
+        let Some(sealed) = &mut self.sealed else {
+            return Ok(());
+        };
+        let writing = match &mut sealed.writing {
+            Some(writing) => writing,
+            none => {
+                let memtable = Arc::clone(&sealed.memtable);
+                none.insert(
+                    self.tree
+                        .incorporate(memtable, cut_of(sealed.cut), Class::Normal)?,
+                )
+            }
+        };
+        match writing.poll(records) {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => self.sealed = None,
+            Err(error) => {
+                sealed.writing = None;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// A slice of one of two steps.
+    fn poll_step(&mut self, which: usize, records: usize, world: &World) -> Result<()> {
+        self.raise_horizon();
+        self.amid(world, Some("crash in a compaction"));
+        if self.steps[which].is_none() {
+            self.steps[which] = self.tree.next_step()?;
+        }
+        let Some(step) = &mut self.steps[which] else {
+            return Ok(());
+        };
+        match step.poll(records) {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => self.steps[which] = None,
+            Err(error) => {
+                self.steps[which] = None;
+                return Err(error);
+            }
+        }
+        if self.flaw == Flaw::ReusesEarly && self.steps[which].is_none() {
+            let building = self.store().superblock().generation + 1;
+            self.store().extents().made_durable(building);
+            for _ in 0..3 {
+                self.store().reclaim(ReclaimLimit::default())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a generation durable. When `sealing`, it holds every commit, and `covered` says the number of the newest.
+    pub(super) fn checkpoint(&mut self, sealing: bool, covered: usize, world: &World) -> Result<()> {
+        if sealing {
+            self.seal(world)?;
+            self.finish_incorporation(world)?;
+        }
+        let cut = self.tree.cut();
+        if self.flaw == Flaw::ReleasesTheLogFirst {
+            self.store().log().release(cut)?;
+        }
+        self.amid(world, Some("crash in a checkpoint"));
+        self.tree.checkpoint()?;
+        world.coverage.hit("checkpoint");
+        if sealing {
+            world.ledger.cover(covered);
+        } else if let Some((_, number)) = self.commits.iter().rfind(|(last, _)| *last <= cut) {
+            world.ledger.cover(*number);
+            world.coverage.hit("checkpoint below the memtables");
+        }
+        Ok(())
+    }
+
+    pub(super) fn background(&mut self, choice: u32, world: &World) -> std::result::Result<(), Trouble> {
+        let records = 1 + (choice >> 8) as usize % 160;
+        match choice % 24 {
+            0..11 => self.poll_step((choice >> 6) as usize % 2, records, world),
+            11..15 => self.poll_incorporation(records, world),
+            15..18 => self.reclaim(world),
+            18 => {
+                let result = self.store().log().prepare();
+                self.store().judge(result).map(|_| ())
+            }
+            19 => {
+                let mut maintenance = Maintenance { budget_bytes: 1 << 20 };
+                self.tree.maintain(&mut maintenance).map(|asked| {
+                    world.coverage.add("maintenance asked for", u64::from(asked));
+                })
+            }
+            20 => {
+                let key = value(u64::from(choice), b"key", 2);
+                let key = format!("wide/{:02x}", key.first().copied().unwrap_or(0));
+                self.tree.compact_fully(key.as_bytes())
+            }
+            21 => {
+                let covered = world.ledger.newest();
+                self.checkpoint(false, covered, world)
+            }
+            _ => return self.toggle_snapshot(world),
+        }
+        .map_err(trouble)
+    }
+
+    fn reclaim(&mut self, world: &World) -> Result<()> {
+        let reclaimed = self.store().reclaim(RECLAIM)?;
+        self.space.taken = self.space.taken.saturating_sub(reclaimed.freed_bytes);
+        let coverage = &world.coverage;
+        coverage.add("extents freed", u64::from(reclaimed.freed_bytes > 0));
+        coverage.add("punched", u64::from(reclaimed.punched_bytes > 0));
+        coverage.add("truncated", u64::from(reclaimed.truncated_bytes > 0));
+        Ok(())
+    }
+
+    /// Somebody begins to read the tree as it is, or ends: it must be as it was.
+    fn toggle_snapshot(&mut self, world: &World) -> std::result::Result<(), Trouble> {
+        let everything = KeyRange::everything();
+        let Some(snapshot) = self.snapshot.take() else {
+            let at = self.tree.cut();
+            let pairs = self.scan_tree(&everything, at).map_err(trouble)?;
+            let pairs = pairs.map_err(Trouble::wrong)?;
+            self.snapshot = Some(Snapshot { at, pairs });
+            return Ok(());
+        };
+        let found = self.scan_tree(&everything, snapshot.at).map_err(trouble)?;
+        if found.map_err(Trouble::wrong)? == snapshot.pairs {
+            world.coverage.hit("snapshot read to its end");
+            return Ok(());
+        }
+        Err(Trouble::wrong(
+            "a snapshot reads otherwise than when it was taken",
+        ))
+    }
+
+    /// The compactions under way.
+    pub(super) fn jobs(&self) -> Vec<&Job> {
+        let jobs = self.steps.iter().flatten().filter_map(|step| match step {
+            Step::Compact(job) => Some(&**job),
+            Step::Reshaped => None,
+        });
+        jobs.collect()
+    }
+
+    /// After an action: counts what the tree did, and says what is still under way.
+    pub(super) fn count(&mut self, world: &World) {
+        self.amid(world, None);
+        let (now, coverage) = (self.tree.stats(), &world.coverage);
+        let (old, new) = (&self.seen.shape, &now.shape);
+        coverage.add("flush", new.flushes - old.flushes);
+        coverage.add("leaf split", new.leaf_splits - old.leaf_splits);
+        coverage.add("index split", new.index_splits - old.index_splits);
+        coverage.add("merge of nodes", new.merges - old.merges);
+        coverage.add("bundle adopted unread", new.adoptions - old.adoptions);
+        coverage.add("new root", new.growths - old.growths);
+        coverage.add("root gone", new.collapses - old.collapses);
+        coverage.add("incorporation", now.incorporations - self.seen.incorporations);
+        for (edge, name) in [
+            (Edge::Installed, "compaction installed"),
+            (Edge::RunningFlushed, "running compaction overtaken by a flush"),
+            (Edge::RunningReshaped, "running compaction overtaken by a reshaping"),
+        ] {
+            let count = |stats: &alluvium_trees::tiered::Stats| stats.edges.get(&edge).copied().unwrap_or(0);
+            coverage.add(name, count(&now) - count(&self.seen));
+        }
+        self.seen = now;
+        self.count_space(world);
+    }
+
+    /// Counts space that is taken. Once it was more than there ever was room for in the files, some was used again.
+    fn count_space(&mut self, world: &World) {
+        let usage = self.store().usage().0.total();
+        let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
+        let space = &mut self.space;
+        let more = taken.saturating_sub(space.taken);
+        let again = |ever: u64, file: u64| ever.saturating_sub(file);
+        let before = again(space.ever, space.file.max(usage.file_bytes));
+        space.file = space.file.max(usage.file_bytes);
+        space.ever += more;
+        space.taken = taken;
+        world
+            .coverage
+            .add("extent reuse", u64::from(again(space.ever, space.file) > before));
+    }
+}

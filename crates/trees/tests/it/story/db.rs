@@ -1,0 +1,269 @@
+//! The miniature database: a log, memtables, and the tree below them.
+//!
+//! A commit is one record of the log, with a sequence number for each of its writes; then its writes go into the memtable. The
+//! memtable is sealed when it has grown enough, and written out by slices; until that has ended, readers look into it.
+
+use super::flaw::Flaw;
+use super::ops::{Op, decode, encode};
+use alluvium_base::message::LAST;
+use alluvium_base::{Message, Sequence};
+use alluvium_device::Directory;
+use alluvium_sim::Durability;
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Result, log};
+use alluvium_trees::memtable::Memtable;
+use alluvium_trees::merge::{Append, Direction, Operator};
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::tiered::{Gather, Incorporation, Schema, Stats, Step, Tree, TreeOptions};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Room of a memtable: far more than makes it full, since a log that is replayed fills one.
+const ROOM: usize = 1 << 20;
+
+/// Every key has the operator that appends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Appending;
+
+impl Schema for Appending {
+    fn operator(&self, _key: &[u8]) -> Option<&dyn Operator> {
+        Some(&Append)
+    }
+}
+
+/// A memtable that takes no more writes.
+pub(super) struct Sealed {
+    pub(super) memtable: Arc<Memtable>,
+    pub(super) cut: Sequence,
+    pub(super) writing: Option<Incorporation>,
+}
+
+/// A state of the tree that somebody still reads, and what was there when it was taken.
+pub(super) struct Snapshot {
+    pub(super) at: Sequence,
+    pub(super) pairs: Pairs,
+}
+
+pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+// What is under way goes before the tree, and the tree before the store.
+pub(crate) struct Db {
+    pub(super) steps: [Option<Step>; 2],
+    pub(super) sealed: Option<Sealed>,
+    pub(super) tree: Tree,
+    pub(super) memtable: Arc<Memtable>,
+    /// Bytes of keys and values in the memtable.
+    pub(super) filled: u64,
+    /// The sequence of the next write.
+    pub(super) next: Sequence,
+    /// The last sequence of each commit since the store was opened, and its number in the ledger.
+    pub(super) commits: Vec<(Sequence, usize)>,
+    pub(super) snapshot: Option<Snapshot>,
+    pub(super) flaw: Flaw,
+    /// What the tree had done when it was last looked at.
+    pub(super) seen: Stats,
+    pub(super) space: Space,
+}
+
+/// What is known of the space that was taken since the store was opened.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    /// Bytes in extents that are not free, when last looked at.
+    pub(super) taken: u64,
+    /// All bytes that were ever taken, at least.
+    pub(super) ever: u64,
+    /// The largest that the files were.
+    pub(super) file: u64,
+}
+
+fn word(durability: Durability) -> log::Durability {
+    match durability {
+        Durability::Memory => log::Durability::Memory,
+        Durability::Process => log::Durability::Process,
+        Durability::Disk => log::Durability::Disk,
+    }
+}
+
+fn insert(memtable: &Memtable, op: &Op, at: Sequence) {
+    match op {
+        Op::Put { key, value } => memtable.insert(key, Message::put(at, value)),
+        Op::Delete { key } => memtable.insert(key, Message::delete(at)),
+        Op::Merge { key, operand } => memtable.insert(key, Message::merge(at, operand)),
+        Op::DeleteRange { start, end } => memtable.delete_range(start, end, at),
+    }
+    .expect("a memtable has room for all of the log");
+}
+
+fn size(op: &Op) -> u64 {
+    let (key, operand) = match op {
+        Op::Put { key, value } => (key.len(), value.len()),
+        Op::Delete { key } => (key.len(), 0),
+        Op::Merge { key, operand } => (key.len(), operand.len()),
+        Op::DeleteRange { start, end } => (start.len(), end.len()),
+    };
+    (key + operand) as u64
+}
+
+impl Db {
+    pub(super) fn create(
+        directory: Arc<dyn Directory>,
+        options: &StoreOptions,
+        tree: TreeOptions,
+        flaw: Flaw,
+    ) -> Result<Db> {
+        let store = Store::create(directory, options, b"")?;
+        let tree = Tree::create(Arc::new(store), tree);
+        Ok(Self::assemble(tree, Memtable::new(ROOM), 0, 1, flaw))
+    }
+
+    /// Superblock, log from the cut, trunk.
+    pub(super) fn open(
+        directory: Arc<dyn Directory>,
+        options: &StoreOptions,
+        tree: TreeOptions,
+        flaw: Flaw,
+    ) -> Result<Db> {
+        let opening = Store::open(directory, options)?;
+        let cut = opening.superblock().cut;
+        let memtable = Memtable::new(ROOM);
+        let (mut last, mut filled) = (cut, 0);
+        let store = opening.replay(&mut |record| {
+            let skipped = flaw == Flaw::ReplaysOneLess && record.first == cut + 1;
+            for (op, at) in decode(record.payload)?.iter().zip(record.first..) {
+                let forgotten = match op {
+                    Op::Delete { .. } => flaw == Flaw::ForgetsDeletes,
+                    Op::DeleteRange { .. } => flaw == Flaw::ForgetsRangeDeletes,
+                    _ => false,
+                };
+                if at > cut && !skipped && !forgotten {
+                    insert(&memtable, op, at);
+                    filled += size(op);
+                }
+            }
+            last = record.first + u64::from(record.count) - 1;
+            Ok(())
+        })?;
+        let next = store.log().completed().max(last) + 1;
+        let tree = Tree::open(Arc::new(store), tree)?;
+        Ok(Self::assemble(tree, memtable, filled, next, flaw))
+    }
+
+    fn assemble(tree: Tree, memtable: Memtable, filled: u64, next: Sequence, flaw: Flaw) -> Db {
+        let usage = tree.store().usage().0.total();
+        let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
+        Db {
+            steps: [None, None],
+            sealed: None,
+            seen: tree.stats(),
+            tree,
+            memtable: Arc::new(memtable),
+            filled,
+            next,
+            commits: Vec::new(),
+            snapshot: None,
+            flaw,
+            space: Space {
+                taken,
+                ever: taken,
+                file: usage.file_bytes,
+            },
+        }
+    }
+
+    pub(super) fn store(&self) -> &Arc<Store> {
+        self.tree.store()
+    }
+
+    /// The last sequence that was committed.
+    pub(super) fn last(&self) -> Sequence {
+        self.next - 1
+    }
+
+    /// One commit: a record of the log, then the memtable.
+    pub(super) fn commit(&mut self, ops: &[Op], durability: Durability) -> Result<()> {
+        let durability = match self.flaw {
+            Flaw::AcknowledgesEarly if durability == Durability::Disk => Durability::Process,
+            _ => durability,
+        };
+        self.store().health()?;
+        let first = self.next;
+        let result = self
+            .store()
+            .log()
+            .append(first, ops.len() as u32, &encode(ops), word(durability));
+        self.store().judge(result)?;
+        for (op, at) in ops.iter().zip(first..) {
+            insert(&self.memtable, op, at);
+            self.filled += size(op);
+        }
+        self.next = first + ops.len() as u64;
+        Ok(())
+    }
+
+    /// The memtables, newest first.
+    fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.memtable).chain(self.sealed.iter().map(|sealed| &sealed.memtable))
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut gather = Gather::new(LAST, 0);
+        for memtable in self.memtables() {
+            gather.range_deleted(memtable.range_deleted(key, LAST));
+            for message in memtable.get(key, LAST) {
+                if gather.message(&message, true).is_break() {
+                    break;
+                }
+            }
+        }
+        if !gather.is_decided() {
+            self.tree.gather(key, &mut gather)?;
+        }
+        Ok(gather.finish(Some(&Append)))
+    }
+
+    /// What the tree holds within a range, by a scan; an error in words when it is out of order.
+    pub(super) fn scan_tree(
+        &self,
+        range: &KeyRange,
+        at: Sequence,
+    ) -> Result<std::result::Result<Pairs, String>> {
+        let mut pairs = Pairs::new();
+        let mut iter = self.tree.iter(range.clone(), Direction::Forward, at, 0);
+        while let Some((key, value)) = iter.next()? {
+            if pairs.last_key_value().is_some_and(|(last, _)| &last[..] >= key) {
+                return Ok(Err(format!("{} is out of order", key.escape_ascii())));
+            }
+            pairs.insert(key.to_vec(), value.to_vec());
+        }
+        Ok(Ok(pairs))
+    }
+
+    /// Everything within a range.
+    pub(super) fn scan(&self, range: &KeyRange) -> Result<std::result::Result<Pairs, String>> {
+        let mut pairs = match self.scan_tree(range, LAST)? {
+            Ok(pairs) => pairs,
+            wrong => return Ok(wrong),
+        };
+        // Whatever a memtable says anything about is looked up.
+        let mut said: Vec<Vec<u8>> = Vec::new();
+        for memtable in self.memtables() {
+            let mut cursor = memtable.cursor();
+            cursor.seek(&range.low);
+            while let Some(key) = cursor.key()
+                && range.contains(key)
+            {
+                said.push(key.to_vec());
+                cursor.next();
+            }
+            let covered = |key: &&Vec<u8>| memtable.range_deleted(key, LAST).is_some();
+            said.extend(pairs.keys().filter(covered).cloned());
+        }
+        for key in said {
+            match self.get(&key)? {
+                Some(value) => pairs.insert(key, value),
+                None => pairs.remove(&key),
+            };
+        }
+        Ok(Ok(pairs))
+    }
+}

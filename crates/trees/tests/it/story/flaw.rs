@@ -1,0 +1,26 @@
+//! Wrong uses of the tree, each of which the simulator must find.
+
+/// A mistake that the floor above the tree could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// None.
+    Right,
+    /// What compactions gave up is used again before the generation without it is durable.
+    ReusesEarly,
+    /// The log is released before the generation that holds its records is durable.
+    ReleasesTheLogFirst,
+    /// A memtable is said to hold one commit more than it does.
+    CutsTooHigh,
+    /// A memtable is said to hold one write less than it does: replayed, a merge counts twice.
+    CutsTooLow,
+    /// A sealed memtable is let go before its incorporation has ended, once another is sealed.
+    DropsTheMemtable,
+    /// Deletes are not replayed.
+    ForgetsDeletes,
+    /// Range deletes are not replayed.
+    ForgetsRangeDeletes,
+    /// The first record after the cut is not replayed.
+    ReplaysOneLess,
+    /// `Disk` is answered at `Process`.
+    AcknowledgesEarly,
+}

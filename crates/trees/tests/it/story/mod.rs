@@ -1,0 +1,257 @@
+//! A miniature database on the tiered tree, under the simulator: what a user and the background do to it, and what a crash, or
+//! a device that fails, may leave.
+
+mod background;
+mod db;
+mod flaw;
+mod ops;
+
+pub(crate) use flaw::Flaw;
+
+use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
+use alluvium_storage::extents::{ExtentOptions, UNIT};
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Codec, Error, log};
+use alluvium_trees::merge::{Append, Operator};
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::tiered::{Depth, Shape, TreeOptions, Victim};
+use db::{Appending, Db};
+use ops::{Action, Op};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Small, so that a run of some hundred steps has a trunk of several levels.
+pub(crate) const SHAPE: Shape = Shape {
+    fanout: 4,
+    memtable: 6 << 10,
+};
+
+/// One opening in so many is followed by a check of every run and maplet, the others by one of the trunk.
+const EVERYTHING: u64 = 8;
+
+/// The story, with the ways in which it varies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tiered {
+    pub(crate) access: log::Access,
+    pub(crate) flaw: Flaw,
+}
+
+/// What a caller of the simulator sees of an error.
+pub(crate) fn trouble(error: Error) -> Trouble {
+    let cause = match &error {
+        error if error.is_full() => Cause::Full,
+        Error::Device(device) => return device_trouble(device),
+        Error::Poisoned { .. } => Cause::Poisoned,
+        Error::NotAStore { .. } => Cause::NotAStore,
+        Error::Corrupt { .. } | Error::OlderGeneration { .. } | Error::NewerFormat { .. } => Cause::Damaged,
+        _ => Cause::Wrong,
+    };
+    Trouble::new(cause, error)
+}
+
+fn device_trouble(error: &alluvium_device::Error) -> Trouble {
+    use alluvium_device::Error;
+    let cause = match error {
+        Error::Poisoned { .. } => Cause::Poisoned,
+        // A file that is too short, or not there.
+        Error::PastEnd { .. } | Error::NotFound { .. } => Cause::Damaged,
+        _ => Cause::Device,
+    };
+    Trouble::new(cause, error)
+}
+
+impl Tiered {
+    fn options(&self) -> StoreOptions {
+        StoreOptions {
+            id: 0xa11,
+            cache_bytes: 1 << 20,
+            extents: ExtentOptions {
+                max_bytes: None,
+                min_reserve: UNIT,
+                max_reserve: 2 * UNIT,
+                min_map_deltas: 2 << 10,
+            },
+            log: log::LogOptions {
+                limit_bytes: 64 << 10,
+                segment_bytes: 8 << 10,
+                reserve_bytes: 16 << 10,
+                // One, so that the death of the process leaves a prefix of the commits: what a merge or a range delete comes
+                // to depends on those before it.
+                lanes: 1,
+                access: self.access,
+                identity: 7,
+            },
+            ..StoreOptions::default()
+        }
+    }
+
+    fn tree_options(&self) -> TreeOptions {
+        TreeOptions {
+            shape: SHAPE,
+            victim: match self.access {
+                log::Access::Mapped => Victim::Fullest,
+                log::Access::Written => Victim::RandomMessage,
+            },
+            codec: match self.access {
+                log::Access::Mapped => Codec::None,
+                log::Access::Written => Codec::Lz4,
+            },
+            fingerprint_bits: 24,
+            schema: Arc::new(Appending),
+            ..TreeOptions::default()
+        }
+    }
+
+    /// What the writes of a commit come to, for the ledger.
+    fn outcome(db: &Db, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
+        let mut after: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+        for op in ops {
+            match op {
+                Op::Put { key, value } => {
+                    after.insert(key.clone(), Some(value.clone()));
+                }
+                Op::Delete { key } => {
+                    after.insert(key.clone(), None);
+                }
+                Op::Merge { key, operand } => {
+                    let before = match after.get(key) {
+                        Some(value) => value.clone(),
+                        None => db.get(key).map_err(trouble)?,
+                    };
+                    let mut value = before.unwrap_or_default();
+                    Append.fold(&mut value, operand);
+                    after.insert(key.clone(), Some(value));
+                }
+                Op::DeleteRange { start, end } => {
+                    let range = KeyRange::new(start, Some(end));
+                    let found = db.scan(&range).map_err(trouble)?.map_err(Trouble::wrong)?;
+                    after.extend(found.into_keys().map(|key| (key, None)));
+                    for (key, value) in &mut after {
+                        if range.contains(key) {
+                            *value = None;
+                        }
+                    }
+                }
+            }
+        }
+        let writes = after.into_iter().map(|(key, value)| Write { key, value });
+        Ok(writes.collect())
+    }
+
+    fn commit(db: &mut Db, ops: &[Op], durability: Durability, world: &World) -> Result<(), Trouble> {
+        db.make_room(world).map_err(trouble)?;
+        let writes = Self::outcome(db, ops)?;
+        let ledger = &world.ledger;
+        let number = ledger.begin(&writes);
+        let mut result = db.commit(ops, durability);
+        if result.as_ref().is_err_and(Error::is_full) {
+            // A checkpoint frees log. It holds everything but this commit.
+            world.coverage.hit("log full");
+            result = db
+                .checkpoint(true, number - 1, world)
+                .and_then(|()| db.commit(ops, durability));
+        }
+        match result {
+            Ok(()) => {
+                db.commits.push((db.last(), number));
+                ledger.acknowledge(number, durability);
+                Ok(())
+            }
+            Err(error) => {
+                if error.is_full() {
+                    ledger.withdraw(number);
+                } else {
+                    ledger.doubt(number);
+                }
+                Err(trouble(error))
+            }
+        }
+    }
+
+    fn act(db: &mut Db, action: &Action, world: &World) -> Result<(), Trouble> {
+        let newest = world.ledger.newest();
+        match action {
+            Action::Commit { ops, durability } => Self::commit(db, ops, *durability, world),
+            Action::Sync => {
+                db.store().health().map_err(trouble)?;
+                let result = db.store().log().sync_all();
+                let synced = db.store().judge(result).map_err(trouble)?;
+                assert_eq!(synced, db.last(), "everything is complete");
+                world.ledger.cover(newest);
+                Ok(())
+            }
+            Action::Checkpoint => db.checkpoint(true, newest, world).map_err(trouble),
+            Action::Background(choice) => db.background(*choice, world),
+            Action::Get(key) => {
+                let value = db.get(key).map_err(trouble)?;
+                if world.ledger.reads(key, value.as_deref()) {
+                    return Ok(());
+                }
+                Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
+            }
+        }
+    }
+}
+
+impl Story for Tiered {
+    type Action = Action;
+    type System = Db;
+
+    fn name(&self) -> &'static str {
+        match self.access {
+            log::Access::Mapped => "tiered-mapped",
+            log::Access::Written => "tiered-written",
+        }
+    }
+
+    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+        ops::steps(seed, count)
+    }
+
+    fn create(&self, world: &World) -> Result<Db, Trouble> {
+        let directory = Arc::clone(&world.directory);
+        Db::create(directory, &self.options(), self.tree_options(), self.flaw).map_err(trouble)
+    }
+
+    fn open(&self, world: &World) -> Result<Db, Trouble> {
+        let directory = Arc::clone(&world.directory);
+        Db::open(directory, &self.options(), self.tree_options(), self.flaw).map_err(trouble)
+    }
+
+    fn apply(&self, db: &mut Db, action: &Action, world: &World) -> Result<(), Trouble> {
+        let result = Self::act(db, action, world);
+        db.count(world);
+        result
+    }
+
+    fn contents(&self, db: &mut Db) -> Result<Contents, Trouble> {
+        let pairs = db.scan(&KeyRange::everything()).map_err(trouble)?;
+        let mut contents = Contents::new();
+        for (key, value) in pairs.map_err(Trouble::wrong)? {
+            contents.add(&key, &value).expect("a map has each key once");
+        }
+        Ok(contents)
+    }
+
+    fn check(&self, db: &mut Db) -> Result<Vec<String>, Trouble> {
+        let depth = if (db.store().superblock().generation + db.next).is_multiple_of(EVERYTHING) {
+            Depth::Everything
+        } else {
+            Depth::Trunk
+        };
+        db.tree.check(depth, &db.jobs()).map_err(trouble)
+    }
+
+    fn close(&self, db: Db, world: &World) -> Result<(), Trouble> {
+        let Db {
+            steps, sealed, tree, ..
+        } = db;
+        drop((steps, sealed));
+        let store = Arc::clone(tree.store());
+        drop(tree);
+        let store = Arc::into_inner(store).expect("nobody else has the store");
+        Store::close(store).map_err(trouble)?;
+        world.ledger.cover(world.ledger.newest());
+        Ok(())
+    }
+}
