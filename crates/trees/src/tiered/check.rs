@@ -49,12 +49,8 @@ impl Tree {
                 }
             }
         }
-        let mut wanted = Uses::of(nodes.iter().map(|node| &**node));
-        for job in jobs {
-            for (part, range) in job.pins() {
-                wanted.acquire(part, range);
-            }
-        }
+        let pins = jobs.iter().flat_map(|job| job.pins());
+        let wanted = Uses::of(nodes.iter().map(|node| &**node), pins);
         let mut reachable: HashMap<Extent, u32>;
         {
             let trunk = self.lock();

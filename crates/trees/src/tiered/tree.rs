@@ -393,13 +393,14 @@ impl Tree {
 
 impl Trunk {
     /// Plans a compaction for every pivot of these nodes that has something pending, but for the root's. A leaf that is to be
-    /// compacted fully has one even if nothing is pending.
+    /// compacted fully, or has too many runs, has one in any case.
     pub(super) fn plan(&mut self, nodes: &[Arc<Node>], root: &Arc<Node>) {
         for node in nodes {
             for (index, pivot) in node.pivots.iter().enumerate() {
                 let wanted = node.is_leaf() && self.full.contains(&pivot.low);
                 let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
-                let crowded = node.is_leaf() && !Arc::ptr_eq(node, root) && self.is_crowded(node);
+                // The root too, when it is a leaf: many small memtables would never make it large enough to split.
+                let crowded = node.is_leaf() && self.is_crowded(node);
                 if wanted || pending || crowded {
                     self.inflight.plan(claim(node, index));
                 }

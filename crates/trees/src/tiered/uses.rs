@@ -155,12 +155,18 @@ impl Uses {
         reachable
     }
 
-    /// The uses that these nodes make, for comparison.
+    /// The uses that these nodes make, and those of the compactions under way, for comparison.
     #[must_use]
-    pub(super) fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Uses {
+    pub(super) fn of<'a>(
+        nodes: impl IntoIterator<Item = &'a Node>,
+        pins: impl IntoIterator<Item = &'a (Part, KeyRange)>,
+    ) -> Uses {
         let mut uses = Uses::default();
         for node in nodes {
             uses.acquire_node(node);
+        }
+        for (part, range) in pins {
+            uses.acquire(part, range);
         }
         uses.sweep();
         uses
