@@ -10,7 +10,9 @@
 //! `ALLUVIUM_SIM_SEED` is the first seed, 1 otherwise.
 
 use crate::story::{Flaw, Tiered};
+use alluvium_sim::saboteur::Sabotage;
 use alluvium_sim::{Campaign, Settings, replay};
+use alluvium_storage::extents::UNIT;
 use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -99,5 +101,69 @@ fn the_same_seed_gives_the_same_trace() {
         // On a thread of its own: nothing may hang on which thread it is.
         let other = std::thread::scope(|scope| scope.spawn(trace).join().expect("no panic"));
         assert_eq!(trace(), other, "{access:?}");
+    }
+}
+
+/// Wrong uses of the tree: what the floor above must not do.
+#[test]
+fn every_wrong_use_of_the_tree_is_found() {
+    for flaw in [
+        Flaw::ReusesEarly,
+        Flaw::ReleasesTheLogFirst,
+        Flaw::CutsTooHigh,
+        Flaw::CutsTooLow,
+        Flaw::DropsTheMemtable,
+        Flaw::ForgetsDeletes,
+        Flaw::ForgetsRangeDeletes,
+        Flaw::ReplaysOneLess,
+        Flaw::AcknowledgesEarly,
+    ] {
+        let story = Tiered {
+            access: Access::Written,
+            flaw,
+        };
+        let campaign = || Campaign::new(story).settings(settings()).points(20_000).effort(200);
+        let report = campaign().run();
+        let finding = report.finding.unwrap_or_else(|| panic!("{flaw:?} was not found"));
+        println!("{flaw:?} after {} points: {finding}", report.tally.points);
+        let replayed = campaign().replay(&finding.target).finding;
+        assert_eq!(replayed, Some(finding), "{flaw:?}: the line must replay");
+    }
+}
+
+/// Bugs below the tree, as they look from the device.
+#[test]
+fn every_bug_planted_under_the_tree_is_found() {
+    for bug in [
+        Sabotage::SkipSync("tier"),
+        Sabotage::SkipSync("superblock"),
+        Sabotage::SkipSync("log"),
+        Sabotage::SyncAfterWrite {
+            file: "tier",
+            before: "superblock",
+        },
+        Sabotage::LoseRewrites("superblock"),
+        Sabotage::WrongSlot {
+            file: "superblock",
+            mask: 8 << 10,
+        },
+        Sabotage::TearWrites("tier"),
+        Sabotage::PunchWide("tier", UNIT),
+    ] {
+        let settings = Settings {
+            sabotage: Some(bug),
+            ..settings()
+        };
+        let campaign = || {
+            Campaign::new(story(Access::Written))
+                .settings(settings.clone())
+                .points(20_000)
+                .effort(200)
+        };
+        let report = campaign().run();
+        let finding = report.finding.unwrap_or_else(|| panic!("{bug:?} was not found"));
+        println!("{bug:?} after {} points: {finding}", report.tally.points);
+        let replayed = campaign().replay(&finding.target).finding;
+        assert_eq!(replayed, Some(finding), "{bug:?}: the line must replay");
     }
 }

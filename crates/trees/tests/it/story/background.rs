@@ -3,7 +3,7 @@
 
 use super::db::{Db, Sealed, Snapshot};
 use super::flaw::Flaw;
-use super::{SHAPE, trouble};
+use super::trouble;
 use alluvium_sim::generate::value;
 use alluvium_sim::{Trouble, World};
 use alluvium_storage::Result;
@@ -18,6 +18,9 @@ const RECLAIM: ReclaimLimit = ReclaimLimit {
     extents: 64,
     operations: 2,
 };
+
+/// Steps of a quiet hour.
+const QUIET: usize = 40;
 
 /// Records of a slice when somebody waits for the end.
 const ALL: usize = 100_000;
@@ -36,7 +39,7 @@ impl Db {
 
     /// Before a commit: a memtable that is full is sealed.
     pub(super) fn make_room(&mut self, world: &World) -> Result<()> {
-        if self.filled < SHAPE.memtable {
+        if self.filled < self.tree.options().shape.memtable {
             return Ok(());
         }
         self.seal(world)
@@ -183,9 +186,26 @@ impl Db {
                 let covered = world.ledger.newest();
                 self.checkpoint(false, covered, world)
             }
+            22 => self.rest(world),
             _ => return self.toggle_snapshot(world),
         }
         .map_err(trouble)
+    }
+
+    /// A quiet hour: what is due is done, and what maintenance thinks worth it, up to a number of steps.
+    fn rest(&mut self, world: &World) -> Result<()> {
+        let mut maintenance = Maintenance { budget_bytes: 1 << 20 };
+        for turn in 0..QUIET {
+            self.poll_step(turn % 2, ALL, world)?;
+            if self.steps.iter().all(Option::is_none)
+                && !self.tree.is_busy()
+                && !self.tree.maintain(&mut maintenance)?
+            {
+                // Nothing is due but, perhaps, a merge of neighbours.
+                self.poll_step(0, ALL, world)?;
+            }
+        }
+        Ok(())
     }
 
     fn reclaim(&mut self, world: &World) -> Result<()> {

@@ -20,14 +20,8 @@ use ops::{Action, Op};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Small, so that a run of some hundred steps has a trunk of several levels.
-pub(crate) const SHAPE: Shape = Shape {
-    fanout: 4,
-    memtable: 6 << 10,
-};
-
 /// One opening in so many is followed by a check of every run and maplet, the others by one of the trunk.
-const EVERYTHING: u64 = 8;
+const EVERYTHING: u64 = 4;
 
 /// The story, with the ways in which it varies.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +81,14 @@ impl Tiered {
 
     fn tree_options(&self) -> TreeOptions {
         TreeOptions {
-            shape: SHAPE,
+            // Small, so that a run of some hundred steps has a trunk of several levels; compressed, smaller still.
+            shape: Shape {
+                fanout: 4,
+                memtable: match self.access {
+                    log::Access::Mapped => 6 << 10,
+                    log::Access::Written => 3 << 10,
+                },
+            },
             victim: match self.access {
                 log::Access::Mapped => Victim::Fullest,
                 log::Access::Written => Victim::RandomMessage,

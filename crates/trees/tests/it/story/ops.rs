@@ -114,7 +114,7 @@ pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
                     }
                     (Some(value), _) => Op::Put { key: write.key, value },
                     (None, 0..4) => {
-                        let mut end = write.key[..random.usize(1..=write.key.len())].to_vec();
+                        let mut end = write.key[..random.usize(1..=write.key.len().min(8))].to_vec();
                         end.push(0xff);
                         Op::DeleteRange {
                             start: write.key,
