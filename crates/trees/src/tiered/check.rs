@@ -49,11 +49,14 @@ impl Tree {
                 }
             }
         }
-        let pins = jobs.iter().flat_map(|job| job.pins());
-        let wanted = Uses::of(nodes.iter().map(|node| &**node), pins);
         let mut reachable: HashMap<Extent, u32>;
         {
             let trunk = self.lock();
+            let pins = jobs.iter().filter_map(|job| trunk.pins.get(&job.id()));
+            let wanted = Uses::of(
+                nodes.iter().map(|node| &**node),
+                pins.flat_map(|pins| pins.iter()),
+            );
             found.extend(
                 trunk
                     .uses

@@ -47,7 +47,7 @@ pub struct Job {
     claim: Claim,
     stretch: Stretch,
     /// The inputs, whose extents must stay until it is over.
-    pins: Vec<(Part, KeyRange)>,
+    pins: Arc<[(Part, KeyRange)]>,
     /// The own maplets that the new run's fingerprints are merged with, and their runs.
     base: Vec<Owned>,
     phase: Phase,
@@ -86,9 +86,8 @@ impl Tree {
                 pins.push((part.clone(), part.within(&claim.range)));
             }
         }
-        for (part, range) in &pins {
-            trunk.uses.acquire(part, range);
-        }
+        let pins: Arc<[(Part, KeyRange)]> = pins.into();
+        trunk.pin(id, Arc::clone(&pins));
         trunk.inflight.take(id);
         drop(trunk);
         let mut job = Job {
@@ -195,9 +194,9 @@ impl Tree {
 }
 
 impl Job {
-    /// The inputs, and where each counts.
-    pub(super) fn pins(&self) -> impl Iterator<Item = &(Part, KeyRange)> {
-        self.pins.iter()
+    /// Its number.
+    pub(super) fn id(&self) -> JobId {
+        self.id
     }
 
     /// What is compacted, in words.
@@ -369,6 +368,7 @@ impl Job {
         draft.drop_dead_bundles();
         let root = replace(&version.root, self.claim.height, &self.claim.range.low, draft);
         trunk.inflight.installed(self.id);
+        trunk.unpin(self.id);
         tree.publish(&mut trunk, &version, root, version.cut, &[]);
         drop(trunk);
         self.give_up();
@@ -411,15 +411,10 @@ impl Job {
         if let Phase::Mapping(built, _) = std::mem::replace(&mut self.phase, Phase::Over) {
             built.abandon(&self.tree.shared.store);
         }
-        if self.pins.is_empty() {
-            return;
-        }
-        let tree = self.tree.clone();
-        let mut trunk = tree.lock();
-        for (part, range) in self.pins.drain(..) {
-            trunk.uses.release(&part, &range);
-        }
-        tree.sweep(&mut trunk);
+        let mut trunk = self.tree.lock();
+        trunk.unpin(self.id);
+        self.tree.sweep(&mut trunk);
+        trunk.overtaken.remove(&self.id);
     }
 }
 

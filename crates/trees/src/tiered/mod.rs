@@ -26,7 +26,8 @@
 //! - **T3** A pivot of an index node holds at most 3 F runs after a flush has settled, and so does a leaf whose compactions are
 //!   done: a lookup asks at most 3 h F.
 //! - **T4** A compaction's result is installed only where its inputs still are the oldest pending part of the same stack.
-//! - **T5** An extent of a run is in use exactly while a pivot or a compaction has the run in a range that needs it.
+//! - **T5** An extent of a run is in use exactly while a pivot, or a compaction that was not overtaken, has the run in a range that needs
+//!   it. Where a compaction uses it a pivot does too, so that a crash leaves nothing that nobody reaches.
 //! - **T6** Every key of every run of a group is in the group's maplet, under that run's place.
 
 mod check;

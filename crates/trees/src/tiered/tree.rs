@@ -1,9 +1,9 @@
 //! The tree: its current version, and how a changed one takes its place.
 
 use super::checkpoint::Shelves;
-use super::inflight::{Claim, Edge, Inflight, Why};
+use super::inflight::{Claim, Edge, Inflight, JobId, Why};
 use super::maintain::Habits;
-use super::node::Node;
+use super::node::{Node, Part};
 use super::policy::{Shape, Victim};
 use super::shape::{Counts, Shaper};
 use super::uses::Uses;
@@ -11,10 +11,10 @@ use crate::merge::{Older, Operator, Rule};
 use crate::range::KeyRange;
 use alluvium_base::Sequence;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Codec, Guard, Result};
+use alluvium_storage::{Codec, Epochs, Guard, Hold, Result};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -130,6 +130,10 @@ pub(super) struct Trunk {
     pub(super) shape: Shape,
     pub(super) uses: Uses,
     pub(super) inflight: Inflight,
+    /// What running compactions use, by job, until they end or are overtaken.
+    pub(super) pins: HashMap<JobId, Arc<[(Part, KeyRange)]>>,
+    /// Overtaken compactions that have not noticed yet: what they may still read is not used again before.
+    pub(super) overtaken: HashMap<JobId, Hold>,
     pub(super) counts: Counts,
     /// Flushes so far.
     pub(super) turn: u64,
@@ -216,6 +220,8 @@ impl Tree {
             shape: options.shape,
             uses: Uses::default(),
             inflight: Inflight::default(),
+            pins: HashMap::new(),
+            overtaken: HashMap::new(),
             counts: Counts::default(),
             turn: 0,
             full: BTreeSet::new(),
@@ -373,12 +379,12 @@ impl Tree {
             trunk.uses.acquire_node(node);
         }
         self.shared.version.store(Arc::new(version));
+        trunk.abandon_overtaken(&root, flushed, self.shared.store.epochs());
         for node in &gone {
             trunk.uses.release_node(node);
             self.forget_stored(trunk, node);
         }
         self.sweep(trunk);
-        trunk.abandon_overtaken(&root, flushed);
         trunk.plan(&made, &root);
     }
 
@@ -413,8 +419,25 @@ impl Trunk {
         leaf.runs(0) > 2 * self.shape.fanout
     }
 
-    /// Abandons the jobs whose claims do not hold any more.
-    fn abandon_overtaken(&mut self, root: &Node, flushed: &[(u8, KeyRange)]) {
+    /// A running compaction counts as a user of its inputs. A checkpoint never sees it as the only one: it has made nothing of them
+    /// that is durable, so that after a crash nobody would be left to give them up.
+    pub(super) fn pin(&mut self, job: JobId, pins: Arc<[(Part, KeyRange)]>) {
+        for (part, range) in &*pins {
+            self.uses.acquire(part, range);
+        }
+        self.pins.insert(job, pins);
+    }
+
+    /// A compaction uses its inputs no more.
+    pub(super) fn unpin(&mut self, job: JobId) {
+        for (part, range) in self.pins.remove(&job).iter().flat_map(|pins| &**pins) {
+            self.uses.release(part, range);
+        }
+    }
+
+    /// Abandons the jobs whose claims do not hold any more. Those that are running give up their inputs now, and keep them from being
+    /// used again until they notice.
+    fn abandon_overtaken(&mut self, root: &Node, flushed: &[(u8, KeyRange)], epochs: &Epochs) {
         let overtaken: Vec<_> = self
             .inflight
             .claims()
@@ -427,6 +450,10 @@ impl Trunk {
                 .any(|(height, range)| *height == claim.height && *range == claim.range);
             self.inflight
                 .abandon(job, if was_flushed { Why::Flushed } else { Why::Reshaped });
+            if self.pins.contains_key(&job) {
+                self.overtaken.insert(job, epochs.hold());
+                self.unpin(job);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Who uses which extent: a run's extents die one by one, when the last pivot whose range needs them has gone.
 //!
 //! Every pivot that has a part in its stack uses the part's maplet, and of each of its runs the extents whose keys overlap the
-//! range in which the part counts; a compaction uses its inputs in the same way. The counts are the current version's alone: a
+//! range in which the part counts; a compaction uses its inputs in the same way, until it is overtaken. The counts are the current version's alone: a
 //! reader of an older version is protected by its epoch guard, which an extent's release names.
 
 use super::node::{Node, Part};

@@ -122,7 +122,12 @@ fn every_wrong_use_of_the_tree_is_found() {
             access: Access::Written,
             flaw,
         };
-        let campaign = || Campaign::new(story).settings(settings()).points(20_000).effort(200);
+        let campaign = || {
+            Campaign::new(story)
+                .settings(settings())
+                .points(20_000)
+                .effort(200)
+        };
         let report = campaign().run();
         let finding = report.finding.unwrap_or_else(|| panic!("{flaw:?} was not found"));
         println!("{flaw:?} after {} points: {finding}", report.tally.points);

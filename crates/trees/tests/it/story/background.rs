@@ -172,7 +172,9 @@ impl Db {
                 self.store().judge(result).map(|_| ())
             }
             19 => {
-                let mut maintenance = Maintenance { budget_bytes: 1 << 20 };
+                let mut maintenance = Maintenance {
+                    budget_bytes: 1 << 20,
+                };
                 self.tree.maintain(&mut maintenance).map(|asked| {
                     world.coverage.add("maintenance asked for", u64::from(asked));
                 })
@@ -194,7 +196,9 @@ impl Db {
 
     /// A quiet hour: what is due is done, and what maintenance thinks worth it, up to a number of steps.
     fn rest(&mut self, world: &World) -> Result<()> {
-        let mut maintenance = Maintenance { budget_bytes: 1 << 20 };
+        let mut maintenance = Maintenance {
+            budget_bytes: 1 << 20,
+        };
         for turn in 0..QUIET {
             self.poll_step(turn % 2, ALL, world)?;
             if self.steps.iter().all(Option::is_none)
@@ -263,7 +267,10 @@ impl Db {
         for (edge, name) in [
             (Edge::Installed, "compaction installed"),
             (Edge::RunningFlushed, "running compaction overtaken by a flush"),
-            (Edge::RunningReshaped, "running compaction overtaken by a reshaping"),
+            (
+                Edge::RunningReshaped,
+                "running compaction overtaken by a reshaping",
+            ),
         ] {
             let count = |stats: &alluvium_trees::tiered::Stats| stats.edges.get(&edge).copied().unwrap_or(0);
             coverage.add(name, count(&now) - count(&self.seen));

@@ -112,7 +112,10 @@ pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
                             operand: value,
                         }
                     }
-                    (Some(value), _) => Op::Put { key: write.key, value },
+                    (Some(value), _) => Op::Put {
+                        key: write.key,
+                        value,
+                    },
                     (None, 0..4) => {
                         let mut end = write.key[..random.usize(1..=write.key.len().min(8))].to_vec();
                         end.push(0xff);
@@ -151,7 +154,10 @@ fn records_are_read_back() {
             key: key.clone(),
             operand: value.clone(),
         },
-        Op::DeleteRange { start: key, end: value },
+        Op::DeleteRange {
+            start: key,
+            end: value,
+        },
     ];
     let bytes = encode(&ops);
     assert_eq!(decode(&bytes).unwrap(), ops);
