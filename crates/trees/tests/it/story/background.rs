@@ -130,7 +130,7 @@ impl Db {
             }
         }
         if self.flaw == Flaw::ReusesEarly && self.steps[which].is_none() {
-            let building = self.store().superblock().generation + 1;
+            let building = self.store().begin_checkpoint()?.generation();
             self.store().extents().made_durable(building);
             for _ in 0..3 {
                 self.store().reclaim(ReclaimLimit::default())?;
