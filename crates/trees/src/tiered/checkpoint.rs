@@ -120,13 +120,15 @@ impl Tree {
     /// time; other steps may go on meanwhile.
     ///
     /// # Errors
-    /// As [`Checkpoint::finish`](alluvium_storage::store::Checkpoint::finish). A full disk changes nothing.
+    /// As [`Checkpoint::finish`](alluvium_storage::store::Checkpoint::finish). A full disk makes no generation durable, and it can be tried
+    /// again; after a failed write the store takes no changes.
     pub fn checkpoint(&self) -> Result<u64> {
         let store = &self.shared.store;
         let (begun, payload, cut) = {
             let mut trunk = self.lock();
             let version = self.version();
-            let directory = self.persist(&mut trunk, &version.root)?;
+            let directory = self.persist(&mut trunk, &version.root);
+            let directory = self.judge(directory)?;
             // The cut of the extents is taken while nobody can change the trunk.
             (
                 store.begin_checkpoint()?,

@@ -250,6 +250,7 @@ impl Job {
             return Ok(Progress::Done);
         }
         let result = self.go_on(records);
+        let result = self.tree.judge(result);
         if result.is_err() {
             self.give_up();
             self.tree.lock().inflight.failed(self.id);

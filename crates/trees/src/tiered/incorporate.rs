@@ -61,6 +61,11 @@ impl Incorporation {
     /// # Errors
     /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says: nothing has changed then, and it must begin anew.
     pub fn poll(&mut self, records: usize) -> Result<Progress> {
+        let result = self.go_on(records);
+        self.tree.judge(result)
+    }
+
+    fn go_on(&mut self, records: usize) -> Result<Progress> {
         let Some(builder) = &mut self.builder else {
             return Ok(Progress::Done);
         };

@@ -10,8 +10,9 @@ use super::uses::Uses;
 use crate::merge::{Older, Operator, Rule};
 use crate::range::KeyRange;
 use alluvium_base::Sequence;
+use alluvium_device::{Error as DeviceError, Operation};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Codec, Epochs, Guard, Hold, Result};
+use alluvium_storage::{Codec, Epochs, Error, Guard, Hold, Result};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -339,6 +340,18 @@ impl Tree {
         let flushed = std::mem::take(&mut shaper.flushed);
         self.publish(&mut trunk, &old, root, cut.unwrap_or(old.cut), &flushed);
         Ok(true)
+    }
+
+    /// Passes the result of something that writes on, and shows a failed write to the store, which takes no changes from then on. A
+    /// failed read has changed nothing: whatever needed it is due again.
+    pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
+        match result {
+            Err(Error::Device(DeviceError::Io {
+                operation: Operation::Read,
+                ..
+            })) => result,
+            result => self.shared.store.judge(result),
+        }
     }
 
     pub(super) fn shaper<'a>(
