@@ -103,6 +103,14 @@ impl RangeDeletes {
         (*key < *fragment.end).then_some(fragment)
     }
 
+    /// The fragment that holds every key just below `end`.
+    #[must_use]
+    pub fn reaching(&self, end: &[u8]) -> Option<&Fragment> {
+        let below = self.fragments.partition_point(|fragment| *fragment.start < *end);
+        let fragment = &self.fragments[below.checked_sub(1)?];
+        (*end <= *fragment.end).then_some(fragment)
+    }
+
     /// The newest delete at or before `at` that covers a key, by its sequence number.
     #[must_use]
     pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {

@@ -67,6 +67,16 @@ impl Tree {
         Ok(None)
     }
 
+    /// The most runs that a lookup may have to ask, and a scan to merge: on the longest path from the root to a leaf.
+    #[must_use]
+    pub fn longest_path(&self) -> usize {
+        let mut most = 0;
+        walk(&self.version().root, &mut Above::default(), &mut |leaf, above| {
+            most = most.max(above.runs + leaf.runs(0));
+        });
+        most
+    }
+
     /// Whether a step is due.
     #[must_use]
     pub fn is_busy(&self) -> bool {

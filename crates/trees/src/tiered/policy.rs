@@ -1,7 +1,7 @@
 //! Every decision of the tree, as pure functions of what they see.
 //!
 //! *F* is the fan-out, *m* the bytes of a memtable (SplinterDB, Conway 2020, §3.3): a node that holds more than *F m* live
-//! bytes flushes, and so does one that has more than *3 F* runs live for one child, which bounds the runs on a path of height *h*
+//! bytes flushes, and so does one of which a single child has gathered more than half of that, and one that has more than *3 F* runs live for one child, which bounds the runs on a path of height *h*
 //! to *3 h F*.
 
 use std::ops::Range;
@@ -78,17 +78,19 @@ pub(super) fn flush(
     if crowded.1.runs > shape.most_runs() {
         return Some(crowded.0);
     }
+    let fullest = (0..children.len())
+        .rev()
+        .max_by_key(|&index| children[index].bytes)?;
+    // What one child has gathered alone is a batch worth moving: all of a local load passes a node without a stop.
+    if children[fullest].bytes > shape.node_bytes() / 2 {
+        return Some(fullest);
+    }
     let total: u64 = children.iter().map(|child| child.bytes).sum();
     if total <= shape.node_bytes() {
         return None;
     }
-    let fullest = || {
-        (0..children.len())
-            .rev()
-            .max_by_key(|&index| children[index].bytes)
-    };
     match victim {
-        Victim::Fullest => fullest(),
+        Victim::Fullest => Some(fullest),
         Victim::RandomMessage => {
             let mut at = draw % total;
             children.iter().position(|child| {
@@ -311,16 +313,16 @@ mod tests {
 
     #[test]
     fn other_victims_are_what_they_are_called() {
-        let all = children("300/1 0/0 200/1");
+        let all = children("200/1 0/0 200/1 100/1");
         let random = |draw| flush(&SHAPE, Victim::RandomMessage, &all, draw, 0);
         assert_eq!(
-            (random(0), random(299), random(300), random(499)),
-            (Some(0), Some(0), Some(2), Some(2))
+            (random(0), random(199), random(200), random(499)),
+            (Some(0), Some(0), Some(2), Some(3))
         );
         let round = |turn| flush(&SHAPE, Victim::RoundRobin, &all, 0, turn);
         assert_eq!(
             (round(0), round(1), round(2), round(3)),
-            (Some(0), Some(2), Some(2), Some(0))
+            (Some(0), Some(2), Some(2), Some(3))
         );
     }
 

@@ -177,9 +177,13 @@ impl Iter {
         tree.note_scan(leaf, matches!(self.position, Position::Start | Position::At(_)));
         let mut deletes = Vec::new();
         let mut cursors = Vec::with_capacity(sources.len());
-        for (index, (run, within)) in sources.into_iter().enumerate() {
+        for (run, mut within) in sources {
+            self.narrow(&mut within, &deletes);
+            if !within.overlaps(run.low(), run.high()) {
+                continue;
+            }
             if !run.range_deletes().is_empty() {
-                deletes.push((index, run.range_deletes().within(&within)));
+                deletes.push((cursors.len(), run.range_deletes().within(&within)));
             }
             cursors.push(run.cursor(tree.store(), within, self.direction, Access::Cached));
         }
@@ -201,6 +205,40 @@ impl Iter {
         }
         self.segment = Some(segment);
         Ok(true)
+    }
+
+    /// Leaves out of an older source what newer range deletes cover from the position on: it need not be walked through.
+    fn narrow(&self, within: &mut KeyRange, newer: &[(usize, RangeDeletes)]) {
+        let counts =
+            |fragment: &&run::Fragment| fragment.sequences.iter().any(|&sequence| sequence <= self.at);
+        match self.direction {
+            Direction::Forward => {
+                if let Position::At(key) | Position::Behind(key) = &self.position
+                    && *within.low < **key
+                {
+                    within.low = key.as_slice().into();
+                }
+                let covering = |low: &[u8]| {
+                    newer
+                        .iter()
+                        .find_map(|(_, deletes)| deletes.fragment(low).filter(counts))
+                };
+                while let Some(fragment) = covering(&within.low) {
+                    within.low.clone_from(&fragment.end);
+                }
+            }
+            Direction::Backward => {
+                // The last key that counts is at or before a key, or before the end: the fragment that reaches there covers it.
+                let covering = |high: &[u8]| {
+                    newer
+                        .iter()
+                        .find_map(|(_, deletes)| deletes.reaching(high).filter(counts))
+                };
+                while let Some(fragment) = within.high.as_deref().and_then(covering) {
+                    within.high = Some(fragment.start.clone());
+                }
+            }
+        }
     }
 
     /// Where the leaf to be opened is; none when there is nothing left.

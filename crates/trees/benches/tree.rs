@@ -1,0 +1,555 @@
+//! What the tiered tree writes, reads and keeps, counted at the device: `cargo bench -p alluvium-trees --bench tree [PART…]`.
+//!
+//! *random*, *ordered*, *local* (half of the keys in order) and *subtree* load records of 124 bytes (24-byte keys, 100-byte
+//! values); bytes are counted, not timed, so one run says all. *warm* times lookups through a trunk of three levels. *deletes* and
+//! *scans* tell what a seek costs in front of what is deleted, and after maintenance. *victims* compares whom a node flushes to.
+//! `ALLUVIUM_TREE_RECORDS` changes the number of records; without `--bench` everything is tiny.
+
+use alluvium_base::message::LAST;
+use alluvium_base::{Message, Purpose, checksum};
+use alluvium_device::Directory;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::extents::{Class, ReclaimLimit};
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_trees::memtable::Memtable;
+use alluvium_trees::merge::Direction;
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::tiered::{Depth, Maintenance, Progress, Shape, Tree, TreeOptions, Victim};
+use std::sync::Arc;
+use std::time::Instant;
+
+type Key = [u8; 24];
+
+const VALUE: usize = 100;
+const RECORD: u64 = 124;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    records: u64,
+    memtable: u64,
+    cache: u64,
+    lookups: u64,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let real = arguments.iter().any(|argument| argument == "--bench");
+    let sizes = if real {
+        Sizes {
+            records: number("ALLUVIUM_TREE_RECORDS", 20_000_000),
+            memtable: number("ALLUVIUM_TREE_MEMTABLE", 32 << 20),
+            cache: 192 << 20,
+            lookups: 200_000,
+        }
+    } else {
+        Sizes {
+            records: 6_000,
+            memtable: 128 << 10,
+            cache: 8 << 20,
+            lookups: 200,
+        }
+    };
+    let parts: [(&str, fn(Sizes)); 8] = [
+        ("random", |sizes| load("random", sizes, scattered)),
+        ("ordered", |sizes| load("ordered", sizes, ordered)),
+        ("local", |sizes| load("local", sizes, half_ordered)),
+        ("subtree", subtree),
+        ("warm", warm),
+        ("deletes", deletes),
+        ("scans", scans),
+        ("victims", victims),
+    ];
+    for (name, part) in parts {
+        let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+        if wanted.is_empty() || wanted.iter().any(|word| *word == name) {
+            part(sizes);
+        }
+    }
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
+    })
+}
+
+fn key(number: u64) -> Key {
+    let mut key = [0; 24];
+    key[..8].copy_from_slice(&number.to_be_bytes());
+    key[8..16].copy_from_slice(&mix(number).to_be_bytes());
+    key[16..].copy_from_slice(&mix(number + 1).to_be_bytes());
+    key
+}
+
+fn mix(number: u64) -> u64 {
+    checksum(&number.to_be_bytes())
+}
+
+fn scattered(index: u64, _: u64) -> Key {
+    key(mix(index))
+}
+
+fn ordered(index: u64, records: u64) -> Key {
+    key(u64::MAX / records * index)
+}
+
+fn half_ordered(index: u64, records: u64) -> Key {
+    if index.is_multiple_of(2) {
+        ordered(index, records)
+    } else {
+        scattered(index, records)
+    }
+}
+
+/// A tree over a device in memory, whose counters count.
+struct World {
+    directory: Arc<dyn Directory>,
+    tree: Tree,
+    memtable: Memtable,
+    sequence: u64,
+    memtable_bytes: u64,
+    /// Bytes of keys and values in the memtable.
+    filled: u64,
+}
+
+impl World {
+    fn new(sizes: Sizes, victim: Victim) -> World {
+        let shape = Shape {
+            memtable: sizes.memtable,
+            ..Shape::default()
+        };
+        World::shaped(sizes, shape, victim)
+    }
+
+    fn shaped(sizes: Sizes, shape: Shape, victim: Victim) -> World {
+        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+        let options = StoreOptions {
+            cache_bytes: sizes.cache,
+            ..StoreOptions::default()
+        };
+        let store = Store::create(Arc::clone(&directory), &options, b"").expect("a store");
+        let options = TreeOptions {
+            shape,
+            victim,
+            ..TreeOptions::default()
+        };
+        let tree = Tree::create(Arc::new(store), options);
+        World {
+            memtable: World::empty(sizes.memtable),
+            directory,
+            tree,
+            sequence: 0,
+            memtable_bytes: sizes.memtable,
+            filled: 0,
+        }
+    }
+
+    /// A memtable with room for m bytes of records beside what it needs itself.
+    fn empty(bytes: u64) -> Memtable {
+        Memtable::new(3 * bytes as usize + (1 << 20))
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.sequence += 1;
+        self.memtable
+            .insert(key, Message::put(self.sequence, value))
+            .expect("there is room");
+        self.count(key.len() + value.len());
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        self.sequence += 1;
+        self.memtable
+            .insert(key, Message::delete(self.sequence))
+            .expect("there is room");
+        self.count(key.len());
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.filled += bytes as u64;
+        if self.filled >= self.memtable_bytes {
+            self.seal();
+        }
+    }
+
+    /// Writes the memtable out, and does all work that follows, and a checkpoint.
+    fn seal(&mut self) {
+        let sealed = std::mem::replace(&mut self.memtable, World::empty(self.memtable_bytes));
+        self.filled = 0;
+        if !sealed.is_empty() {
+            let horizon = self.sequence;
+            self.tree.horizon().raise(horizon);
+            let mut step = self
+                .tree
+                .incorporate(Arc::new(sealed), self.sequence, Class::Normal)
+                .expect("a step");
+            while step.poll(1 << 20).expect("memory does not fail") == Progress::More {}
+        }
+        self.work();
+        self.tree.checkpoint().expect("memory does not fail");
+        while self
+            .tree
+            .store()
+            .reclaim(ReclaimLimit::default())
+            .expect("memory does not fail")
+            .more
+        {}
+    }
+
+    fn work(&self) {
+        while let Some(mut step) = self.tree.next_step().expect("memory does not fail") {
+            while step.poll(1 << 16).expect("memory does not fail") == Progress::More {}
+        }
+    }
+
+    fn maintain(&self, mut budget: u64) -> u64 {
+        let before = budget;
+        let mut maintenance = Maintenance { budget_bytes: budget };
+        while self
+            .tree
+            .maintain(&mut maintenance)
+            .expect("memory does not fail")
+        {
+            self.work();
+        }
+        budget = maintenance.budget_bytes;
+        before - budget
+    }
+
+    fn written(&self, purpose: Purpose) -> u64 {
+        self.directory.counters().snapshot().of(purpose).written_bytes
+    }
+
+    fn reads(&self, purpose: Purpose) -> u64 {
+        self.directory.counters().snapshot().of(purpose).reads
+    }
+}
+
+/// A value half of which can be compressed.
+fn value(index: u64) -> [u8; VALUE] {
+    let mut value = [b'v'; VALUE];
+    for (chunk, part) in value[..VALUE / 2].chunks_mut(8).zip(0..) {
+        chunk.copy_from_slice(&mix(index * 8 + part).to_be_bytes()[..chunk.len()]);
+    }
+    value
+}
+
+fn load(name: &str, sizes: Sizes, keys: fn(u64, u64) -> Key) {
+    let mut world = World::new(sizes, Victim::Fullest);
+    let start = Instant::now();
+    for index in 0..sizes.records {
+        world.put(&keys(index, sizes.records), &value(index));
+    }
+    world.seal();
+    let seconds = start.elapsed().as_secs_f64();
+    let user = sizes.records * RECORD;
+    let ratio = |bytes: u64| bytes as f64 / user as f64;
+    println!(
+        "{name}: {} records, m = {} MiB, F = 8, {seconds:.1} s",
+        sizes.records,
+        sizes.memtable >> 20
+    );
+    let mut all = 0;
+    for purpose in Purpose::ALL
+        .into_iter()
+        .filter(|purpose| *purpose != Purpose::Log)
+    {
+        let bytes = world.written(purpose);
+        all += bytes;
+        if bytes > 0 {
+            println!(
+                "  written, {:<12} {:>8.4} of the user's bytes",
+                purpose.name(),
+                ratio(bytes)
+            );
+        }
+    }
+    println!("  written in all       {:>8.4}", ratio(all));
+    let usage = world.tree.store().usage().0.total();
+    println!(
+        "  space in live extents{:>8.4}, live bytes {:.4}",
+        ratio(usage.live_extent_bytes),
+        ratio(usage.live_bytes)
+    );
+    let stats = world.tree.stats();
+    let records = sizes.records as f64;
+    println!(
+        "  compactions per record {:.4} by writes, {:.4} by maintenance; height {}; {:?}",
+        (stats.compacted.0 - stats.rewritten) as f64 / records,
+        stats.rewritten as f64 / records,
+        world.tree.height(),
+        stats.shape
+    );
+    cold(&world, sizes, keys);
+    let found = world.tree.check(Depth::Trunk, &[]).expect("memory does not fail");
+    assert_eq!(found, Vec::<String>::new());
+}
+
+/// A load that falls into one 64th of the keys of a high tree, beside one that falls everywhere.
+fn subtree(sizes: Sizes) {
+    let shape = Shape {
+        fanout: 4,
+        memtable: (sizes.memtable / 512).max(32 << 10),
+    };
+    let sizes = Sizes {
+        memtable: shape.memtable,
+        records: sizes.records / 16,
+        ..sizes
+    };
+    let mut world = World::shaped(sizes, shape, Victim::Fullest);
+    let mut phase = |what: &str, records: u64, keys: &dyn Fn(u64) -> Key| {
+        let before = world.tree.stats();
+        for index in 0..records {
+            world.put(&keys(index), &value(index));
+        }
+        world.seal();
+        let after = world.tree.stats();
+        let of = |count: u64| count as f64 / records as f64;
+        let rewritten = after.rewritten - before.rewritten;
+        println!(
+            "{what}: {records} records, F = 4, m = {} KiB, height {}: {:.3} compactions for each, and {:.3} by maintenance",
+            sizes.memtable >> 10,
+            world.tree.height(),
+            of(after.compacted.0 - before.compacted.0 - rewritten),
+            of(rewritten)
+        );
+    };
+    // Updates, so that they do not make a larger tree of what they fall into.
+    let (all, some) = (sizes.records, sizes.records);
+    phase("to begin with", all, &|index| scattered(index, 0));
+    phase("everywhere", some, &|index| scattered(mix(index) % all, 0));
+    phase("in one 64th", some, &|index| {
+        key(u64::MAX / 2 + mix(3 * all + index % (all / 64)) / 64)
+    });
+}
+
+/// Device reads for each lookup of a key whose leaf is in no cache, but index nodes and maplets are.
+fn cold(world: &World, sizes: Sizes, keys: fn(u64, u64) -> Key) {
+    // First some, so that index nodes and maplets have been read; then others.
+    let mut ask = |turn: u64| {
+        let index = mix(turn) % sizes.records;
+        let found = world
+            .tree
+            .get(&keys(index, sizes.records), LAST, 0)
+            .expect("memory does not fail");
+        assert_eq!(found.as_deref(), Some(&value(index)[..]));
+    };
+    (0..sizes.lookups).for_each(&mut ask);
+    let before = world.reads(Purpose::Lookup);
+    (sizes.lookups..2 * sizes.lookups).for_each(&mut ask);
+    let hits = world.reads(Purpose::Lookup) - before;
+    let before = world.reads(Purpose::Lookup);
+    for index in 0..sizes.lookups {
+        let missing = key(mix(sizes.records + index) | 1);
+        assert_eq!(
+            world.tree.get(&missing, LAST, 0).expect("memory does not fail"),
+            None
+        );
+    }
+    let misses = world.reads(Purpose::Lookup) - before;
+    println!(
+        "  reads for each lookup: found {:.4}, not found {:.4} (cache of {} MiB)",
+        hits as f64 / sizes.lookups as f64,
+        misses as f64 / sizes.lookups as f64,
+        sizes.cache >> 20
+    );
+}
+
+/// Lookups of what is cached, through a trunk of three levels.
+fn warm(sizes: Sizes) {
+    let sizes = Sizes {
+        memtable: (sizes.memtable / 64).max(128 << 10),
+        records: sizes.records / 40,
+        ..sizes
+    };
+    let mut world = World::new(sizes, Victim::Fullest);
+    for index in 0..sizes.records {
+        world.put(&scattered(index, 0), &value(index));
+    }
+    world.seal();
+    let round = |ask: &dyn Fn(u64)| {
+        let start = Instant::now();
+        for turn in 0..sizes.lookups {
+            ask(mix(turn) % sizes.records);
+        }
+        start.elapsed().as_nanos() as f64 / sizes.lookups as f64
+    };
+    let median = |ask: &dyn Fn(u64)| {
+        round(ask);
+        let mut rounds: Vec<f64> = (0..3).map(|_| round(ask)).collect();
+        rounds.sort_by(f64::total_cmp);
+        rounds[1]
+    };
+    let hit = median(&|index| {
+        assert!(
+            world
+                .tree
+                .get(&scattered(index, 0), LAST, 0)
+                .expect("memory does not fail")
+                .is_some()
+        );
+    });
+    let miss = median(&|index| {
+        let missing = scattered(sizes.records + index, 0);
+        assert!(
+            world
+                .tree
+                .get(&missing, LAST, 0)
+                .expect("memory does not fail")
+                .is_none()
+        );
+    });
+    println!(
+        "warm: {} records, height {}: found {hit:.0} ns, not found {miss:.0} ns",
+        sizes.records,
+        world.tree.height()
+    );
+}
+
+/// Seconds for a seek and its first record, the median of many.
+fn seek_seconds(tree: &Tree, from: &dyn Fn(u64) -> Key) -> f64 {
+    let mut times: Vec<f64> = (0..9)
+        .map(|turn| {
+            let start = Instant::now();
+            let mut iter = tree.iter(KeyRange::new(&from(turn), None), Direction::Forward, LAST, 0);
+            iter.next().expect("memory does not fail");
+            start.elapsed().as_secs_f64()
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn deletes(sizes: Sizes) {
+    let records = sizes.records / 2;
+    let mut world = World::new(sizes, Victim::Fullest);
+    for index in 0..records {
+        world.put(&ordered(index, records), &value(index));
+    }
+    world.seal();
+    let clean = seek_seconds(&world.tree, &|turn| ordered(records / 20 * (turn + 1), records));
+    // Nine tenths of everything at once.
+    let (from, to) = (
+        ordered(records / 20, records),
+        ordered(records / 20 * 19, records),
+    );
+    world.sequence += 1;
+    world
+        .memtable
+        .delete_range(&from, &to, world.sequence)
+        .expect("there is room");
+    world.seal();
+    let ranged = seek_seconds(&world.tree, &|turn| ordered(records / 20 + turn, records));
+    println!(
+        "deletes: a clean seek {:.1} µs; past one range delete of {} records {:.1} µs: {:.2} x",
+        clean * 1e6,
+        records / 10 * 9,
+        ranged * 1e6,
+        ranged / clean
+    );
+    let points = (sizes.records / 200).min(records / 40);
+    for index in 0..points {
+        world.delete(&ordered(index, records));
+    }
+    world.seal();
+    let waded = seek_seconds(&world.tree, &|turn| ordered(turn, records));
+    let written = world.maintain(u64::MAX);
+    let after = seek_seconds(&world.tree, &|turn| ordered(turn, records));
+    println!(
+        "  in front of {points} point deletes {:.1} µs: {:.1} x; after maintenance that might write {} MiB {:.1} µs: {:.2} x",
+        waded * 1e6,
+        waded / clean,
+        written >> 20,
+        after * 1e6,
+        after / clean
+    );
+    for index in 0..records {
+        world.delete(&ordered(index, records));
+    }
+    world.seal();
+    while world.maintain(u64::MAX) > 0 {}
+    world.work();
+    world.seal();
+    world.seal();
+    let usage = world.tree.store().usage().0.total();
+    println!(
+        "  after deleting every key: {} live extents, {} KiB; height {}",
+        usage.live_extents,
+        usage.live_extent_bytes >> 10,
+        world.tree.height()
+    );
+}
+
+/// Short scans of what is only read: how many runs they have to merge before and after maintenance.
+fn scans(sizes: Sizes) {
+    let records = sizes.records / 10;
+    let sizes = Sizes {
+        memtable: sizes.memtable / 8,
+        ..sizes
+    };
+    let mut world = World::new(sizes, Victim::Fullest);
+    for index in 0..records {
+        world.put(&scattered(index, 0), &value(index));
+    }
+    world.seal();
+    let short = |tree: &Tree| {
+        let start = Instant::now();
+        for turn in 0..2000u64 {
+            let mut iter = tree.iter(KeyRange::new(&key(mix(turn)), None), Direction::Forward, LAST, 0);
+            for _ in 0..10 {
+                iter.next().expect("memory does not fail");
+            }
+        }
+        start.elapsed().as_secs_f64() / 2000.0
+    };
+    let before = short(&world.tree);
+    let most = world.tree.longest_path();
+    let written = world.maintain(u64::MAX);
+    let after = short(&world.tree);
+    println!(
+        "scans of 10 records: {:.1} µs over at most {most} runs; after maintenance of {:.2} x the data {:.1} µs over at most {} runs",
+        before * 1e6,
+        written as f64 / (records * RECORD) as f64,
+        after * 1e6,
+        world.tree.longest_path()
+    );
+}
+
+/// Updates of which most go to few keys, by whom a node flushes to.
+fn victims(sizes: Sizes) {
+    let records = sizes.records / 20;
+    let sizes = Sizes {
+        memtable: sizes.memtable / 32,
+        ..sizes
+    };
+    for victim in [Victim::Fullest, Victim::RandomMessage, Victim::RoundRobin] {
+        let mut world = World::new(sizes, victim);
+        for index in 0..records {
+            world.put(&ordered(index, records), &value(index));
+        }
+        world.seal();
+        let (before, flushes) = (world.written(Purpose::Compact), world.tree.stats().shape.flushes);
+        let updates = 2 * records;
+        for index in 0..updates {
+            // Zipf-like: half of the updates go to a 64th of the keys, half of those to a 64th of that, and so on.
+            let (mut low, mut len) = (0, records);
+            let mut draw = mix(index);
+            while draw & 1 == 1 && len > 64 {
+                len /= 64;
+                low += (draw >> 8) % 3 * len;
+                draw >>= 1;
+            }
+            let at = low + mix(index ^ 0x5555) % len;
+            world.put(&ordered(at % records, records), &value(index));
+        }
+        world.seal();
+        let compacted = world.written(Purpose::Compact) - before;
+        let flushes = world.tree.stats().shape.flushes - flushes;
+        println!(
+            "victims, {victim:?}: {:.3} bytes compacted for each byte of skewed updates, {:.0} records for each flush",
+            compacted as f64 / (updates * RECORD) as f64,
+            updates as f64 / flushes as f64
+        );
+    }
+}
