@@ -115,14 +115,6 @@ struct World {
 
 impl World {
     fn new(sizes: Sizes, victim: Victim) -> World {
-        let shape = Shape {
-            memtable: sizes.memtable,
-            ..Shape::default()
-        };
-        World::shaped(sizes, shape, victim)
-    }
-
-    fn shaped(sizes: Sizes, shape: Shape, victim: Victim) -> World {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         let options = StoreOptions {
             cache_bytes: sizes.cache,
@@ -130,7 +122,10 @@ impl World {
         };
         let store = Store::create(Arc::clone(&directory), &options, b"").expect("a store");
         let options = TreeOptions {
-            shape,
+            shape: Shape {
+                memtable: sizes.memtable,
+                ..Shape::default()
+            },
             victim,
             ..TreeOptions::default()
         };
@@ -286,18 +281,14 @@ fn load(name: &str, sizes: Sizes, keys: fn(u64, u64) -> Key) {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// A load that falls into one 64th of the keys of a high tree, beside one that falls everywhere.
+/// A load that falls into one 64th of the keys of a tree of four levels, beside one that falls everywhere.
 fn subtree(sizes: Sizes) {
-    let shape = Shape {
-        fanout: 4,
-        memtable: (sizes.memtable / 512).max(32 << 10),
-    };
     let sizes = Sizes {
-        memtable: shape.memtable,
-        records: sizes.records / 16,
+        memtable: (sizes.memtable / 64).max(64 << 10),
+        records: sizes.records / 8,
         ..sizes
     };
-    let mut world = World::shaped(sizes, shape, Victim::Fullest);
+    let mut world = World::new(sizes, Victim::Fullest);
     let mut phase = |what: &str, records: u64, keys: &dyn Fn(u64) -> Key| {
         let before = world.tree.stats();
         for index in 0..records {
@@ -308,19 +299,19 @@ fn subtree(sizes: Sizes) {
         let of = |count: u64| count as f64 / records as f64;
         let rewritten = after.rewritten - before.rewritten;
         println!(
-            "{what}: {records} records, F = 4, m = {} KiB, height {}: {:.3} compactions for each, and {:.3} by maintenance",
+            "{what}: {records} records, m = {} KiB, height {}: {:.3} compactions for each, and {:.3} by maintenance",
             sizes.memtable >> 10,
             world.tree.height(),
             of(after.compacted.0 - before.compacted.0 - rewritten),
             of(rewritten)
         );
     };
-    // Updates, so that they do not make a larger tree of what they fall into.
-    let (all, some) = (sizes.records, sizes.records);
+    // Few, so that they do not make a large tree of what they fall into.
+    let (all, few) = (sizes.records, sizes.records / 16);
     phase("to begin with", all, &|index| scattered(index, 0));
-    phase("everywhere", some, &|index| scattered(mix(index) % all, 0));
-    phase("in one 64th", some, &|index| {
-        key(u64::MAX / 2 + mix(3 * all + index % (all / 64)) / 64)
+    phase("everywhere", few, &|index| scattered(all + index, 0));
+    phase("in one 64th", few, &|index| {
+        key(u64::MAX / 2 + mix(3 * all + index) / 64)
     });
 }
 

@@ -7,7 +7,7 @@
 //!             plan           take            built           install
 //!   (none) ─────────► queued ─────► running ───────► (matches) ─────► installed
 //!                       │ │            │ │ │
-//!           flushed ◄───┘ │            │ │ └── fails (no room, a device) ──► failed, planned anew
+//!           flushed ◄───┘ │            │ │ └── fails (no room, a device) ──► failed, queued again
 //!        reshaped ◄───────┘            │ └──── the pivot was flushed ──────► discarded
 //!  (split, merged)                     └────── reshaped ───────────────────► discarded
 //! ```
@@ -197,10 +197,11 @@ impl Inflight {
         self.count(Edge::Installed);
     }
 
-    /// A job failed; its pivot may be planned for again.
+    /// A job failed, or whoever did it stopped: it is due again, under another name.
     pub(super) fn failed(&mut self, job: JobId) {
-        if self.remove(job).is_some() {
+        if let Some((claim, _)) = self.remove(job) {
             self.count(Edge::Failed);
+            self.plan(claim);
         }
     }
 
@@ -260,7 +261,7 @@ mod tests {
         let job = table.plan(claim(b"a")).unwrap();
         table.take(job);
         table.failed(job);
-        let job = table.plan(claim(b"a")).unwrap();
+        let job = table.job_of(1, b"a").expect("it is due again");
         table.take(job);
         table.installed(job);
         let counts: Vec<u64> = Edge::ALL.iter().map(|edge| table.edges()[edge]).collect();

@@ -6,6 +6,9 @@ use alluvium_trees::tiered::{Depth, Edge, Shape, Victim};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// From so many operations on, everything that may become of a compaction must have become of a hundred.
+const LARGE: u64 = 1_000_000;
+
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| {
         text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
@@ -20,8 +23,12 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
         let done = match draw {
             0..780 => world.write(),
             780..850 => world.poll_incorporation(),
-            850..930 => world.poll_step(),
-            930..975 => world.get(),
+            850..929 => world.poll_step(),
+            929 if operation.is_multiple_of(8) => {
+                world.drop_step();
+                Ok(())
+            }
+            929..975 => world.get(),
             975..985 => world.get_at(),
             985..990 => world.scan(),
             990..994 => {
@@ -102,6 +109,19 @@ fn workloads() -> Vec<(&'static str, Workload)> {
             },
         ),
         (
+            "growing",
+            Workload {
+                keys: 2_000_000,
+                deletes: 2,
+                range_deletes_in_10000: 1,
+                shape: Shape {
+                    fanout: 4,
+                    memtable: 10 << 10,
+                },
+                ..usual
+            },
+        ),
+        (
             "compressed",
             Workload {
                 codec: alluvium_storage::Codec::Lz4,
@@ -132,7 +152,7 @@ fn the_tree_reads_what_the_reference_reads() {
                 stats.shape,
                 world.trace
             );
-            for (edge, count) in stats.edges {
+            for (edge, count) in world.edges() {
                 *edges.entry(edge).or_default() += count;
             }
         }
@@ -141,6 +161,15 @@ fn the_tree_reads_what_the_reference_reads() {
         println!("{edge}: {count}");
     }
     println!("highest trunk: {highest}");
+    if operations >= LARGE {
+        assert!(highest >= 3, "a trunk of three levels");
+        for edge in Edge::ALL {
+            assert!(
+                edges.get(&edge).is_some_and(|count| *count >= 100),
+                "{edge}: too seldom"
+            );
+        }
+    }
 }
 
 #[test]

@@ -11,9 +11,14 @@ use alluvium_trees::memtable::Memtable;
 use alluvium_trees::merge::{Append, Direction, Operator};
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{
-    Depth, Gather, Incorporation, Job, Maintenance, Progress, Schema, Shape, Step, Tree, TreeOptions, Victim,
+    Depth, Edge, Gather, Incorporation, Job, Maintenance, Progress, Schema, Shape, Step, Tree, TreeOptions,
+    Victim,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Compactions that go on at once.
+const WORKERS: usize = 6;
 
 /// Every key has the operator that appends.
 #[derive(Clone, Copy, Debug)]
@@ -88,9 +93,8 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) memtable: Arc<Memtable>,
     sealed: Option<(Arc<Memtable>, Sequence, Option<Incorporation>)>,
-    step: Option<Step>,
-    /// A second compaction under way at once.
-    other: Option<Step>,
+    /// Compactions under way at once.
+    steps: Vec<Step>,
     snapshots: Vec<Sequence>,
     pub(crate) sequence: Sequence,
     /// What the newest checkpoint holds: a reopening goes back to it.
@@ -100,6 +104,8 @@ pub(crate) struct World {
     /// A hash of everything that was found, to compare two runs of one seed.
     pub(crate) trace: u64,
     pub(crate) maintenance: Maintenance,
+    /// What became of compactions before the last reopening.
+    edges: BTreeMap<Edge, u64>,
 }
 
 impl World {
@@ -114,8 +120,7 @@ impl World {
             random: fastrand::Rng::with_seed(seed),
             history: History::default(),
             sealed: None,
-            step: None,
-            other: None,
+            steps: Vec::new(),
             snapshots: Vec::new(),
             sequence: 0,
             durable: 0,
@@ -123,8 +128,12 @@ impl World {
             now_ms: 1000,
             trace: 0,
             maintenance: Maintenance { budget_bytes: 0 },
+            edges: BTreeMap::new(),
         }
     }
+
+    /// Bytes that a memtable takes before it has anything.
+    const EMPTY: usize = 64 << 10;
 
     fn options(workload: &Workload) -> TreeOptions {
         TreeOptions {
@@ -220,7 +229,7 @@ impl World {
     }
 
     fn seal_if_full(&mut self) -> Result<()> {
-        if self.memtable.bytes() >= self.workload.shape.memtable as usize + 64 * 1024 {
+        if self.memtable.bytes() >= self.workload.shape.memtable as usize + World::EMPTY {
             self.seal()?;
         }
         Ok(())
@@ -259,17 +268,22 @@ impl World {
     pub(crate) fn poll_step(&mut self) -> Result<()> {
         self.tree.horizon().raise(self.horizon());
         self.tree.horizon().tick(self.now_ms);
-        let slice = self.random.usize(1..400);
-        if self.random.u32(..3) == 0 {
-            std::mem::swap(&mut self.step, &mut self.other);
-        }
-        if self.step.is_none() {
-            self.step = self.tree.next_step()?;
-        }
-        if let Some(step) = &mut self.step
-            && step.poll(slice)? == Progress::Done
+        // Some workers are slow: what they do is overtaken.
+        let slice = if self.random.u32(..3) == 0 {
+            self.random.usize(1..400)
+        } else {
+            self.random.usize(1..25)
+        };
+        if self.steps.len() < WORKERS
+            && let Some(step) = self.tree.next_step()?
         {
-            self.step = None;
+            self.steps.push(step);
+        }
+        if !self.steps.is_empty() {
+            let worker = self.random.usize(..self.steps.len());
+            if self.steps[worker].poll(slice)? == Progress::Done {
+                self.steps.swap_remove(worker);
+            }
         }
         Ok(())
     }
@@ -286,10 +300,10 @@ impl World {
                 self.tree.draw()
             );
             self.poll_step()?;
-            if self.step.is_none() && self.other.is_none() && !self.tree.is_busy() {
+            if self.steps.is_empty() && !self.tree.is_busy() {
                 match self.tree.next_step()? {
                     None => return Ok(()),
-                    step => self.step = step,
+                    Some(step) => self.steps.push(step),
                 }
             }
         }
@@ -322,6 +336,20 @@ impl World {
         self.tree.checkpoint()?;
         self.durable = cut;
         Ok(())
+    }
+
+    /// What became of compactions since the beginning.
+    pub(crate) fn edges(&self) -> BTreeMap<Edge, u64> {
+        let mut edges = self.edges.clone();
+        for (edge, count) in self.tree.stats().edges {
+            *edges.entry(edge).or_default() += count;
+        }
+        edges
+    }
+
+    /// A compaction is dropped half-way, as by a worker that stops.
+    pub(crate) fn drop_step(&mut self) {
+        self.steps.pop();
     }
 
     fn note(&mut self, bytes: &[u8]) {
@@ -459,11 +487,12 @@ impl World {
     }
 
     pub(crate) fn check(&mut self, depth: Depth) {
-        let jobs: Vec<&Job> = [&self.step, &self.other]
-            .into_iter()
+        let jobs: Vec<&Job> = self
+            .steps
+            .iter()
             .filter_map(|step| match step {
-                Some(Step::Compact(job)) => Some(&**job),
-                _ => None,
+                Step::Compact(job) => Some(&**job),
+                Step::Reshaped => None,
             })
             .collect();
         let found = self.tree.check(depth, &jobs).unwrap();
@@ -472,9 +501,9 @@ impl World {
 
     /// The store is closed and opened: what was not checkpointed is gone.
     pub(crate) fn reopen(&mut self) -> Result<()> {
-        self.step = None;
-        self.other = None;
+        self.steps.clear();
         self.sealed = None;
+        self.edges = self.edges();
         self.memtable = Arc::new(Memtable::new(256 << 10));
         let options = self.tree.options().clone();
         let directory = Arc::clone(&self.directory);
