@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Compactions that go on at once.
-const WORKERS: usize = 6;
+const WORKERS: usize = 20;
 
 /// Every key has the operator that appends.
 #[derive(Clone, Copy, Debug)]
