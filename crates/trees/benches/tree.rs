@@ -23,6 +23,9 @@ type Key = [u8; 24];
 const VALUE: usize = 100;
 const RECORD: u64 = 124;
 
+/// One of the words on the command line.
+type Part = fn(Sizes);
+
 /// How much is done.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
@@ -50,7 +53,7 @@ fn main() {
             lookups: 200,
         }
     };
-    let parts: [(&str, fn(Sizes)); 8] = [
+    let parts: [(&str, Part); 8] = [
         ("random", |sizes| load("random", sizes, scattered)),
         ("ordered", |sizes| load("ordered", sizes, ordered)),
         ("local", |sizes| load("local", sizes, half_ordered)),

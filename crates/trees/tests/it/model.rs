@@ -2,6 +2,7 @@
 
 use crate::world::{Workload, World};
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::Codec;
 use alluvium_trees::tiered::{Depth, Edge, Shape, Victim};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,80 +55,34 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
 }
 
 fn workloads() -> Vec<(&'static str, Workload)> {
-    let usual = Workload::default();
+    let named = |name, change: &dyn Fn(&mut Workload)| {
+        let mut workload = Workload::default();
+        change(&mut workload);
+        (name, workload)
+    };
+    let small = |fanout, memtable| Shape { fanout, memtable };
     vec![
-        ("random", usual),
-        (
-            "in order",
-            Workload {
-                sequential: 100,
-                deletes: 2,
-                merges: 2,
-                ..usual
-            },
-        ),
-        (
-            "half in order",
-            Workload {
-                sequential: 50,
-                ..usual
-            },
-        ),
-        ("local", Workload { local: 95, ..usual }),
-        (
-            "deletes",
-            Workload {
-                deletes: 60,
-                range_deletes_in_10000: 200,
-                ..usual
-            },
-        ),
-        (
-            "few keys",
-            Workload {
-                keys: 60,
-                victim: Victim::RandomMessage,
-                ..usual
-            },
-        ),
-        (
-            "round robin",
-            Workload {
-                victim: Victim::RoundRobin,
-                shape: Shape {
-                    fanout: 6,
-                    memtable: 16 << 10,
-                },
-                ..usual
-            },
-        ),
-        (
-            "many keys",
-            Workload {
-                keys: 200_000,
-                ..usual
-            },
-        ),
-        (
-            "growing",
-            Workload {
-                keys: 2_000_000,
-                deletes: 2,
-                range_deletes_in_10000: 1,
-                shape: Shape {
-                    fanout: 4,
-                    memtable: 10 << 10,
-                },
-                ..usual
-            },
-        ),
-        (
-            "compressed",
-            Workload {
-                codec: alluvium_storage::Codec::Lz4,
-                ..usual
-            },
-        ),
+        named("random", &|_| {}),
+        named("in order", &|to| {
+            (to.sequential, to.deletes, to.merges) = (100, 2, 2)
+        }),
+        named("half in order", &|to| to.sequential = 50),
+        named("local", &|to| to.local = 95),
+        named("deletes", &|to| {
+            (to.deletes, to.range_deletes_in_10000) = (60, 200)
+        }),
+        named("few keys", &|to| {
+            (to.keys, to.victim) = (60, Victim::RandomMessage)
+        }),
+        named("round robin", &|to| {
+            (to.victim, to.shape) = (Victim::RoundRobin, small(6, 16 << 10))
+        }),
+        named("many keys", &|to| to.keys = 200_000),
+        named("growing", &|to| {
+            (to.keys, to.deletes, to.range_deletes_in_10000) = (2_000_000, 2, 1);
+            to.shape = small(4, 10 << 10);
+        }),
+        named("compressed", &|to| to.codec = Codec::Lz4),
     ]
 }
 
