@@ -64,25 +64,33 @@ fn workloads() -> Vec<(&'static str, Workload)> {
     vec![
         named("random", &|_| {}),
         named("in order", &|to| {
-            (to.sequential, to.deletes, to.merges) = (100, 2, 2)
+            (to.sequential, to.deletes, to.merges) = (100, 2, 2);
         }),
-        named("half in order", &|to| to.sequential = 50),
-        named("local", &|to| to.local = 95),
+        named("half in order", &|to| {
+            to.sequential = 50;
+        }),
+        named("local", &|to| {
+            to.local = 95;
+        }),
         named("deletes", &|to| {
-            (to.deletes, to.range_deletes_in_10000) = (60, 200)
+            (to.deletes, to.range_deletes_in_10000) = (60, 200);
         }),
         named("few keys", &|to| {
-            (to.keys, to.victim) = (60, Victim::RandomMessage)
+            (to.keys, to.victim) = (60, Victim::RandomMessage);
         }),
         named("round robin", &|to| {
-            (to.victim, to.shape) = (Victim::RoundRobin, small(6, 16 << 10))
+            (to.victim, to.shape) = (Victim::RoundRobin, small(6, 16 << 10));
         }),
-        named("many keys", &|to| to.keys = 200_000),
+        named("many keys", &|to| {
+            to.keys = 200_000;
+        }),
         named("growing", &|to| {
             (to.keys, to.deletes, to.range_deletes_in_10000) = (2_000_000, 2, 1);
             to.shape = small(4, 10 << 10);
         }),
-        named("compressed", &|to| to.codec = Codec::Lz4),
+        named("compressed", &|to| {
+            to.codec = Codec::Lz4;
+        }),
     ]
 }
 
