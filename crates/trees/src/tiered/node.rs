@@ -249,14 +249,13 @@ impl Node {
         self.stack(pivot).map(|layer| layer.part.runs_in(&range)).sum()
     }
 
-    /// Every use of a part: for each pivot, the parts of its stack and the range that they count in.
+    /// Every use of a part: for each pivot, the parts of its stack and the range that they count in. That may be empty, where a clip
+    /// lies outside of the pivot's range: the node names the part's group all the same, so its maplet must stay.
     pub(super) fn uses(&self) -> impl Iterator<Item = (&Part, KeyRange)> {
         (0..self.pivots.len()).flat_map(move |pivot| {
             let range = self.pivot_range(pivot);
-            self.stack(pivot).filter_map(move |layer| {
-                let within = layer.part.within(&range);
-                (!within.is_empty()).then_some((layer.part, within))
-            })
+            self.stack(pivot)
+                .map(move |layer| (layer.part, layer.part.within(&range)))
         })
     }
 
