@@ -9,6 +9,8 @@ use alluvium_base::message::LAST;
 use alluvium_base::{Message, Purpose, checksum};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::simulated::SimDirectory;
+use alluvium_model::Pdam;
 use alluvium_storage::extents::{Class, ReclaimLimit};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_trees::memtable::Memtable;
@@ -53,7 +55,7 @@ fn main() {
             lookups: 200,
         }
     };
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 9] = [
         ("random", |sizes| load("random", sizes, scattered)),
         ("ordered", |sizes| load("ordered", sizes, ordered)),
         ("local", |sizes| load("local", sizes, half_ordered)),
@@ -61,6 +63,7 @@ fn main() {
         ("warm", warm),
         ("deletes", deletes),
         ("scans", scans),
+        ("bandwidth", bandwidth),
         ("victims", victims),
     ];
     for (name, part) in parts {
@@ -118,7 +121,10 @@ struct World {
 
 impl World {
     fn new(sizes: Sizes, victim: Victim) -> World {
-        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+        World::on(Arc::new(MemoryDirectory::new()), sizes, victim)
+    }
+
+    fn on(directory: Arc<dyn Directory>, sizes: Sizes, victim: Victim) -> World {
         let options = StoreOptions {
             cache_bytes: sizes.cache,
             ..StoreOptions::default()
@@ -508,6 +514,50 @@ fn scans(sizes: Sizes) {
         after * 1e6,
         world.tree.longest_path()
     );
+}
+
+/// How much of a simulated SSD's bandwidth (PDAM: so many blocks in each step) a scan of 1,000 cold records gets.
+fn bandwidth(sizes: Sizes) {
+    const SCANS: u64 = 100;
+    const LENGTH: u64 = 1000;
+    let sizes = Sizes {
+        records: sizes.records / 20,
+        memtable: (sizes.memtable / 16).max(128 << 10),
+        cache: (sizes.cache / 24).max(4 << 20),
+        ..sizes
+    };
+    let machine = SimDirectory::new(1);
+    let mut world = World::on(Arc::new(machine.clone()), sizes, Victim::Fullest);
+    for index in 0..sizes.records {
+        world.put(&scattered(index, 0), &value(index));
+    }
+    world.seal();
+    let scans = SCANS.min(sizes.records / LENGTH);
+    let percent = |world: &World, slots: u64, block: u64| {
+        let step_ns = 100_000;
+        machine.set_clock(Box::new(Pdam::new(slots, block, step_ns)));
+        let start = machine.now_ns();
+        for turn in 0..scans {
+            let range = KeyRange::new(&key(mix(turn)), None);
+            let mut iter = world.tree.iter(range, Direction::Forward, LAST, 0);
+            iter.expect(LENGTH as usize);
+            for _ in 0..LENGTH {
+                iter.next().expect("memory does not fail");
+            }
+        }
+        let possible = (slots * block) as f64 / step_ns as f64 * (machine.now_ns() - start) as f64;
+        (scans * LENGTH * RECORD) as f64 / possible * 100.0
+    };
+    for state in ["as it was loaded", "after maintenance"] {
+        for (slots, block) in [(4, 4 << 10), (16, 4 << 10)] {
+            let (percent, runs) = (percent(&world, slots, block), world.tree.longest_path());
+            let kib = block >> 10;
+            println!(
+                "bandwidth, {state}: {percent:.0} % of {slots} slots of {kib} KiB, over at most {runs} runs"
+            );
+        }
+        world.maintain(u64::MAX);
+    }
 }
 
 /// Updates of which most go to few keys, by whom a node flushes to.

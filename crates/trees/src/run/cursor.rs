@@ -123,8 +123,9 @@ pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
     let mut wanted = Vec::new();
     let mut from = None;
     for cursor in &mut *cursors {
-        if let Some(pointer) = cursor.begin(seek)? {
-            wanted.push(pointer);
+        let first = cursor.begin(seek)?;
+        if !first.is_empty() {
+            wanted.extend(first);
             from = Some((cursor.feed.cache().clone(), cursor.feed.access().purpose()));
         }
     }
@@ -135,6 +136,12 @@ pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
 }
 
 impl Cursor {
+    /// So many leaves will probably be walked through after each seek: they are asked for at once, as far as read-ahead goes. A
+    /// streaming cursor takes no notice.
+    pub fn expect(&mut self, leaves: usize) {
+        self.feed.expect(leaves);
+    }
+
     /// Goes to the first record of the range, in the cursor's direction.
     ///
     /// # Errors
@@ -223,8 +230,8 @@ impl Cursor {
         }
     }
 
-    /// Finds the way, and asks for the first leaf.
-    fn begin(&mut self, seek: Seek<'_>) -> Result<Option<NodePointer>> {
+    /// Finds the way, and names the first leaves.
+    fn begin(&mut self, seek: Seek<'_>) -> Result<Vec<NodePointer>> {
         self.is_at_record = false;
         self.leaf = None;
         self.older = None;

@@ -54,6 +54,10 @@ pub(super) struct Feed {
     asked: VecDeque<NodePointer>,
     pending: Vec<Pending>,
     window: usize,
+    /// Cached: leaves that will probably be needed, and are asked for with the first.
+    expected: usize,
+    /// Whether no more than those were asked for.
+    is_expected: bool,
     /// Streaming: the first is the one being walked through.
     windows: VecDeque<Window>,
     spare: Vec<Buffer>,
@@ -103,6 +107,8 @@ impl Feed {
             asked: VecDeque::new(),
             pending: Vec::new(),
             window: 1,
+            expected: 1,
+            is_expected: false,
             windows: VecDeque::new(),
             spare: Vec::new(),
             current: Current::None,
@@ -129,6 +135,11 @@ impl Feed {
         self.access
     }
 
+    /// So many leaves will probably be needed.
+    pub(super) fn expect(&mut self, leaves: usize) {
+        self.expected = leaves.clamp(1, MAX_AHEAD);
+    }
+
     /// The bytes of the current leaf.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
@@ -143,14 +154,15 @@ impl Feed {
         }
     }
 
-    /// Begins anew at a target, and asks for what comes first, without waiting for leaves. The answer names the first leaf where
-    /// the cache is to be asked for it.
-    pub(super) fn start(&mut self, target: Target<'_>) -> Result<Option<NodePointer>> {
+    /// Begins anew at a target, and asks for what comes first, without waiting for leaves. The answer names the first leaves where
+    /// the cache is to be asked for them.
+    pub(super) fn start(&mut self, target: Target<'_>) -> Result<Vec<NodePointer>> {
         self.current = Current::None;
         self.asked.clear();
         self.pending.clear();
         self.windows.clear();
-        self.window = 1;
+        self.window = self.expected.div_ceil(4);
+        self.is_expected = self.expected > 1;
         self.ahead = None;
         // Behind the last record there is nothing, and the last leaf's extent may be gone for all that the range says (R2).
         let last = &*self.run.inner.last;
@@ -164,13 +176,16 @@ impl Feed {
         }
         match self.access {
             Access::Cached => {
-                let first = self.take_ahead()?;
-                self.asked.extend(first);
-                Ok(first)
+                while self.asked.len() < self.expected
+                    && let Some(pointer) = self.take_ahead()?
+                {
+                    self.asked.push_back(pointer);
+                }
+                Ok(self.asked.iter().copied().collect())
             }
             Access::Streaming => {
                 self.fill_windows()?;
-                Ok(None)
+                Ok(Vec::new())
             }
         }
     }
@@ -221,7 +236,10 @@ impl Feed {
 
     fn next_cached(&mut self) -> Result<Option<NodePointer>> {
         self.current = Current::None;
-        if self.asked.len() * 2 <= self.window && self.ahead.is_some() {
+        // What was expected is enough, until it turns out not to be.
+        let enough = if self.is_expected { 0 } else { self.window / 2 };
+        if self.asked.len() <= enough && self.ahead.is_some() {
+            self.is_expected = false;
             self.ask_ahead()?;
         }
         let Some(pointer) = self.asked.pop_front() else {

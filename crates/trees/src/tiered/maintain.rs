@@ -197,7 +197,7 @@ fn walk(node: &Node, above: &mut Above, visit: &mut dyn FnMut(&Node, &Above)) {
     }
     for (index, pivot) in node.pivots.iter().enumerate() {
         let child = pivot.child.as_deref().expect("an index node has children");
-        let share = leaves(child);
+        let share = child.leaves();
         let weight = node.weight(index);
         let mut further = Above {
             bytes: above.bytes + weight.bytes / share,
@@ -208,13 +208,6 @@ fn walk(node: &Node, above: &mut Above, visit: &mut dyn FnMut(&Node, &Above)) {
         };
         walk(child, &mut further, visit);
     }
-}
-
-fn leaves(node: &Node) -> u64 {
-    if node.is_leaf() {
-        return 1;
-    }
-    node.children().map(|child| leaves(child)).sum()
 }
 
 /// Range deletes in a pivot's stack that touch its range.

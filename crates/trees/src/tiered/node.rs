@@ -259,6 +259,15 @@ impl Node {
         })
     }
 
+    /// How many leaves there are below it; one for a leaf.
+    #[must_use]
+    pub(super) fn leaves(&self) -> u64 {
+        if self.is_leaf() {
+            return 1;
+        }
+        self.children().map(|child| child.leaves()).sum()
+    }
+
     /// The children, in the order of their keys.
     pub(super) fn children(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.pivots.iter().filter_map(|pivot| pivot.child.as_ref())

@@ -31,6 +31,8 @@ pub struct Iter {
     key: Vec<u8>,
     value: Vec<u8>,
     dead: u32,
+    /// How many records will probably be taken, from now on.
+    expected: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -91,6 +93,7 @@ impl Tree {
             key: Vec::new(),
             value: Vec::new(),
             dead: 0,
+            expected: 0,
         }
     }
 }
@@ -101,6 +104,11 @@ impl Iter {
         self.position = Position::At(key.to_vec());
         self.segment = None;
         self.dead = 0;
+    }
+
+    /// About so many records will be taken: what they need is read at once, instead of more and more ahead as a scan goes on.
+    pub fn expect(&mut self, records: usize) {
+        self.expected = records;
     }
 
     /// The next key that has a value, and the value.
@@ -136,6 +144,7 @@ impl Iter {
             {
                 if self.take_key()? {
                     self.dead = 0;
+                    self.expected = self.expected.saturating_sub(1);
                     return Ok(true);
                 }
                 self.skip()?;
@@ -161,11 +170,14 @@ impl Iter {
         let mut node: &Node = &version.root;
         loop {
             let pivot = node.pivot_for(&leaf.range.low);
+            let shared_by = node.pivots[pivot].child.as_deref().map_or(1, Node::leaves);
             for layer in node.stack(pivot).rev() {
+                let records =
+                    layer.weight.records as f64 / shared_by as f64 / layer.part.group.runs.len() as f64;
                 let within = layer.part.within(&range);
                 for (_, run) in layer.part.group.runs().rev() {
                     if within.overlaps(run.low(), run.high()) {
-                        sources.push((run.clone(), within.clone()));
+                        sources.push((run.clone(), within.clone(), records));
                     }
                 }
             }
@@ -177,7 +189,8 @@ impl Iter {
         tree.note_scan(leaf, matches!(self.position, Position::Start | Position::At(_)));
         let mut deletes = Vec::new();
         let mut cursors = Vec::with_capacity(sources.len());
-        for (run, mut within) in sources {
+        let all: f64 = sources.iter().map(|(.., records)| records).sum();
+        for (run, mut within, records) in sources {
             self.narrow(&mut within, &deletes);
             if !within.overlaps(run.low(), run.high()) {
                 continue;
@@ -185,7 +198,9 @@ impl Iter {
             if !run.range_deletes().is_empty() {
                 deletes.push((cursors.len(), run.range_deletes().within(&within)));
             }
-            cursors.push(run.cursor(tree.store(), within, self.direction, Access::Cached));
+            let mut cursor = run.cursor(tree.store(), within, self.direction, Access::Cached);
+            cursor.expect(self.leaves(&run, records / all.max(1.0)));
+            cursors.push(cursor);
         }
         let from = match &self.position {
             Position::At(key) | Position::Behind(key) if range.contains(key) => Some(&key[..]),
@@ -205,6 +220,19 @@ impl Iter {
         }
         self.segment = Some(segment);
         Ok(true)
+    }
+
+    /// How many leaves of a run will probably be needed, when it has this share of the records.
+    fn leaves(&self, run: &run::Run, share: f64) -> usize {
+        let summary = run.summary();
+        let records = self.expected as f64 * share;
+        let leaves = records * summary.leaves as f64 / summary.records.max(1) as f64;
+        // The first of them is entered somewhere in its middle.
+        if self.expected == 0 {
+            1
+        } else {
+            (leaves + 1.0).round() as usize
+        }
     }
 
     /// Leaves out of an older source what newer range deletes cover from the position on: it need not be walked through.

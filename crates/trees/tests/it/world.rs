@@ -449,6 +449,9 @@ impl World {
             });
         }
         let most = self.random.usize(..400);
+        if self.random.bool() {
+            iter.expect(self.random.usize(..600));
+        }
         let mut wanted = wanted.into_iter();
         for number in 0..most {
             let found = iter.next()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
