@@ -285,6 +285,15 @@ fn load(name: &str, sizes: Sizes, keys: fn(u64, u64) -> Key) {
         world.tree.height(),
         stats.shape
     );
+    let counts = world.tree.count_records().expect("memory does not fail");
+    let error = |(estimated, counted): &(u64, u64)| {
+        100.0 * estimated.abs_diff(*counted) as f64 / (*counted).max(1) as f64
+    };
+    println!(
+        "  records of a pivot are estimated within {:.3} % ({} pivots)",
+        counts.iter().map(error).fold(0.0, f64::max),
+        counts.len()
+    );
     cold(&world, sizes, keys);
     let found = world.tree.check(Depth::Trunk, &[]).expect("memory does not fail");
     assert_eq!(found, Vec::<String>::new());

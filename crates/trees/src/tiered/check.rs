@@ -79,6 +79,44 @@ impl Tree {
         Ok(found)
     }
 
+    /// For each pivot with anything in its stack, how many records it is estimated to hold, and how many it does, counted one by one.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+    pub fn count_records(&self) -> Result<Vec<(u64, u64)>> {
+        let version = self.version();
+        let mut counts = Vec::new();
+        for node in all_nodes(&version.root) {
+            for pivot in 0..node.pivots.len() {
+                let range = node.pivot_range(pivot);
+                let mut counted = 0;
+                for layer in node.stack(pivot) {
+                    let within = layer.part.within(&range);
+                    for (_, run) in layer.part.group.runs() {
+                        if within.overlaps(run.low(), run.high()) {
+                            let mut cursor = run.cursor(
+                                self.store(),
+                                within.clone(),
+                                Direction::Forward,
+                                Access::Streaming,
+                            );
+                            cursor.start()?;
+                            while cursor.key().is_some() {
+                                counted += 1;
+                                cursor.advance()?;
+                            }
+                        }
+                    }
+                }
+                let estimated = node.weight(pivot).records;
+                if estimated + counted > 0 {
+                    counts.push((estimated, counted));
+                }
+            }
+        }
+        Ok(counts)
+    }
+
     fn check_contents(&self, nodes: &[std::sync::Arc<Node>], found: &mut Vec<String>) -> Result<()> {
         let store = self.store();
         let (mut groups, mut runs) = (HashSet::new(), HashSet::new());
