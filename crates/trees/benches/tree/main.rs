@@ -5,37 +5,21 @@
 //! *scans* tell what a seek costs in front of what is deleted, and after maintenance. *victims* compares whom a node flushes to.
 //! `ALLUVIUM_TREE_RECORDS` changes the number of records; without `--bench` everything is tiny.
 
+mod world;
+
+use alluvium_base::Purpose;
 use alluvium_base::message::LAST;
-use alluvium_base::{Message, Purpose, checksum};
-use alluvium_device::Directory;
-use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::SimDirectory;
 use alluvium_model::Pdam;
-use alluvium_storage::extents::{Class, ReclaimLimit};
-use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_trees::memtable::Memtable;
 use alluvium_trees::merge::Direction;
 use alluvium_trees::range::KeyRange;
-use alluvium_trees::tiered::{Depth, Maintenance, Progress, Shape, Tree, TreeOptions, Victim};
+use alluvium_trees::tiered::{Depth, Tree, Victim};
 use std::sync::Arc;
 use std::time::Instant;
-
-type Key = [u8; 24];
-
-const VALUE: usize = 100;
-const RECORD: u64 = 124;
+use world::{Key, RECORD, Sizes, World, key, mix, value};
 
 /// One of the words on the command line.
 type Part = fn(Sizes);
-
-/// How much is done.
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    records: u64,
-    memtable: u64,
-    cache: u64,
-    lookups: u64,
-}
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -80,18 +64,6 @@ fn number(name: &str, otherwise: u64) -> u64 {
     })
 }
 
-fn key(number: u64) -> Key {
-    let mut key = [0; 24];
-    key[..8].copy_from_slice(&number.to_be_bytes());
-    key[8..16].copy_from_slice(&mix(number).to_be_bytes());
-    key[16..].copy_from_slice(&mix(number + 1).to_be_bytes());
-    key
-}
-
-fn mix(number: u64) -> u64 {
-    checksum(&number.to_be_bytes())
-}
-
 fn scattered(index: u64, _: u64) -> Key {
     key(mix(index))
 }
@@ -106,137 +78,6 @@ fn half_ordered(index: u64, records: u64) -> Key {
     } else {
         scattered(index, records)
     }
-}
-
-/// A tree over a device in memory, whose counters count.
-struct World {
-    directory: Arc<dyn Directory>,
-    tree: Tree,
-    memtable: Memtable,
-    sequence: u64,
-    memtable_bytes: u64,
-    /// Bytes of keys and values in the memtable.
-    filled: u64,
-}
-
-impl World {
-    fn new(sizes: Sizes, victim: Victim) -> World {
-        World::on(Arc::new(MemoryDirectory::new()), sizes, victim)
-    }
-
-    fn on(directory: Arc<dyn Directory>, sizes: Sizes, victim: Victim) -> World {
-        let options = StoreOptions {
-            cache_bytes: sizes.cache,
-            ..StoreOptions::default()
-        };
-        let store = Store::create(Arc::clone(&directory), &options, b"").expect("a store");
-        let options = TreeOptions {
-            shape: Shape {
-                memtable: sizes.memtable,
-                ..Shape::default()
-            },
-            victim,
-            ..TreeOptions::default()
-        };
-        let tree = Tree::create(Arc::new(store), options);
-        World {
-            memtable: World::empty(sizes.memtable),
-            directory,
-            tree,
-            sequence: 0,
-            memtable_bytes: sizes.memtable,
-            filled: 0,
-        }
-    }
-
-    /// A memtable with room for m bytes of records beside what it needs itself.
-    fn empty(bytes: u64) -> Memtable {
-        Memtable::new(3 * bytes as usize + (1 << 20))
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.sequence += 1;
-        self.memtable
-            .insert(key, Message::put(self.sequence, value))
-            .expect("there is room");
-        self.count(key.len() + value.len());
-    }
-
-    fn delete(&mut self, key: &[u8]) {
-        self.sequence += 1;
-        self.memtable
-            .insert(key, Message::delete(self.sequence))
-            .expect("there is room");
-        self.count(key.len());
-    }
-
-    fn count(&mut self, bytes: usize) {
-        self.filled += bytes as u64;
-        if self.filled >= self.memtable_bytes {
-            self.seal();
-        }
-    }
-
-    /// Writes the memtable out, and does all work that follows, and a checkpoint.
-    fn seal(&mut self) {
-        let sealed = std::mem::replace(&mut self.memtable, World::empty(self.memtable_bytes));
-        self.filled = 0;
-        if !sealed.is_empty() {
-            let horizon = self.sequence;
-            self.tree.horizon().raise(horizon);
-            let mut step = self
-                .tree
-                .incorporate(Arc::new(sealed), self.sequence, Class::Normal)
-                .expect("a step");
-            while step.poll(1 << 20).expect("memory does not fail") == Progress::More {}
-        }
-        self.work();
-        self.tree.checkpoint().expect("memory does not fail");
-        while self
-            .tree
-            .store()
-            .reclaim(ReclaimLimit::default())
-            .expect("memory does not fail")
-            .more
-        {}
-    }
-
-    fn work(&self) {
-        while let Some(mut step) = self.tree.next_step().expect("memory does not fail") {
-            while step.poll(1 << 16).expect("memory does not fail") == Progress::More {}
-        }
-    }
-
-    fn maintain(&self, mut budget: u64) -> u64 {
-        let before = budget;
-        let mut maintenance = Maintenance { budget_bytes: budget };
-        while self
-            .tree
-            .maintain(&mut maintenance)
-            .expect("memory does not fail")
-        {
-            self.work();
-        }
-        budget = maintenance.budget_bytes;
-        before - budget
-    }
-
-    fn written(&self, purpose: Purpose) -> u64 {
-        self.directory.counters().snapshot().of(purpose).written_bytes
-    }
-
-    fn reads(&self, purpose: Purpose) -> u64 {
-        self.directory.counters().snapshot().of(purpose).reads
-    }
-}
-
-/// A value half of which can be compressed.
-fn value(index: u64) -> [u8; VALUE] {
-    let mut value = [b'v'; VALUE];
-    for (chunk, part) in value[..VALUE / 2].chunks_mut(8).zip(0..) {
-        chunk.copy_from_slice(&mix(index * 8 + part).to_be_bytes()[..chunk.len()]);
-    }
-    value
 }
 
 fn load(name: &str, sizes: Sizes, keys: fn(u64, u64) -> Key) {
