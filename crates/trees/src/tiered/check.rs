@@ -65,6 +65,10 @@ impl Tree {
                     .map(|what| format!("{what} (T5)")),
             );
             reachable = trunk.uses.reachable();
+            // A checkpoint may come at any time, and the crash after it ends every compaction.
+            let shown = Uses::of(nodes.iter().map(|node| &**node), []).reachable();
+            let hidden = reachable.keys().filter(|extent| !shown.contains_key(extent));
+            found.extend(hidden.map(|extent| format!("{extent} is used by compactions alone (T5)")));
             for extent in trunk.shelves.extents() {
                 *reachable.entry(extent).or_default() += 1;
             }
