@@ -18,7 +18,9 @@ use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblo
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::run::{Builder, RunOptions, ValuePointer, Weight};
-use alluvium_trees::tiered::format::{Directory as TrunkDirectory, Form, GroupName, PartName, PivotForm, encode_payload};
+use alluvium_trees::tiered::format::{
+    Directory as TrunkDirectory, Form, GroupName, PartName, PivotForm, encode_payload,
+};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -339,8 +341,16 @@ fn trunks() -> Vec<Vec<u8>> {
         pages: 1,
         codec: Codec::None,
     };
-    let pointer = |offset| ValuePointer { node: at(offset), at: 0, len: 100 };
-    let weight = Weight { bytes: 5000, records: 40, tombstones: 1 };
+    let pointer = |offset| ValuePointer {
+        node: at(offset),
+        at: 0,
+        len: 100,
+    };
+    let weight = Weight {
+        bytes: 5000,
+        records: 40,
+        tombstones: 1,
+    };
     let part = |clip| PartName { group: 0, clip };
     let pivot = |low: &[u8], offset| PivotForm {
         low: low.into(),
@@ -352,7 +362,11 @@ fn trunks() -> Vec<Vec<u8>> {
         height: 1,
         next: 4,
         range: KeyRange::everything(),
-        groups: vec![GroupName { id: 1, maplet: at(4096), runs: vec![Some(at(8192)), None] }],
+        groups: vec![GroupName {
+            id: 1,
+            maplet: at(4096),
+            runs: vec![Some(at(8192)), None],
+        }],
         clips: vec![KeyRange::new(b"d", Some(b"t"))],
         bundles: vec![vec![part(Some(0))]],
         pivots: vec![pivot(b"", 12288), pivot(b"m", 16384)],
@@ -361,8 +375,15 @@ fn trunks() -> Vec<Vec<u8>> {
         fingerprint_bits: 33,
         next_group: 2,
         root: pointer(4096),
-        extents: vec![Extent { tier: 0, start: 0, units: 1 }],
+        extents: vec![Extent {
+            tier: 0,
+            start: 0,
+            units: 1,
+        }],
     };
     let encoded = [form.encode(), directory.encode(), encode_payload(&at(4096))];
-    (0u8..).zip(encoded).map(|(choice, bytes)| [vec![choice], bytes].concat()).collect()
+    (0u8..)
+        .zip(encoded)
+        .map(|(choice, bytes)| [vec![choice], bytes].concat())
+        .collect()
 }

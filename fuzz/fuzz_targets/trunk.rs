@@ -8,7 +8,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let place = Place::new(Structure::Node, "tier-0.data", 0);
-    let Some((&choice, bytes)) = input.split_first() else { return };
+    let Some((&choice, bytes)) = input.split_first() else {
+        return;
+    };
     match choice % 3 {
         0 => {
             if let Ok(form) = Form::decode(bytes, &place, PageSize::MIN) {
