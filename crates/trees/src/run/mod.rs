@@ -55,7 +55,7 @@ mod path;
 mod ranges;
 mod spans;
 mod strings;
-#[cfg(test)]
+#[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod value;
 mod weigh;
