@@ -132,6 +132,11 @@ impl Reference {
 }
 
 impl View {
+    /// Whether commit `number` must have survived.
+    pub(super) fn requires(&self, crash: Crash, number: usize) -> bool {
+        self.claim(crash, number) == Claim::Must
+    }
+
     fn claim(&self, crash: Crash, number: usize) -> Claim {
         let must = match self.statuses[number - 1] {
             Status::InDoubt => false,

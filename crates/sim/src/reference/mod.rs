@@ -20,7 +20,7 @@ pub use verdict::{Violation, Wrong};
 
 use alluvium_base::checksum;
 use alluvium_base::checksum::seeded;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a caller was promised about a commit, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -326,7 +326,8 @@ impl Reference {
     ///
     /// What was found after a power loss was read from disk, so it becomes the base: losing it later would be a loss. What was found
     /// after the death of a process may still be in the page cache: those commits keep their numbers' order and must
-    /// survive the next death of a process, and only what was durable must survive a power loss.
+    /// survive the next death of a process, and only what was durable must survive a power loss. A commit that need not have
+    /// survived, and of which later ones have overwritten everything, leaves open whether it did.
     #[must_use]
     pub fn after(&self, view: &View, crash: Crash, survivors: &Survivors, found: &Contents) -> Reference {
         if crash.is_power_loss() {
@@ -343,16 +344,33 @@ impl Reference {
             pairs: base.collect(),
             hash: self.prefixes[0],
         });
+        let seen = self.seen(view, survivors);
         for (index, commit) in self.commits[..view.newest()].iter().enumerate() {
             if survivors.kept[index] {
-                let number =
-                    next.begin_digests(commit.writes.clone(), Status::Acknowledged(Durability::Process));
+                let status = if seen[index] || view.requires(crash, index + 1) {
+                    Status::Acknowledged(Durability::Process)
+                } else {
+                    Status::InDoubt
+                };
+                let number = next.begin_digests(commit.writes.clone(), status);
                 if index < view.durable {
                     next.durable = number;
                 }
             }
         }
         next
+    }
+
+    /// Of each commit, whether any key shows it: none of the later ones that were kept wrote to that.
+    fn seen(&self, view: &View, survivors: &Survivors) -> Vec<bool> {
+        let mut overwritten: BTreeSet<&[u8]> = BTreeSet::new();
+        let mut seen = vec![false; view.newest()];
+        for index in (0..view.newest()).rev().filter(|index| survivors.kept[*index]) {
+            for key in self.commits[index].writes.keys() {
+                seen[index] |= overwritten.insert(key);
+            }
+        }
+        seen
     }
 }
 

@@ -233,3 +233,27 @@ fn the_judge_agrees_with_trying_every_subset() {
         "{accepted} of 8000: the rounds must test both answers"
     );
 }
+
+#[test]
+fn whether_a_commit_survived_that_later_ones_overwrote_is_open() {
+    let (x, a, y) = ([put("x", "1")], [put("a", "1")], [put("y", "1")]);
+    let over = [delete("a"), put("z", "1")];
+    let reference = history(&[
+        (&x, Some(Disk)),
+        (&a, Some(Memory)),
+        (&y, Some(Process)),
+        (&over, Some(Process)),
+    ]);
+    let all = found(&[("x", "1"), ("y", "1"), ("z", "1")]);
+    let survivors = reference.judge(Crash::PROCESS, &all).unwrap();
+    let after = reference.after(&reference.view(), Crash::PROCESS, &survivors, &all);
+    // The machine dies too, and takes the last commit.
+    let judge = |pairs: &[(&str, &str)]| after.judge(Crash::POWER, &found(pairs));
+    assert!(
+        judge(&[("x", "1"), ("a", "1"), ("y", "1")]).is_ok(),
+        "it had survived"
+    );
+    assert!(judge(&[("x", "1"), ("y", "1")]).is_ok(), "it had not");
+    assert!(judge(&[("a", "1"), ("y", "1")]).is_err(), "the first was durable");
+    assert!(judge(&[("x", "1"), ("z", "1")]).is_err(), "the third was seen");
+}
