@@ -35,8 +35,18 @@ struct Stretch {
     /// Live bundles, the oldest ones; none unless the own parts reach the last.
     bundles: usize,
     older: Older,
-    /// Whether the writes of users ask for it, and not maintenance.
-    by_writes: bool,
+    reason: Reason,
+}
+
+/// What asks for a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// The writes of users: what a node has received.
+    Writes,
+    /// A leaf has too many runs: its oldest become one.
+    Crowd,
+    /// All of a leaf is compacted: it was asked for, or much of it is stale.
+    Full,
 }
 
 /// A compaction under way. Dropped, it gives up what it wrote.
@@ -114,21 +124,21 @@ impl Tree {
     fn stretch(&self, trunk: &Trunk, node: &Node, index: usize) -> Stretch {
         let pivot = &node.pivots[index];
         let (own, live) = (pivot.own.len(), pivot.live.len());
-        let everything = |by_writes| Stretch {
+        let everything = Stretch {
             own: 0..own,
             bundles: live,
             older: Older::None,
-            by_writes,
+            reason: Reason::Full,
         };
         if node.is_leaf() {
             if trunk.full.contains(&pivot.low) {
-                return everything(false);
+                return everything;
             }
             let view = leaf_view(node);
             if view.bytes > self.shared.options.shape.node_bytes()
                 && policy::leaf(&self.shared.options.shape, &view) == Leaf::Rewrite
             {
-                return everything(false);
+                return everything;
             }
             if live == 0 {
                 let parts: Vec<(usize, u64)> = pivot
@@ -141,7 +151,8 @@ impl Tree {
                     .min(own);
                 return Stretch {
                     own: 0..oldest,
-                    ..everything(false)
+                    reason: Reason::Crowd,
+                    ..everything
                 };
             }
         }
@@ -154,7 +165,7 @@ impl Tree {
             } else {
                 Older::Elsewhere
             },
-            by_writes: true,
+            reason: Reason::Writes,
         }
     }
 
@@ -207,11 +218,11 @@ impl Job {
         format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
     }
 
-    /// Space that this frees, or the compaction of deletes, may come out of the reserve.
+    /// What makes deletes and old versions free space may use the reserve.
     fn class(&self) -> Class {
-        match self.stretch.older {
-            Older::None => Class::Essential,
-            Older::Elsewhere => Class::Normal,
+        match self.stretch.reason {
+            Reason::Writes => Class::Normal,
+            Reason::Crowd | Reason::Full => Class::Essential,
         }
     }
 
@@ -296,7 +307,7 @@ impl Job {
     fn note(&self, taken: &Taken, built: Option<&Built>) {
         let tallies = &self.tree.shared.tallies;
         tallies.read.fetch_add(taken.records, Ordering::Relaxed);
-        if !self.stretch.by_writes {
+        if self.stretch.reason != Reason::Writes {
             tallies.rewritten.fetch_add(taken.records, Ordering::Relaxed);
         }
         if let Some(built) = built {
@@ -363,7 +374,7 @@ impl Job {
         pivot.own.splice(from..self.stretch.own.end, owned);
         pivot.live.drain(..self.stretch.bundles);
         pivot.first += self.stretch.bundles as u64;
-        if self.stretch.older == Older::None && draft.is_leaf() {
+        if self.stretch.reason == Reason::Full {
             trunk.full.remove(&self.claim.range.low);
         }
         draft.drop_dead_bundles();

@@ -5,7 +5,9 @@ use super::node::{Node, Part};
 use super::policy::{self, Wish};
 use super::shape::{self, Rank};
 use super::tree::{Tree, replace};
+use crate::merge::Older;
 use crate::run::Run;
+use alluvium_base::Sequence;
 use alluvium_storage::Result;
 use std::collections::HashMap;
 
@@ -71,7 +73,7 @@ impl Tree {
     #[must_use]
     pub fn longest_path(&self) -> usize {
         let mut most = 0;
-        walk(&self.version().root, &mut Above::default(), &mut |leaf, above| {
+        walk(&self.version().root, &Above::default(), &mut |leaf, above| {
             most = most.max(above.runs + leaf.runs(0));
         });
         most
@@ -166,12 +168,13 @@ impl Tree {
         let version = self.version();
         let habits = self.shared.habits.lock();
         let trunk = self.lock();
+        let horizon = self.shared.horizon.rule(Older::None).horizon;
         let mut best: Option<(u64, Box<[u8]>, u64)> = None;
-        walk(&version.root, &mut Above::default(), &mut |leaf, above| {
+        walk(&version.root, &Above::default(), &mut |leaf, above| {
             if trunk.inflight.job_of(0, &leaf.range.low).is_some() {
                 return;
             }
-            let wish = wish(leaf, above, &habits);
+            let wish = wish(leaf, above, &habits, horizon);
             let worth = policy::full_compaction(&wish);
             if worth > 0 && wish.bytes <= budget && best.as_ref().is_none_or(|(most, ..)| worth > *most) {
                 best = Some((worth, leaf.range.low.clone(), wish.bytes));
@@ -189,9 +192,11 @@ struct Above {
     records: u64,
     tombstones: u64,
     range_deletes: u64,
+    /// The newest message.
+    newest: Sequence,
 }
 
-fn walk(node: &Node, above: &mut Above, visit: &mut dyn FnMut(&Node, &Above)) {
+fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {
     if node.is_leaf() {
         return visit(node, above);
     }
@@ -199,14 +204,15 @@ fn walk(node: &Node, above: &mut Above, visit: &mut dyn FnMut(&Node, &Above)) {
         let child = pivot.child.as_deref().expect("an index node has children");
         let share = child.leaves();
         let weight = node.weight(index);
-        let mut further = Above {
+        let further = Above {
             bytes: above.bytes + weight.bytes / share,
             runs: above.runs + node.runs(index),
             records: above.records + weight.records.div_ceil(share),
             tombstones: above.tombstones + weight.tombstones.div_ceil(share),
             range_deletes: above.range_deletes + range_deletes(node, index),
+            newest: above.newest.max(newest(node, index)),
         };
-        walk(child, &mut further, visit);
+        walk(child, &further, visit);
     }
 }
 
@@ -221,7 +227,15 @@ fn range_deletes(node: &Node, index: usize) -> u64 {
     node.stack(index).map(|layer| of(layer.part)).sum()
 }
 
-fn wish(leaf: &Node, above: &Above, habits: &Habits) -> Wish {
+/// The newest message in a pivot's stack, or one that is not older.
+fn newest(node: &Node, index: usize) -> Sequence {
+    let runs = node.stack(index).flat_map(|layer| layer.part.group.runs());
+    runs.map(|(_, run)| run.summary().highest_sequence)
+        .max()
+        .unwrap_or(0)
+}
+
+fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish {
     let weight = leaf.weight(0);
     Wish {
         bytes: above.bytes + weight.bytes,
@@ -229,6 +243,7 @@ fn wish(leaf: &Node, above: &Above, habits: &Habits) -> Wish {
         records: above.records + weight.records,
         tombstones: above.tombstones + weight.tombstones,
         range_deletes: above.range_deletes + range_deletes(leaf, 0),
+        is_settled: above.newest.max(newest(leaf, 0)) <= horizon,
         stale_percent: shape::stale_percent(leaf.pivots[0].own.iter().map(|owned| &owned.part)),
         scans: habits.scans.get(&leaf.range.low).copied().unwrap_or(0),
         waded: habits.waded.iter().any(|key| leaf.range.contains(key)),

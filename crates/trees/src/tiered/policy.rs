@@ -115,7 +115,7 @@ pub(super) enum Leaf {
     Keep,
     /// Cut its range into this many pieces that share its runs.
     Split(usize),
-    /// Compact all of it: most of it is older versions of what is newer, or runs too many and too small.
+    /// Compact all of it: much of it is older versions of what is newer.
     Rewrite,
 }
 
@@ -124,8 +124,6 @@ pub(super) enum Leaf {
 pub(super) struct LeafView {
     /// Live bytes, those of older versions included.
     pub bytes: u64,
-    /// Runs in its stack.
-    pub runs: usize,
     /// Of the records in its maplets, those that are known to be older versions, in hundredths.
     pub stale_percent: u64,
 }
@@ -138,10 +136,17 @@ pub(super) fn leaf(shape: &Shape, view: &LeafView) -> Leaf {
         // Pieces of half a leaf: each has room for as much again.
         return Leaf::Split(usize::try_from(view.bytes.div_ceil(most / 2).max(2)).unwrap_or(usize::MAX));
     }
-    if view.bytes > most || view.runs > 2 * shape.fanout {
-        return Leaf::Rewrite;
+    if view.bytes > most {
+        Leaf::Rewrite
+    } else {
+        Leaf::Keep
     }
-    Leaf::Keep
+}
+
+/// Whether a leaf with so many runs merges its oldest ones.
+#[must_use]
+pub(super) fn is_crowded(shape: &Shape, runs: usize) -> bool {
+    runs > 2 * shape.fanout
 }
 
 /// From this share of older versions on, a leaf is rewritten instead of split, in hundredths.
@@ -240,6 +245,8 @@ pub(super) struct Wish {
     pub tombstones: u64,
     /// Range deletes on the path that touch the leaf.
     pub range_deletes: u64,
+    /// Whether nobody reads before the newest message on the path any more: only then does every delete go.
+    pub is_settled: bool,
     /// Older versions among the leaf's records, in hundredths.
     pub stale_percent: u64,
     /// Short scans that have begun in the leaf since it was last rewritten.
@@ -251,7 +258,9 @@ pub(super) struct Wish {
 /// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for each byte written.
 #[must_use]
 pub(super) fn full_compaction(wish: &Wish) -> u64 {
-    if wish.runs <= 1 && wish.tombstones == 0 && wish.range_deletes == 0 {
+    let deletes = wish.tombstones + wish.range_deletes;
+    // One run is what a full compaction makes. It is worth another only when deletes go that had to stay for a reader before.
+    if wish.runs <= 1 && (deletes == 0 || !wish.is_settled) {
         return 0;
     }
     let dead = 100 * wish.tombstones / wish.records.max(1);
@@ -328,19 +337,12 @@ mod tests {
 
     #[test]
     fn a_leaf_splits_unless_a_rewrite_makes_it_small() {
-        let decide = |bytes, runs, stale_percent| {
-            let view = LeafView {
-                bytes,
-                runs,
-                stale_percent,
-            };
-            leaf(&SHAPE, &view)
-        };
-        assert_eq!(decide(400, 8, 0), Leaf::Keep);
-        assert_eq!(decide(401, 5, 0), Leaf::Split(3));
-        assert_eq!(decide(401, 5, 50), Leaf::Rewrite);
-        assert_eq!(decide(801, 5, 50), Leaf::Split(5));
-        assert_eq!(decide(10, 9, 0), Leaf::Rewrite);
+        let decide = |bytes, stale_percent| leaf(&SHAPE, &LeafView { bytes, stale_percent });
+        assert_eq!(decide(400, 0), Leaf::Keep);
+        assert_eq!(decide(401, 0), Leaf::Split(3));
+        assert_eq!(decide(401, 50), Leaf::Rewrite);
+        assert_eq!(decide(801, 50), Leaf::Split(5));
+        assert!(is_crowded(&SHAPE, 9) && !is_crowded(&SHAPE, 8));
     }
 
     #[test]
@@ -407,6 +409,7 @@ mod tests {
             records: 1000,
             tombstones: 0,
             range_deletes: 0,
+            is_settled: true,
             stale_percent: 0,
             scans: 0,
             waded: false,
@@ -419,6 +422,22 @@ mod tests {
         });
         let waded = full_compaction(&Wish { waded: true, ..quiet });
         assert!(0 < scanned && scanned < deleted && deleted < waded);
+        let compacted = Wish {
+            runs: 1,
+            tombstones: 600,
+            range_deletes: 1,
+            ..quiet
+        };
+        assert!(full_compaction(&compacted) > 0, "deletes that can go");
+        let read_below = Wish {
+            is_settled: false,
+            ..compacted
+        };
+        assert_eq!(
+            full_compaction(&read_below),
+            0,
+            "deletes that somebody still reads below"
+        );
         assert_eq!(
             full_compaction(&Wish {
                 scans: 100,

@@ -131,8 +131,8 @@ impl Shaper<'_> {
         policy::flush(&self.shape, self.victim, &children, draw, self.turn)
     }
 
-    /// Gives a child the stack of its pivot as one bundle: nothing is read and nothing rebuilt. What `then` makes of the child
-    /// takes its place.
+    /// Gives a child the stack of its pivot as one bundle: no record is read or written, only index nodes are looked at to weigh
+    /// it. What `then` makes of the child takes its place.
     pub(super) fn flush(
         &mut self,
         node: &mut Node,
@@ -374,7 +374,6 @@ impl Shaper<'_> {
 pub(super) fn leaf_view(leaf: &Node) -> LeafView {
     LeafView {
         bytes: leaf.weight(0).bytes,
-        runs: leaf.runs(0),
         stale_percent: stale_percent(leaf.pivots[0].own.iter().map(|owned| &owned.part)),
     }
 }

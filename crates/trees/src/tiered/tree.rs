@@ -4,7 +4,7 @@ use super::checkpoint::Shelves;
 use super::inflight::{Claim, Edge, Inflight, JobId, Why};
 use super::maintain::Habits;
 use super::node::{Node, Part};
-use super::policy::{Shape, Victim};
+use super::policy::{self, Shape, Victim};
 use super::shape::{Counts, Shaper};
 use super::uses::Uses;
 use crate::merge::{Older, Operator, Rule};
@@ -419,17 +419,12 @@ impl Trunk {
                 let wanted = node.is_leaf() && self.full.contains(&pivot.low);
                 let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
                 // The root too, when it is a leaf: many small memtables would never make it large enough to split.
-                let crowded = node.is_leaf() && self.is_crowded(node);
+                let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.runs(0));
                 if wanted || pending || crowded {
                     self.inflight.plan(claim(node, index));
                 }
             }
         }
-    }
-
-    /// Whether a leaf has so many runs that its oldest are to be merged.
-    fn is_crowded(&self, leaf: &Node) -> bool {
-        leaf.runs(0) > 2 * self.shape.fanout
     }
 
     /// A running compaction counts as a user of its inputs. A checkpoint never sees it as the only one: it has made nothing of them

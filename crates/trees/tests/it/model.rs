@@ -50,6 +50,14 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
         done.unwrap_or_else(|error| panic!("seed {seed}, operation {operation} ({draw}): {error}"));
     }
     world.settle().unwrap();
+    // Maintenance comes to an end, also while somebody reads below what has been deleted since.
+    world.hold_snapshot();
+    for _ in 0..200 {
+        world.write().unwrap();
+    }
+    world.maintain_all().unwrap();
+    world.forget_snapshots();
+    world.maintain_all().unwrap();
     world.check(Depth::Everything);
     world
 }

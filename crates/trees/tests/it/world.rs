@@ -315,6 +315,30 @@ impl World {
         self.tree.maintain(&mut self.maintenance.clone())
     }
 
+    /// Somebody reads at the tree's cut, until all snapshots are forgotten.
+    pub(crate) fn hold_snapshot(&mut self) {
+        self.snapshots.push(self.tree.cut());
+    }
+
+    /// Everything is written out, and maintained until nothing is worth it.
+    pub(crate) fn maintain_all(&mut self) -> Result<()> {
+        self.seal()?;
+        self.settle()?;
+        // A leaf may ask a second time when neighbours became one, and not much more often.
+        let most = 100 + 8 * self.tree.draw().lines().count();
+        for _ in 0..most {
+            if !self.maintain()? {
+                return Ok(());
+            }
+            self.settle()?;
+        }
+        panic!("maintenance does not come to an end\n{}", self.tree.draw());
+    }
+
+    pub(crate) fn forget_snapshots(&mut self) {
+        self.snapshots.clear();
+    }
+
     pub(crate) fn compact_somewhere(&mut self) -> Result<()> {
         let key = self.key();
         self.tree.compact_fully(&key)
