@@ -343,27 +343,40 @@ fn scans(sizes: Sizes) {
         world.put(&scattered(index, 0), &value(index));
     }
     world.seal();
-    let short = |tree: &Tree| {
+    let turns = sizes.lookups / 100;
+    // Microseconds for a scan of so many records, and millions of records a second.
+    let speed = |tree: &Tree, length: u64, turns: u64| {
         let start = Instant::now();
-        for turn in 0..2000u64 {
+        for turn in 0..turns {
             let mut iter = tree.iter(KeyRange::new(&key(mix(turn)), None), Direction::Forward, LAST, 0);
-            for _ in 0..10 {
+            for _ in 0..length {
                 iter.next().expect("memory does not fail");
             }
         }
-        start.elapsed().as_secs_f64() / 2000.0
+        let seconds = start.elapsed().as_secs_f64();
+        (seconds * 1e6 / turns as f64, (length * turns) as f64 / seconds / 1e6)
     };
-    let before = short(&world.tree);
-    let most = world.tree.longest_path();
-    let written = world.maintain(u64::MAX);
-    let after = short(&world.tree);
-    println!(
-        "scans of 10 records: {:.1} µs over at most {most} runs; after maintenance of {:.2} x the data {:.1} µs over at most {} runs",
-        before * 1e6,
-        written as f64 / (records * RECORD) as f64,
-        after * 1e6,
-        world.tree.longest_path()
-    );
+    let whole = |tree: &Tree, direction: Direction| {
+        let start = Instant::now();
+        let mut iter = tree.iter(KeyRange::everything(), direction, LAST, 0);
+        let mut found = 0;
+        while iter.next().expect("memory does not fail").is_some() {
+            found += 1;
+        }
+        assert_eq!(found, records);
+        records as f64 / start.elapsed().as_secs_f64() / 1e6
+    };
+    for state in ["as it was loaded", "after maintenance"] {
+        println!(
+            "scans, {state}, over at most {} runs: of 10 records {:.1} µs, of 1,000 {:.2} M records/s, of all {:.2} forward and {:.2} backward",
+            world.tree.longest_path(),
+            speed(&world.tree, 10, turns).0,
+            speed(&world.tree, 1000, turns.div_ceil(10)).1,
+            whole(&world.tree, Direction::Forward),
+            whole(&world.tree, Direction::Backward),
+        );
+        world.maintain(u64::MAX);
+    }
 }
 
 /// How much of a simulated SSD's bandwidth (PDAM: so many blocks in each step) a scan of 1,000 cold records gets.
