@@ -354,7 +354,10 @@ fn scans(sizes: Sizes) {
             }
         }
         let seconds = start.elapsed().as_secs_f64();
-        (seconds * 1e6 / turns as f64, (length * turns) as f64 / seconds / 1e6)
+        (
+            seconds * 1e6 / turns as f64,
+            (length * turns) as f64 / seconds / 1e6,
+        )
     };
     let whole = |tree: &Tree, direction: Direction| {
         let start = Instant::now();

@@ -1,138 +1,15 @@
 //! Point lookups: from the root to the leaf, newest part first, until a message decides.
 
+use super::gather::{Answer, Gather};
 use super::node::{Group, Layer, Node};
-use super::tree::{SEED, Schema, Tree, Version};
+use super::tree::{SEED, Tree, Version};
 use crate::maplet::{self, Maplet};
-use crate::merge::Operator;
-use crate::run::{self, Record, Value, ValuePointer};
-use alluvium_base::{Kind, Message, Purpose, Sequence};
+use crate::run::{self, Record};
+use alluvium_base::{Purpose, Sequence};
 use alluvium_filters as filters;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Guard, NodePointer, Residence, Result};
-use std::ops::ControlFlow;
 use std::sync::OnceLock;
-
-/// The value of a key, or none.
-pub type Answer = Option<Vec<u8>>;
-
-/// What is known of a key so far: it is fed messages newest first, from memtables and then from the tree, until it needs no more.
-#[derive(Debug)]
-pub struct Gather {
-    at: Sequence,
-    now_ms: u64,
-    /// The newest range delete that was met.
-    deleted: Sequence,
-    /// Operands of merges, newest first.
-    operands: Vec<Vec<u8>>,
-    outcome: Option<Answer>,
-}
-
-impl Gather {
-    /// A reader at `at`, to whom puts that expire at or before `now_ms` are gone.
-    #[must_use]
-    pub fn new(at: Sequence, now_ms: u64) -> Gather {
-        Gather {
-            at,
-            now_ms,
-            deleted: 0,
-            operands: Vec::new(),
-            outcome: None,
-        }
-    }
-
-    /// Whether older messages make no difference any more.
-    #[must_use]
-    pub fn is_decided(&self) -> bool {
-        self.outcome.is_some()
-    }
-
-    /// A range delete covers the key.
-    pub fn range_deleted(&mut self, sequence: Option<Sequence>) {
-        self.deleted = self.deleted.max(sequence.unwrap_or(0));
-    }
-
-    /// The next older message, out of memory.
-    pub fn message(&mut self, message: &Message<'_>, merges: bool) -> ControlFlow<()> {
-        let loaded = |_: &mut Vec<u8>| Ok(());
-        self.take(
-            message.sequence,
-            message.kind,
-            message.expires_ms,
-            merges,
-            message.operand,
-            loaded,
-        )
-        .expect("an operand in memory is loaded already")
-    }
-
-    /// The next older message, out of a run. `load` brings a value that is kept apart.
-    pub(super) fn record(
-        &mut self,
-        record: &Record<'_>,
-        merges: bool,
-        load: impl FnOnce(&ValuePointer, &mut Vec<u8>) -> Result<()>,
-    ) -> Result<ControlFlow<()>> {
-        let Record {
-            sequence,
-            kind,
-            expires_ms,
-            ..
-        } = *record;
-        match record.value {
-            Value::Inline(bytes) => self.take(sequence, kind, expires_ms, merges, bytes, |_| Ok(())),
-            Value::Separate(pointer) => self.take(sequence, kind, expires_ms, merges, &[], |operand| {
-                load(&pointer, operand)
-            }),
-        }
-    }
-
-    fn take(
-        &mut self,
-        sequence: Sequence,
-        kind: Kind,
-        expires_ms: u64,
-        merges: bool,
-        inline: &[u8],
-        load: impl FnOnce(&mut Vec<u8>) -> Result<()>,
-    ) -> Result<ControlFlow<()>> {
-        if sequence > self.at || self.is_decided() {
-            return Ok(if self.is_decided() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            });
-        }
-        let expired = expires_ms != 0 && expires_ms <= self.now_ms;
-        if sequence < self.deleted || kind == Kind::Delete || expired {
-            self.outcome = Some(None);
-            return Ok(ControlFlow::Break(()));
-        }
-        let mut operand = inline.to_vec();
-        load(&mut operand)?;
-        if kind == Kind::Merge && merges {
-            self.operands.push(operand);
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.outcome = Some(Some(operand));
-        Ok(ControlFlow::Break(()))
-    }
-
-    /// The value, when there is nothing older than what was fed.
-    #[must_use]
-    pub fn finish(self, operator: Option<&dyn Operator>) -> Answer {
-        let mut operands = self.operands.into_iter().rev();
-        let base = self.outcome.flatten();
-        let Some(operator) = operator else { return base };
-        let mut value = match base {
-            Some(value) => value,
-            None => operands.next()?,
-        };
-        for operand in operands {
-            operator.fold(&mut value, &operand);
-        }
-        Some(value)
-    }
-}
 
 /// The parts of a path that count for a key, newest first.
 fn path<'v>(root: &'v Node, key: &[u8], layers: &mut Vec<Layer<'v>>) {
@@ -173,19 +50,19 @@ impl Tree {
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
     pub fn get(&self, key: &[u8], at: Sequence, now_ms: u64) -> Result<Answer> {
-        let mut gather = Gather::new(at, now_ms);
+        let mut gather = Gather::new(at, now_ms, self.options().schema.operator(key));
         self.gather(key, &mut gather)?;
-        Ok(gather.finish(self.shared.options.schema.operator(key)))
+        Ok(gather.finish())
     }
 
     /// Feeds a lookup that memtables have not decided with what the tree holds.
     ///
     /// # Errors
     /// As [`Tree::get`].
-    pub fn gather(&self, key: &[u8], gather: &mut Gather) -> Result<()> {
+    pub fn gather(&self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
         let guard = self.shared.store.epochs().pin();
         let version = self.peek();
-        Finder::new(&self.shared.store, &guard, &*self.shared.options.schema).find(&version, key, gather)
+        Finder::new(&self.shared.store, &guard).find(&version, key, gather)
     }
 
     /// The values of many keys for a reader at `at`, in their order. All leaves that must be read are read together.
@@ -196,7 +73,7 @@ impl Tree {
         let store = &self.shared.store;
         let guard = store.epochs().pin();
         let version = self.peek();
-        let mut finder = Finder::new(store, &guard, &*self.shared.options.schema);
+        let mut finder = Finder::new(store, &guard);
         let mut leaves = Vec::new();
         for key in keys {
             finder.first_leaf(&version, key, &mut leaves)?;
@@ -209,9 +86,9 @@ impl Tree {
             .get_many(&leaves, &guard, Purpose::Lookup, Residence::Keep)?;
         let mut answers = Vec::with_capacity(keys.len());
         for key in keys {
-            let mut gather = Gather::new(at, now_ms);
+            let mut gather = Gather::new(at, now_ms, self.options().schema.operator(key));
             finder.find(&version, key, &mut gather)?;
-            answers.push(gather.finish(self.shared.options.schema.operator(key)));
+            answers.push(gather.finish());
         }
         drop(held);
         Ok(answers)
@@ -222,16 +99,14 @@ impl Tree {
 struct Finder<'a> {
     store: &'a Store,
     guard: &'a Guard,
-    schema: &'a dyn Schema,
     hits: Vec<maplet::Hits>,
 }
 
 impl<'a> Finder<'a> {
-    fn new(store: &'a Store, guard: &'a Guard, schema: &'a dyn Schema) -> Finder<'a> {
+    fn new(store: &'a Store, guard: &'a Guard) -> Finder<'a> {
         Finder {
             store,
             guard,
-            schema,
             hits: Vec::new(),
         }
     }
@@ -249,27 +124,26 @@ impl<'a> Finder<'a> {
         )
     }
 
-    fn find(&mut self, version: &Version, key: &[u8], gather: &mut Gather) -> Result<()> {
+    fn find(&mut self, version: &Version, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
         let mut layers = Vec::with_capacity(32);
         path(&version.root, key, &mut layers);
         self.probe(&layers, key)?;
-        let merges = self.schema.operator(key).is_some();
         let hits = std::mem::take(&mut self.hits);
         for (layer, hits) in layers.iter().zip(&hits) {
             let group = &*layer.part.group;
             let deletes = group.runs().any(|(_, run)| !run.range_deletes().is_empty());
             if !deletes {
                 for &value in hits.iter() {
-                    self.ask(group, usize::from(value), key, merges, gather)?;
+                    self.ask(group, usize::from(value), key, gather)?;
                     if gather.is_decided() {
                         break;
                     }
                 }
             } else {
                 for (place, run) in group.runs().rev() {
-                    gather.range_deleted(run.range_deletes().covering(key, gather.at));
+                    gather.range_deleted(run.range_deletes().covering(key, gather.known.at()));
                     if hits.iter().any(|&value| usize::from(value) == place) {
-                        self.ask(group, place, key, merges, gather)?;
+                        self.ask(group, place, key, gather)?;
                     }
                     if gather.is_decided() {
                         break;
@@ -284,14 +158,7 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    fn ask(
-        &mut self,
-        group: &Group,
-        place: usize,
-        key: &[u8],
-        merges: bool,
-        gather: &mut Gather,
-    ) -> Result<()> {
+    fn ask(&mut self, group: &Group, place: usize, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
         let Some(run) = group.runs.get(place) else {
             let expected = format!("a maplet that tells {} runs apart", group.runs.len());
             return Err(Error::corrupt(
@@ -305,12 +172,12 @@ impl<'a> Finder<'a> {
         let (cache, guard) = (self.store.cache(), self.guard);
         run.find(
             key,
-            gather.at,
+            gather.known.at(),
             cache,
             guard,
             Purpose::Lookup,
             &mut |record: Record<'_>| {
-                gather.record(&record, merges, |pointer, operand| {
+                gather.known.record(&record, gather.operator, |pointer, operand| {
                     run::read_value(cache, guard, pointer, Purpose::Lookup, operand)
                 })
             },

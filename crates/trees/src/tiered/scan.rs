@@ -1,6 +1,6 @@
 //! Scans: one cursor for each live run, merged; one leaf's range after the other.
 
-use super::lookup::Gather;
+use super::gather::Gather;
 use super::node::Node;
 use super::tree::Tree;
 use crate::merge::{Direction, Merged};
@@ -316,7 +316,7 @@ impl Iter {
         self.key
             .extend_from_slice(segment.merged.key().unwrap_or_default());
         let operator = tree.options().schema.operator(&self.key);
-        let mut gather = Gather::new(self.at, self.now_ms);
+        let mut gather = Gather::new(self.at, self.now_ms, operator);
         for (_, deletes) in &segment.deletes {
             gather.range_deleted(deletes.covering(&self.key, self.at));
         }
@@ -328,7 +328,7 @@ impl Iter {
             if !gather.is_decided() {
                 let record = source.record();
                 // A decided lookup takes no more, and an undecided one goes on by itself.
-                let _ = gather.record(&record, operator.is_some(), |pointer, out| {
+                let _ = gather.known.record(&record, operator, |pointer, out| {
                     let guard = tree.store().epochs().pin();
                     run::read_value(tree.store().cache(), &guard, pointer, Purpose::Scan, out)
                 })?;
@@ -336,7 +336,7 @@ impl Iter {
             segment.merged.advance()?;
         }
         self.position = Position::Behind(self.key.clone());
-        match gather.finish(operator) {
+        match gather.finish() {
             Some(value) => {
                 self.value = value;
                 Ok(true)

@@ -383,20 +383,15 @@ impl World {
     /// A point lookup through the memtables, as of now.
     pub(crate) fn get(&mut self) -> Result<()> {
         let key = self.key();
-        let mut gather = Gather::new(LAST, self.now_ms);
+        let mut gather = Gather::new(LAST, self.now_ms, Some(&Append));
         let sealed = self.sealed.iter().map(|(memtable, ..)| memtable);
         for memtable in std::iter::once(&self.memtable).chain(sealed) {
-            gather.range_deleted(memtable.range_deleted(&key, LAST));
-            for message in memtable.get(&key, LAST) {
-                if gather.message(&message, true).is_break() {
-                    break;
-                }
-            }
+            gather.memtable(memtable, &key);
         }
         if !gather.is_decided() {
             self.tree.gather(&key, &mut gather)?;
         }
-        let found = gather.finish(Some(&Append));
+        let found = gather.finish();
         let wanted = self.history.read(&key, LAST, self.now_ms);
         assert_eq!(found, wanted, "{} now\n{}", key.escape_ascii(), self.tree.draw());
         self.note(&found.unwrap_or_default());

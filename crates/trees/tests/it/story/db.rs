@@ -206,19 +206,14 @@ impl Db {
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut gather = Gather::new(LAST, 0);
+        let mut gather = Gather::new(LAST, 0, Some(&Append));
         for memtable in self.memtables() {
-            gather.range_deleted(memtable.range_deleted(key, LAST));
-            for message in memtable.get(key, LAST) {
-                if gather.message(&message, true).is_break() {
-                    break;
-                }
-            }
+            gather.memtable(memtable, key);
         }
         if !gather.is_decided() {
             self.tree.gather(key, &mut gather)?;
         }
-        Ok(gather.finish(Some(&Append)))
+        Ok(gather.finish())
     }
 
     /// What the tree holds within a range, by a scan; an error in words when it is out of order.

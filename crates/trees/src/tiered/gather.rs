@@ -1,0 +1,261 @@
+//! What is known of a key while its messages come, newest first, until older ones make no difference.
+
+use crate::memtable::Memtable;
+use crate::merge::Operator;
+use crate::run::{Record, Value, ValuePointer};
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_storage::Result;
+use std::ops::ControlFlow;
+
+/// The value of a key, or none.
+pub type Answer = Option<Vec<u8>>;
+
+/// What is known of a key so far: it is fed messages newest first, from memtables and then from the tree, until it needs no more.
+///
+/// ```
+/// use alluvium_base::{Message, message::LAST};
+/// use alluvium_trees::memtable::Memtable;
+/// use alluvium_trees::merge::Append;
+/// use alluvium_trees::tiered::Gather;
+///
+/// let memtable = Memtable::new(1 << 20);
+/// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
+/// memtable.insert(b"river", Message::merge(2, b", Oder")).unwrap();
+/// let mut gather = Gather::new(LAST, 0, Some(&Append));
+/// gather.memtable(&memtable, b"river");
+/// assert!(gather.is_decided());
+/// assert_eq!(gather.value(), Some(&b"Elbe, Oder"[..]));
+/// gather.reset(1, 0, Some(&Append));
+/// gather.memtable(&memtable, b"river");
+/// assert_eq!(gather.finish(), Some(b"Elbe".to_vec()));
+/// ```
+#[derive(Debug)]
+pub struct Gather<'op> {
+    pub(super) operator: Option<&'op dyn Operator>,
+    pub(super) known: Known,
+}
+
+/// The same without its operator, for whoever asks for that key by key.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    at: Sequence,
+    now_ms: u64,
+    /// The newest range delete that was met.
+    deleted: Sequence,
+    /// Operands of merges, newest first, in the first `count`; the memory of the others is used again.
+    operands: Vec<Vec<u8>>,
+    count: usize,
+    outcome: Outcome,
+    /// The value, or the base that the operands are folded upon.
+    value: Vec<u8>,
+}
+
+/// Whether older messages make a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Outcome {
+    #[default]
+    Open,
+    /// There is nothing below the operands.
+    Nothing,
+    /// There is a value below the operands.
+    Value,
+}
+
+impl<'op> Gather<'op> {
+    /// A reader at `at`, to whom puts that expire at or before `now_ms` are gone, of a key with this merge operator. Without one a
+    /// merge message stands for its operand.
+    #[must_use]
+    pub fn new(at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) -> Gather<'op> {
+        let mut known = Known::default();
+        known.reset(at, now_ms);
+        Gather { operator, known }
+    }
+
+    /// Begins anew, with the memory that it has.
+    pub fn reset(&mut self, at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) {
+        self.operator = operator;
+        self.known.reset(at, now_ms);
+    }
+
+    /// Whether older messages make no difference any more.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        self.known.is_decided()
+    }
+
+    /// A range delete covers the key.
+    pub fn range_deleted(&mut self, sequence: Option<Sequence>) {
+        self.known.range_deleted(sequence);
+    }
+
+    /// The next older message, out of memory.
+    pub fn message(&mut self, message: &Message<'_>) -> ControlFlow<()> {
+        self.known.message(message, self.operator)
+    }
+
+    /// All that the next older memtable says of a key.
+    pub fn memtable(&mut self, memtable: &Memtable, key: &[u8]) {
+        self.known.memtable(memtable, key, self.operator);
+    }
+
+    /// The value, when there is nothing older than what was fed. Nothing more can be fed then, until a reset.
+    pub fn value(&mut self) -> Option<&[u8]> {
+        self.known.settle(self.operator)
+    }
+
+    /// The value, when there is nothing older than what was fed.
+    #[must_use]
+    pub fn finish(mut self) -> Answer {
+        self.value().is_some().then_some(self.known.value)
+    }
+}
+
+impl Known {
+    pub(super) fn reset(&mut self, at: Sequence, now_ms: u64) {
+        (self.at, self.now_ms) = (at, now_ms);
+        self.deleted = 0;
+        self.count = 0;
+        self.outcome = Outcome::Open;
+    }
+
+    pub(super) fn at(&self) -> Sequence {
+        self.at
+    }
+
+    pub(super) fn is_decided(&self) -> bool {
+        self.outcome != Outcome::Open
+    }
+
+    pub(super) fn range_deleted(&mut self, sequence: Option<Sequence>) {
+        self.deleted = self.deleted.max(sequence.unwrap_or(0));
+    }
+
+    pub(super) fn memtable(&mut self, memtable: &Memtable, key: &[u8], operator: Option<&dyn Operator>) {
+        if self.is_decided() {
+            return;
+        }
+        self.range_deleted(memtable.range_deleted(key, self.at));
+        for message in memtable.get(key, self.at) {
+            if self.message(&message, operator).is_break() {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn message(
+        &mut self,
+        message: &Message<'_>,
+        operator: Option<&dyn Operator>,
+    ) -> ControlFlow<()> {
+        let loaded = |_: &ValuePointer, _: &mut Vec<u8>| Ok(());
+        self.record(&Record::from(*message), operator, loaded)
+            .expect("an operand in memory is loaded already")
+    }
+
+    /// The next older message, out of a run. `load` brings a value that is kept apart; where it fails nothing has changed.
+    pub(super) fn record(
+        &mut self,
+        record: &Record<'_>,
+        operator: Option<&dyn Operator>,
+        load: impl FnOnce(&ValuePointer, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<ControlFlow<()>> {
+        if self.is_decided() {
+            return Ok(ControlFlow::Break(()));
+        }
+        if record.sequence > self.at {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let expired = record.expires_ms != 0 && record.expires_ms <= self.now_ms;
+        if record.sequence < self.deleted || record.kind == Kind::Delete || expired {
+            self.outcome = Outcome::Nothing;
+            return Ok(ControlFlow::Break(()));
+        }
+        let is_operand = record.kind == Kind::Merge && operator.is_some();
+        if is_operand && self.count == self.operands.len() {
+            self.operands.push(Vec::new());
+        }
+        let into = match is_operand {
+            true => &mut self.operands[self.count],
+            false => &mut self.value,
+        };
+        into.clear();
+        match &record.value {
+            Value::Inline(bytes) => into.extend_from_slice(bytes),
+            Value::Separate(pointer) => load(pointer, into)?,
+        }
+        if is_operand {
+            self.count += 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.outcome = Outcome::Value;
+        Ok(ControlFlow::Break(()))
+    }
+
+    /// Folds what there is, as if there were nothing older; the value, if there is one.
+    pub(super) fn settle(&mut self, operator: Option<&dyn Operator>) -> Option<&[u8]> {
+        let mut operands = self.operands[..self.count].iter_mut().rev();
+        if self.outcome != Outcome::Value {
+            self.outcome = Outcome::Nothing;
+            if let Some(oldest) = operands.next() {
+                std::mem::swap(&mut self.value, oldest);
+                self.outcome = Outcome::Value;
+            }
+        }
+        for operand in operands {
+            operator
+                .expect("operands are kept only where there is an operator")
+                .fold(&mut self.value, operand);
+        }
+        self.count = 0;
+        (self.outcome == Outcome::Value).then_some(&self.value)
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::merge::Append;
+    use alluvium_base::message::LAST;
+
+    fn fed<'op>(messages: &[Message<'_>], operator: Option<&'op dyn Operator>) -> Gather<'op> {
+        let mut gather = Gather::new(LAST, 0, operator);
+        for message in messages {
+            if gather.message(message).is_break() {
+                break;
+            }
+        }
+        gather
+    }
+
+    #[test]
+    fn merges_fold_upon_what_is_below_them_oldest_first() {
+        let merges = [Message::merge(9, b"c"), Message::merge(8, b"b")];
+        let with = |last: Message<'static>| fed(&[merges[0], merges[1], last], Some(&Append)).finish();
+        assert_eq!(with(Message::put(7, b"a")), Some(b"abc".to_vec()));
+        assert_eq!(with(Message::delete(7)), Some(b"bc".to_vec()));
+        assert_eq!(with(Message::merge(7, b"a")), Some(b"abc".to_vec()));
+        assert_eq!(fed(&merges, None).finish(), Some(b"c".to_vec()));
+    }
+
+    #[test]
+    fn a_reset_leaves_nothing_of_the_key_before() {
+        let mut gather = fed(&[Message::merge(9, b"c"), Message::put(8, b"b")], Some(&Append));
+        gather.range_deleted(Some(20));
+        gather.reset(LAST, 0, Some(&Append));
+        assert!(!gather.is_decided());
+        assert_eq!(gather.value(), None);
+        gather.reset(LAST, 0, None);
+        assert!(gather.message(&Message::put(1, b"x")).is_break());
+        assert_eq!(gather.value(), Some(&b"x"[..]));
+        assert_eq!(gather.value(), Some(&b"x"[..]));
+    }
+
+    #[test]
+    fn a_range_delete_hides_what_is_older() {
+        let mut gather = Gather::new(LAST, 0, Some(&Append));
+        gather.range_deleted(Some(5));
+        assert!(gather.message(&Message::merge(6, b"a")).is_continue());
+        assert!(gather.message(&Message::put(4, b"b")).is_break());
+        assert_eq!(gather.finish(), Some(b"a".to_vec()));
+    }
+}
