@@ -4,13 +4,14 @@
 //!
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: [`range`], [`memtable`], [`merge`], [`run`], [`maplet`], [`tiered`].
+//! *Read in this order*: [`range`], [`memtable`], [`merge`], `fetch.rs` (where a lookup's nodes come from), [`run`], [`maplet`], [`tiered`].
 //!
 //! Invariants:
 //!
 //! - **K1** Keys compare as bytes. Messages of one key are ordered newest first.
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
+mod fetch;
 pub mod maplet;
 pub mod memtable;
 pub mod merge;

@@ -23,6 +23,7 @@ pub(super) enum Home {
     Private(Arc<Private>),
 }
 
+#[derive(Clone)]
 enum Place<'g> {
     Frame { cache: &'g Arc<Shared>, frame: FrameId },
     Private(Arc<Private>),
@@ -31,6 +32,7 @@ enum Place<'g> {
 /// A node's bytes while a guard lives.
 ///
 /// It takes no count and writes nothing. For longer, take a [`FrameRef`] with [`NodeRef::retain`], or copy.
+#[derive(Clone)]
 pub struct NodeRef<'g> {
     /// The frame's bytes; empty for a private node, whose bytes are its own.
     bytes: &'g [u8],

@@ -1,10 +1,12 @@
 //! Asking one maplet, or all of a path at once.
 
 use super::Maplet;
+use crate::fetch::{Blocking, Fetch, found};
 use alluvium_base::Purpose;
 use alluvium_filters::{Fingerprint, Found, PageView, SpillView};
-use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Residence, Result};
+use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Result};
 use std::ops::Deref;
+use std::task::{Poll, ready};
 
 /// How many values a [`Hits`] holds without memory of its own.
 const INLINE: usize = 8;
@@ -71,14 +73,15 @@ impl Maplet {
     /// When the guard is of other epochs than the cache.
     pub fn lookup(&self, hash: u64, cache: &Cache, guard: &Guard) -> Result<Hits> {
         let mut hits = Hits::default();
-        let node = cache.get(&self.page(hash), guard, Purpose::Lookup)?;
-        self.read(&node, hash, cache, guard, &mut hits)?;
+        let fetch = blocking(cache, guard);
+        let node = found(fetch.node(&self.page(hash)))?;
+        found(self.read(&node, hash, &fetch, &mut hits))?;
         Ok(hits)
     }
 
     /// What a key's page says.
     #[inline]
-    fn read(&self, page: &[u8], hash: u64, cache: &Cache, guard: &Guard, hits: &mut Hits) -> Result<()> {
+    fn read(&self, page: &[u8], hash: u64, fetch: &impl Fetch, hits: &mut Hits) -> Poll<Result<()>> {
         let geometry = self.geometry();
         let fingerprint = geometry.fingerprint(hash);
         let view = PageView::new(geometry, page)
@@ -86,9 +89,9 @@ impl Maplet {
         match view.lookup(fingerprint) {
             Found::Here(values) => {
                 values.for_each(|value| hits.push(value));
-                Ok(())
+                Poll::Ready(Ok(()))
             }
-            Found::Spilled => self.read_spilled(view.spilled(), fingerprint, cache, guard, hits),
+            Found::Spilled => self.read_spilled(view.spilled(), fingerprint, fetch, hits),
         }
     }
 
@@ -97,18 +100,17 @@ impl Maplet {
         &self,
         records: (u32, u32),
         fingerprint: Fingerprint,
-        cache: &Cache,
-        guard: &Guard,
+        fetch: &impl Fetch,
         hits: &mut Hits,
-    ) -> Result<()> {
+    ) -> Poll<Result<()>> {
         for number in self.geometry().spill_pages(records) {
-            let node = cache.get(&self.named_page(number)?, guard, Purpose::Lookup)?;
+            let node = ready!(fetch.node(&self.named_page(number)?))?;
             let view = SpillView::new(self.geometry(), &node, number)
                 .map_err(|error| self.damaged(number, &error))?;
             view.lookup(fingerprint, records)
                 .for_each(|value| hits.push(value));
         }
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -128,6 +130,25 @@ pub fn lookup_path(
     guard: &Guard,
     out: &mut Vec<Hits>,
 ) -> Result<()> {
+    found(probe_path(maplets, hash, &blocking(cache, guard), out))
+}
+
+fn blocking<'g>(cache: &'g Cache, guard: &'g Guard) -> Blocking<'g> {
+    Blocking {
+        cache,
+        guard,
+        purpose: Purpose::Lookup,
+    }
+}
+
+/// The same with pages from anywhere. When it is pending `out` is of no use.
+#[inline]
+pub(crate) fn probe_path<F: Fetch>(
+    maplets: &[&Maplet],
+    hash: u64,
+    fetch: &F,
+    out: &mut Vec<Hits>,
+) -> Poll<Result<()>> {
     out.iter_mut().for_each(Hits::clear);
     out.resize_with(maplets.len(), Hits::default);
     let mut missing: Vec<(usize, NodePointer)> = Vec::new();
@@ -135,7 +156,7 @@ pub fn lookup_path(
         let mut nodes = [const { None::<NodeRef<'_>> }; GROUP];
         for (at, maplet) in maplets.iter().enumerate() {
             let pointer = maplet.page(hash);
-            match cache.peek(&pointer, guard) {
+            match fetch.peek(&pointer) {
                 Some(node) => {
                     prefetch(maplet, &node, hash);
                     nodes[at] = Some(node);
@@ -145,19 +166,19 @@ pub fn lookup_path(
         }
         for (at, maplet) in maplets.iter().enumerate() {
             if let Some(node) = &nodes[at] {
-                maplet.read(node, hash, cache, guard, &mut out[group * GROUP + at])?;
+                ready!(maplet.read(node, hash, fetch, &mut out[group * GROUP + at]))?;
             }
         }
     }
     if missing.is_empty() {
-        return Ok(());
+        return Poll::Ready(Ok(()));
     }
     let pointers: Vec<NodePointer> = missing.iter().map(|&(_, pointer)| pointer).collect();
-    let nodes = cache.get_many(&pointers, guard, Purpose::Lookup, Residence::Keep)?;
+    let nodes = ready!(fetch.miss(&pointers))?;
     for (&(at, _), node) in missing.iter().zip(&nodes) {
-        maplets[at].read(node, hash, cache, guard, &mut out[at])?;
+        ready!(maplets[at].read(node, hash, fetch, &mut out[at]))?;
     }
-    Ok(())
+    Poll::Ready(Ok(()))
 }
 
 /// Asks the processor for the line of a page that a lookup reads first.

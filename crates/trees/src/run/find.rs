@@ -1,12 +1,14 @@
 //! Point lookups.
 
 use super::leaf::{Layout, Placement};
-use super::load::load;
+use super::load::{load, load_in};
 use super::path::{Path, Target};
 use super::{Bad, Record, Run, Value, ValuePointer, index};
+use crate::fetch::{Blocking, Fetch, found};
 use alluvium_base::{Purpose, Sequence, prefetch};
 use alluvium_storage::{Cache, Guard, NodePointer, PageSize, Result};
 use std::ops::ControlFlow;
+use std::task::{Poll, ready};
 
 /// How much of a leaf is fetched at once: its header, and the keys of one of a page.
 const FIRST_LINES: usize = 16;
@@ -25,42 +27,62 @@ impl Run {
         purpose: Purpose,
         mut visit: impl FnMut(Record<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let Some(pointer) = self.locate(key, cache, guard, purpose)? else {
-            return Ok(());
+        let from = Blocking {
+            cache,
+            guard,
+            purpose,
         };
-        let leaf = load(cache, guard, &pointer, purpose)?;
-        for line in 0..FIRST_LINES {
-            prefetch(&leaf, line * 64);
-        }
-        let visited = visit_key(&leaf, &pointer, key, at, self.inner.page_size, &mut visit)?;
-        if visited == Visited::GoesOn {
-            return self.find_on(key, at, cache, guard, purpose, &mut visit);
-        }
-        Ok(())
+        found(self.search(key, at, &from, |record| Poll::Ready(visit(record))))
     }
 
-    /// The same behind a key's first leaf, for a key whose records fill more than one.
-    #[cold]
-    fn find_on(
+    /// The same with nodes from anywhere. When it is pending `visit` may have had some of the records, and gets them again.
+    #[inline]
+    pub(crate) fn search<F: Fetch>(
         &self,
         key: &[u8],
         at: Sequence,
-        cache: &Cache,
-        guard: &Guard,
-        purpose: Purpose,
-        visit: &mut impl FnMut(Record<'_>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+        fetch: &F,
+        mut visit: impl FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>,
+    ) -> Poll<Result<()>> {
+        let Some(pointer) = ready!(self.locate_in(key, fetch))? else {
+            return Poll::Ready(Ok(()));
+        };
+        let leaf = ready!(load_in(fetch, &pointer))?;
+        for line in 0..FIRST_LINES {
+            prefetch(&leaf, line * 64);
+        }
+        let page_size = self.inner.page_size;
+        if ready!(visit_key(&leaf, &pointer, key, at, page_size, &mut visit))? == Visited::GoesOn {
+            return self.search_on(key, at, fetch.blocking(), &mut visit);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The same behind a key's first leaf, for a key whose records fill more than one: these are waited for.
+    #[cold]
+    fn search_on(
+        &self,
+        key: &[u8],
+        at: Sequence,
+        from: &Blocking<'_>,
+        visit: &mut impl FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>,
+    ) -> Poll<Result<()>> {
+        let Blocking {
+            cache,
+            guard,
+            purpose,
+        } = *from;
         let Some(mut path) = Path::seek(self, Target::First(key), cache, guard, purpose)? else {
-            return Ok(());
+            return Poll::Ready(Ok(()));
         };
         while path.next(cache, guard, purpose)? {
             let pointer = path.child()?.pointer;
             let leaf = load(cache, guard, &pointer, purpose)?;
-            if visit_key(&leaf, &pointer, key, at, self.inner.page_size, visit)? != Visited::GoesOn {
+            if ready!(visit_key(&leaf, &pointer, key, at, self.inner.page_size, visit))? != Visited::GoesOn {
                 break;
             }
         }
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     /// The leaf that a key's newest record is in, if it is anywhere: to be prefetched, together with others. Index nodes are
@@ -68,7 +90,6 @@ impl Run {
     ///
     /// # Errors
     /// As [`Run::find`].
-    #[inline]
     pub fn locate(
         &self,
         key: &[u8],
@@ -76,23 +97,35 @@ impl Run {
         guard: &Guard,
         purpose: Purpose,
     ) -> Result<Option<NodePointer>> {
+        found(self.locate_in(
+            key,
+            &Blocking {
+                cache,
+                guard,
+                purpose,
+            },
+        ))
+    }
+
+    #[inline]
+    fn locate_in<F: Fetch>(&self, key: &[u8], fetch: &F) -> Poll<Result<Option<NodePointer>>> {
         let inner = &*self.inner;
         let Some((layout, root)) = &inner.root else {
-            return Ok(None);
+            return Poll::Ready(Ok(None));
         };
         if *key > *inner.last {
-            return Ok(None);
+            return Poll::Ready(Ok(None));
         }
         let bad = |bad: Bad| bad.at(&inner.pointer);
         let Some(child) = layout.child_for(root, key).map_err(bad)? else {
-            return Ok(None);
+            return Poll::Ready(Ok(None));
         };
         let mut pointer = layout.pointer(root, child, inner.page_size).map_err(bad)?;
         for level in (1..layout.level).rev() {
-            let node = load(cache, guard, &pointer, purpose)?;
+            let node = ready!(load_in(fetch, &pointer))?;
             pointer = child_in(&node, level, key, inner.page_size).map_err(|bad| bad.at(&pointer))?;
         }
-        Ok(Some(pointer))
+        Poll::Ready(Ok(Some(pointer)))
     }
 }
 
@@ -129,27 +162,27 @@ fn visit_key(
     key: &[u8],
     at: Sequence,
     page_size: PageSize,
-    visit: &mut impl FnMut(Record<'_>) -> Result<ControlFlow<()>>,
-) -> Result<Visited> {
+    visit: &mut impl FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>,
+) -> Poll<Result<Visited>> {
     let bad = |bad: Bad| bad.at(pointer);
     let layout = Layout::of(leaf).map_err(bad)?;
     let (found, equal) = layout.lower_bound(leaf, key).map_err(bad)?;
     if !equal {
-        return Ok(Visited::Done);
+        return Poll::Ready(Ok(Visited::Done));
     }
     for record in layout.records_of(leaf, found).map_err(bad)? {
         if layout.sequence(leaf, record).map_err(bad)? > at {
             continue;
         }
         let record = record_of(&layout, leaf, record, pointer, page_size)?;
-        if visit(record)?.is_break() {
-            return Ok(Visited::Done);
+        if ready!(visit(record))?.is_break() {
+            return Poll::Ready(Ok(Visited::Done));
         }
     }
     if layout.goes_on && found + 1 == layout.keys {
-        return Ok(Visited::GoesOn);
+        return Poll::Ready(Ok(Visited::GoesOn));
     }
-    Ok(Visited::Done)
+    Poll::Ready(Ok(Visited::Done))
 }
 
 /// A record of a leaf.

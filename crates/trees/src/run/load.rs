@@ -1,10 +1,12 @@
 //! Where nodes come from: the cache under a guard, or the tiers themselves. And what is done to one too long for a node.
 
 use super::format::{self, LONG};
+use crate::fetch::{Blocking, Fetch};
 use alluvium_base::Purpose;
 use alluvium_storage::node::read_node;
 use alluvium_storage::{Cache, Error, Guard, NodePointer, NodeRef, PageSize, Residence, Result, Tiers};
 use std::ops::Deref;
+use std::task::{Poll, ready};
 
 /// A source of nodes.
 pub(super) trait Nodes {
@@ -81,16 +83,33 @@ pub(super) fn load<'g>(
     purpose: Purpose,
 ) -> Result<Loaded<'g>> {
     let node = cache.get(pointer, guard, purpose)?;
-    if is_long(&node) {
-        let nodes = Cached {
-            cache,
-            guard,
-            purpose,
-            residence: Residence::Keep,
-        };
-        return Ok(Loaded::Whole(assemble(&nodes, pointer, &node)?));
+    let from = Blocking {
+        cache,
+        guard,
+        purpose,
+    };
+    loaded(node, pointer, &from)
+}
+
+/// Loads a leaf or an index node from anywhere. The parts of a long one are waited for.
+#[inline]
+pub(super) fn load_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
+    let node = ready!(fetch.node(pointer))?;
+    Poll::Ready(loaded(node, pointer, fetch.blocking()))
+}
+
+#[inline]
+fn loaded<'g>(node: NodeRef<'g>, pointer: &NodePointer, from: &Blocking<'_>) -> Result<Loaded<'g>> {
+    if !is_long(&node) {
+        return Ok(Loaded::Cached(node));
     }
-    Ok(Loaded::Cached(node))
+    let nodes = Cached {
+        cache: from.cache,
+        guard: from.guard,
+        purpose: from.purpose,
+        residence: Residence::Keep,
+    };
+    Ok(Loaded::Whole(assemble(&nodes, pointer, &node)?))
 }
 
 /// Whether a node is the head of a long one.

@@ -69,7 +69,7 @@ pub use finish::Built;
 pub use options::RunOptions;
 pub use ranges::{Fragment, RangeDeletes};
 pub use value::{MAX_VALUE, ValuePointer, read_value};
-pub(crate) use value::{Placed, Slot, ValueWriter, read_apart};
+pub(crate) use value::{Placed, Slot, ValueWriter, fetch_value, read_apart};
 pub use weigh::{Piece, Weight};
 
 use alluvium_base::{Kind, Message, Sequence};

@@ -1,11 +1,13 @@
 //! What is known of a key while its messages come, newest first, until older ones make no difference.
 
+use crate::fetch;
 use crate::memtable::Memtable;
 use crate::merge::Operator;
 use crate::run::{Record, Value, ValuePointer};
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_storage::Result;
 use std::ops::ControlFlow;
+use std::task::{Poll, ready};
 
 /// The value of a key, or none.
 pub type Answer = Option<Vec<u8>>;
@@ -147,28 +149,28 @@ impl Known {
         message: &Message<'_>,
         operator: Option<&dyn Operator>,
     ) -> ControlFlow<()> {
-        let loaded = |_: &ValuePointer, _: &mut Vec<u8>| Ok(());
-        self.record(&Record::from(*message), operator, loaded)
+        let loaded = |_: &ValuePointer, _: &mut Vec<u8>| Poll::Ready(Ok(()));
+        fetch::found(self.record(&Record::from(*message), operator, loaded))
             .expect("an operand in memory is loaded already")
     }
 
-    /// The next older message, out of a run. `load` brings a value that is kept apart; where it fails nothing has changed.
+    /// The next older message, out of a run. `load` brings a value that is kept apart; where it fails or is pending nothing has changed.
     pub(super) fn record(
         &mut self,
         record: &Record<'_>,
         operator: Option<&dyn Operator>,
-        load: impl FnOnce(&ValuePointer, &mut Vec<u8>) -> Result<()>,
-    ) -> Result<ControlFlow<()>> {
+        load: impl FnOnce(&ValuePointer, &mut Vec<u8>) -> Poll<Result<()>>,
+    ) -> Poll<Result<ControlFlow<()>>> {
         if self.is_decided() {
-            return Ok(ControlFlow::Break(()));
+            return Poll::Ready(Ok(ControlFlow::Break(())));
         }
         if record.sequence > self.at {
-            return Ok(ControlFlow::Continue(()));
+            return Poll::Ready(Ok(ControlFlow::Continue(())));
         }
         let expired = record.expires_ms != 0 && record.expires_ms <= self.now_ms;
         if record.sequence < self.deleted || record.kind == Kind::Delete || expired {
             self.outcome = Outcome::Nothing;
-            return Ok(ControlFlow::Break(()));
+            return Poll::Ready(Ok(ControlFlow::Break(())));
         }
         let is_operand = record.kind == Kind::Merge && operator.is_some();
         if is_operand && self.count == self.operands.len() {
@@ -181,14 +183,14 @@ impl Known {
         into.clear();
         match &record.value {
             Value::Inline(bytes) => into.extend_from_slice(bytes),
-            Value::Separate(pointer) => load(pointer, into)?,
+            Value::Separate(pointer) => ready!(load(pointer, into))?,
         }
         if is_operand {
             self.count += 1;
-            return Ok(ControlFlow::Continue(()));
+            return Poll::Ready(Ok(ControlFlow::Continue(())));
         }
         self.outcome = Outcome::Value;
-        Ok(ControlFlow::Break(()))
+        Poll::Ready(Ok(ControlFlow::Break(())))
     }
 
     /// Folds what there is, as if there were nothing older; the value, if there is one.

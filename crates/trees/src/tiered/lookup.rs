@@ -1,30 +1,146 @@
-//! Point lookups: from the root to the leaf, newest part first, until a message decides.
+//! Point lookups: readers that see one version, one key or many at a time.
 
 use super::gather::{Answer, Gather};
-use super::node::{Group, Layer, Node};
-use super::tree::{SEED, Tree, Version};
-use crate::maplet::{self, Maplet};
-use crate::run::{self, Record};
+use super::search::Search;
+use super::tree::{Tree, Version};
+use crate::fetch::{Blocking, Brought, Peeking, found};
 use alluvium_base::{Purpose, Sequence};
-use alluvium_filters as filters;
-use alluvium_storage::store::Store;
-use alluvium_storage::{Error, Guard, NodePointer, Residence, Result};
-use std::sync::OnceLock;
+use alluvium_storage::{Guard, Result};
+use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
 
-/// The parts of a path that count for a key, newest first.
-fn path<'v>(root: &'v Node, key: &[u8], layers: &mut Vec<Layer<'v>>) {
-    let mut node = root;
-    loop {
-        let pivot = node.pivot_for(key);
-        layers.extend(node.stack(pivot).rev().filter(|layer| layer.part.counts_for(key)));
-        match node.pivots[pivot].child.as_deref() {
-            Some(child) => node = child,
-            None => return,
+/// Reads one version of a tree, which stays readable as long as the reader lives. It should not live long: nothing that was unlinked
+/// meanwhile is used again before it goes.
+///
+/// Whoever has memtables above the tree loads their list first and takes a reader then: a memtable whose commits are not all above
+/// [`Reader::cut`] is in the tree already, and is left out.
+///
+/// ```
+/// # use alluvium_base::{Message, message::LAST};
+/// # use alluvium_device::memory::MemoryDirectory;
+/// # use alluvium_storage::extents::Class;
+/// # use alluvium_storage::store::{Store, StoreOptions};
+/// # use std::sync::Arc;
+/// use alluvium_trees::memtable::Memtable;
+/// use alluvium_trees::tiered::{Gather, Tree, TreeOptions};
+/// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+/// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+/// # let older = Memtable::new(1 << 20);
+/// # older.insert(b"river", Message::put(1, b"Elbe")).unwrap();
+/// # tree.incorporate(Arc::new(older), 1, Class::Normal)?.poll(usize::MAX)?;
+/// let (memtable, base) = (Memtable::new(1 << 20), 1); // it has the commits above 1
+/// memtable.insert(b"lake", Message::put(2, b"Bodensee")).unwrap();
+/// let mut reader = tree.reader();
+/// let mut get = |key: &[u8]| {
+///     let mut gather = Gather::new(LAST, 0, None);
+///     if base >= reader.cut() {
+///         gather.memtable(&memtable, key);
+///     }
+///     reader.gather(key, &mut gather)?;
+///     Ok::<_, alluvium_storage::Error>(gather.finish())
+/// };
+/// assert_eq!(get(b"lake")?, Some(b"Bodensee".to_vec()));
+/// assert_eq!(get(b"river")?, Some(b"Elbe".to_vec()));
+/// # Ok::<(), alluvium_storage::Error>(())
+/// ```
+pub struct Reader<'t> {
+    tree: &'t Tree,
+    // The version goes before the guard that keeps it readable.
+    version: arc_swap::Guard<Arc<Version>>,
+    guard: Guard,
+    search: Search,
+}
+
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("version", &self.version.number())
+            .field("cut", &self.cut())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reader<'_> {
+    /// The version holds every commit up to this one, and none above.
+    #[must_use]
+    pub fn cut(&self) -> Sequence {
+        self.version.cut
+    }
+
+    fn blocking(&self) -> Blocking<'_> {
+        Blocking {
+            cache: self.tree.shared.store.cache(),
+            guard: &self.guard,
+            purpose: Purpose::Lookup,
         }
+    }
+
+    /// Feeds a lookup that memtables have not decided with what the version holds.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+    pub fn gather(&mut self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
+        if gather.is_decided() {
+            return Ok(());
+        }
+        let mut search = std::mem::take(&mut self.search);
+        search.restart();
+        let Gather { operator, known } = gather;
+        let done = search.go_on(&self.version, key, known, *operator, &self.blocking());
+        self.search = search;
+        found(done)
+    }
+
+    /// The same for many keys, each with its own lookup: what they have to wait for is read together, first what decides most of
+    /// them, then what the others need.
+    ///
+    /// # Errors
+    /// As [`Reader::gather`]; what was asked is of no use then.
+    ///
+    /// # Panics
+    /// When there are not as many lookups as keys.
+    pub fn gather_many(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()> {
+        assert_eq!(keys.len(), gathers.len(), "a lookup for each key");
+        let undecided = (0..keys.len()).filter(|&index| !gathers[index].is_decided());
+        let mut open: Vec<(usize, Search)> = undecided.map(|index| (index, Search::default())).collect();
+        let mut brought = Brought::default();
+        while !open.is_empty() {
+            let fetch = Peeking::new(self.blocking(), &brought);
+            let mut result = Ok(());
+            open.retain_mut(|(index, search)| {
+                let Gather { operator, known } = &mut gathers[*index];
+                match search.go_on(&self.version, keys[*index], known, *operator, &fetch) {
+                    Poll::Pending => true,
+                    Poll::Ready(done) => {
+                        if let Err(error) = done {
+                            result = Err(error);
+                        }
+                        false
+                    }
+                }
+            });
+            result?;
+            // Whoever is still open has noted what it needs.
+            brought = Brought::wait(self.blocking(), fetch.into_missing())?;
+        }
+        Ok(())
     }
 }
 
 impl Tree {
+    /// A reader of the current version.
+    #[must_use]
+    pub fn reader(&self) -> Reader<'_> {
+        let guard = self.shared.store.epochs().pin();
+        Reader {
+            tree: self,
+            version: self.peek(),
+            guard,
+            search: Search::default(),
+        }
+    }
+
     /// The value of a key for a reader at `at`.
     ///
     /// ```
@@ -60,9 +176,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn gather(&self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
-        let guard = self.shared.store.epochs().pin();
-        let version = self.peek();
-        Finder::new(&self.shared.store, &guard).find(&version, key, gather)
+        self.reader().gather(key, gather)
     }
 
     /// The values of many keys for a reader at `at`, in their order. All leaves that must be read are read together.
@@ -70,138 +184,10 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn multi_get(&self, keys: &[&[u8]], at: Sequence, now_ms: u64) -> Result<Vec<Answer>> {
-        let store = &self.shared.store;
-        let guard = store.epochs().pin();
-        let version = self.peek();
-        let mut finder = Finder::new(store, &guard);
-        let mut leaves = Vec::new();
-        for key in keys {
-            finder.first_leaf(&version, key, &mut leaves)?;
-        }
-        leaves.sort_unstable_by_key(|leaf: &NodePointer| (leaf.tier, leaf.offset));
-        leaves.dedup();
-        // They stay while they are asked for.
-        let held = store
-            .cache()
-            .get_many(&leaves, &guard, Purpose::Lookup, Residence::Keep)?;
-        let mut answers = Vec::with_capacity(keys.len());
-        for key in keys {
-            let mut gather = Gather::new(at, now_ms, self.options().schema.operator(key));
-            finder.find(&version, key, &mut gather)?;
-            answers.push(gather.finish());
-        }
-        drop(held);
-        Ok(answers)
-    }
-}
-
-/// Looks keys up in one version.
-struct Finder<'a> {
-    store: &'a Store,
-    guard: &'a Guard,
-    hits: Vec<maplet::Hits>,
-}
-
-impl<'a> Finder<'a> {
-    fn new(store: &'a Store, guard: &'a Guard) -> Finder<'a> {
-        Finder {
-            store,
-            guard,
-            hits: Vec::new(),
-        }
-    }
-
-    /// Asks all maplets of a path at once.
-    fn probe(&mut self, layers: &[Layer<'_>], key: &[u8]) -> Result<()> {
-        let maplets: Vec<&Maplet> = layers.iter().map(|layer| &layer.part.group.maplet).collect();
-        self.hits.clear();
-        maplet::lookup_path(
-            &maplets,
-            filters::hash(SEED, key),
-            self.store.cache(),
-            self.guard,
-            &mut self.hits,
-        )
-    }
-
-    fn find(&mut self, version: &Version, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
-        let mut layers = Vec::with_capacity(32);
-        path(&version.root, key, &mut layers);
-        self.probe(&layers, key)?;
-        let hits = std::mem::take(&mut self.hits);
-        for (layer, hits) in layers.iter().zip(&hits) {
-            let group = &*layer.part.group;
-            let deletes = group.runs().any(|(_, run)| !run.range_deletes().is_empty());
-            if !deletes {
-                for &value in hits.iter() {
-                    self.ask(group, usize::from(value), key, gather)?;
-                    if gather.is_decided() {
-                        break;
-                    }
-                }
-            } else {
-                for (place, run) in group.runs().rev() {
-                    gather.range_deleted(run.range_deletes().covering(key, gather.known.at()));
-                    if hits.iter().any(|&value| usize::from(value) == place) {
-                        self.ask(group, place, key, gather)?;
-                    }
-                    if gather.is_decided() {
-                        break;
-                    }
-                }
-            }
-            if gather.is_decided() {
-                break;
-            }
-        }
-        self.hits = hits;
-        Ok(())
-    }
-
-    fn ask(&mut self, group: &Group, place: usize, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
-        let Some(run) = group.runs.get(place) else {
-            let expected = format!("a maplet that tells {} runs apart", group.runs.len());
-            return Err(Error::corrupt(
-                group.maplet.pointer().place(),
-                expected,
-                format!("run {place}"),
-            ));
-        };
-        // A run that is gone has nothing for this key: the maplet may still remember it, and others' keys are alike.
-        let Some(run) = run.get() else { return Ok(()) };
-        let (cache, guard) = (self.store.cache(), self.guard);
-        run.find(
-            key,
-            gather.known.at(),
-            cache,
-            guard,
-            Purpose::Lookup,
-            &mut |record: Record<'_>| {
-                gather.known.record(&record, gather.operator, |pointer, operand| {
-                    run::read_value(cache, guard, pointer, Purpose::Lookup, operand)
-                })
-            },
-        )
-    }
-
-    /// The leaf that a lookup of `key` will probably read first.
-    fn first_leaf(&mut self, version: &Version, key: &[u8], leaves: &mut Vec<NodePointer>) -> Result<()> {
-        let mut layers = Vec::with_capacity(32);
-        path(&version.root, key, &mut layers);
-        self.probe(&layers, key)?;
-        for (layer, hits) in layers.iter().zip(&self.hits) {
-            let Some(&value) = hits.first() else { continue };
-            if let Some(run) = layer
-                .part
-                .group
-                .runs
-                .get(usize::from(value))
-                .and_then(OnceLock::get)
-            {
-                leaves.extend(run.locate(key, self.store.cache(), self.guard, Purpose::Lookup)?);
-            }
-            break;
-        }
-        Ok(())
+        let schema = &self.options().schema;
+        let gather = |key: &&[u8]| Gather::new(at, now_ms, schema.operator(key));
+        let mut gathers: Vec<Gather<'_>> = keys.iter().map(gather).collect();
+        self.reader().gather_many(keys, &mut gathers)?;
+        Ok(gathers.into_iter().map(Gather::finish).collect())
     }
 }

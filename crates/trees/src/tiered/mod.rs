@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `incorporate.rs`,
-//! `maintain.rs`, `gather.rs`, `lookup.rs`, `scan.rs`, `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `draw.rs`.
+//! `maintain.rs`, `gather.rs`, `search.rs`, `lookup.rs`, `scan.rs`, `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `draw.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
 //! overwritten. SplinterDB locks trunk nodes hand over hand and splits them on the way down, before it knows whether it must. Here the
@@ -45,6 +45,7 @@ mod maintain;
 mod node;
 mod policy;
 mod scan;
+mod search;
 mod shape;
 mod tree;
 mod uses;
@@ -54,6 +55,7 @@ pub use compact::{Job, Progress};
 pub use gather::{Answer, Gather};
 pub use incorporate::Incorporation;
 pub use inflight::Edge;
+pub use lookup::Reader;
 pub use maintain::{Maintenance, Step};
 pub use policy::{Shape, Victim};
 pub use scan::Iter;

@@ -3,12 +3,14 @@
 use super::gather::Gather;
 use super::node::Node;
 use super::tree::Tree;
+use crate::fetch;
 use crate::merge::{Direction, Merged};
 use crate::range::KeyRange;
 use crate::run::{self, Access, Cursor, RangeDeletes};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_storage::Result;
 use std::fmt;
+use std::task::Poll;
 
 /// Deleted keys in a row after which a scan looks for the end of the range delete that covers them.
 const PATIENCE: u32 = 4;
@@ -328,10 +330,16 @@ impl Iter {
             if !gather.is_decided() {
                 let record = source.record();
                 // A decided lookup takes no more, and an undecided one goes on by itself.
-                let _ = gather.known.record(&record, operator, |pointer, out| {
+                let _ = fetch::found(gather.known.record(&record, operator, |pointer, out| {
                     let guard = tree.store().epochs().pin();
-                    run::read_value(tree.store().cache(), &guard, pointer, Purpose::Scan, out)
-                })?;
+                    Poll::Ready(run::read_value(
+                        tree.store().cache(),
+                        &guard,
+                        pointer,
+                        Purpose::Scan,
+                        out,
+                    ))
+                }))?;
             }
             segment.merged.advance()?;
         }

@@ -15,8 +15,8 @@ mod format;
 mod read;
 mod write;
 
-pub(crate) use read::read_apart;
 pub use read::read_value;
+pub(crate) use read::{fetch_value, read_apart};
 pub(super) use read::{nodes_of, read_from};
 pub(crate) use write::{Placed, Slot, ValueWriter};
 

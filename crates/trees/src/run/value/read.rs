@@ -2,10 +2,12 @@
 
 use super::format::decode_pointers;
 use super::{ValuePointer, largest, levels};
+use crate::fetch::{Blocking, Fetch};
 use crate::run::load::{Cached, Direct, Nodes};
 use alluvium_base::Purpose;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, Error, Guard, NodePointer, Residence, Result};
+use std::task::{Poll, ready};
 
 /// Nodes that are asked for together.
 const AT_ONCE: usize = 16;
@@ -36,19 +38,48 @@ pub fn read_value(
     read_from(&nodes, pointer, out)
 }
 
+/// Reads a value into `out`, which is cleared first, with its node from anywhere. The nodes of a long one are waited for.
+pub(crate) fn fetch_value<F: Fetch>(
+    fetch: &F,
+    pointer: &ValuePointer,
+    out: &mut Vec<u8>,
+) -> Poll<Result<()>> {
+    let Blocking {
+        cache,
+        guard,
+        purpose,
+    } = *fetch.blocking();
+    if pointer.is_long(cache.page_size()) {
+        return Poll::Ready(read_value(cache, guard, pointer, purpose, out));
+    }
+    let node = ready!(fetch.node(&pointer.node))?;
+    out.clear();
+    out.extend_from_slice(part_of(&node, pointer)?);
+    Poll::Ready(Ok(()))
+}
+
+/// The bytes of a value that shares its node.
+fn part_of<'n>(node: &'n [u8], pointer: &ValuePointer) -> Result<&'n [u8]> {
+    let (at, len) = (pointer.at as usize, pointer.len as usize);
+    let value = at.checked_add(len).and_then(|end| node.get(at..end));
+    value.ok_or_else(|| short(pointer))
+}
+
+/// The error of a value that is longer than what is there.
+#[cold]
+fn short(pointer: &ValuePointer) -> Error {
+    let found = format!("a value of {} bytes at {}", pointer.len, pointer.at);
+    Error::corrupt(pointer.node.place(), "a value inside its node", found)
+}
+
 /// Reads a value from anywhere into `out`, which is cleared first.
 pub(in crate::run) fn read_from(nodes: &dyn Nodes, pointer: &ValuePointer, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     let page_size = nodes.page_size();
-    let (at, len) = (pointer.at as usize, pointer.len as usize);
-    let short = || {
-        let found = format!("a value of {len} bytes at {at}");
-        Error::corrupt(pointer.node.place(), "a value inside its node", found)
-    };
+    let len = pointer.len as usize;
     if !pointer.is_long(page_size) {
         return nodes.each(&[pointer.node], &mut |node| {
-            let value = at.checked_add(len).and_then(|end| node.get(at..end));
-            out.extend_from_slice(value.ok_or_else(short)?);
+            out.extend_from_slice(part_of(node, pointer)?);
             Ok(())
         });
     }
@@ -58,12 +89,16 @@ pub(in crate::run) fn read_from(nodes: &dyn Nodes, pointer: &ValuePointer, out: 
         own.chunks(AT_ONCE).try_for_each(|some| {
             nodes.each(some, &mut |node| {
                 let wanted = (len - out.len()).min(largest);
-                out.extend_from_slice(node.get(..wanted).ok_or_else(short)?);
+                out.extend_from_slice(node.get(..wanted).ok_or_else(|| short(pointer))?);
                 Ok(())
             })
         })
     })?;
-    if out.len() == len { Ok(()) } else { Err(short()) }
+    if out.len() == len {
+        Ok(())
+    } else {
+        Err(short(pointer))
+    }
 }
 
 /// Every node of a value: its own, and those above them.

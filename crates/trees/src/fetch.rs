@@ -1,0 +1,138 @@
+//! Where a lookup's nodes come from: one that waits for them and one that does not are the same code.
+
+use alluvium_base::Purpose;
+use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Residence, Result};
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::task::{Poll, ready};
+
+/// A source of nodes. `Pending` means that one is not there and was noted: whoever asked brings it, and begins anew.
+pub(crate) trait Fetch {
+    /// A node that is there.
+    fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>>;
+
+    /// Nodes that are not there, in the order of their pointers.
+    fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
+
+    /// The cache, the guard and the purpose, for what is so rare that it is waited for in any case.
+    fn blocking(&self) -> &Blocking<'_>;
+
+    /// A node.
+    #[inline]
+    fn node(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
+        match self.peek(pointer) {
+            Some(node) => Poll::Ready(Ok(node)),
+            None => Poll::Ready(Ok(ready!(self.miss(std::slice::from_ref(pointer)))?.remove(0))),
+        }
+    }
+}
+
+/// Waits for what is not in the cache: it is never pending.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocking<'g> {
+    pub(crate) cache: &'g Cache,
+    pub(crate) guard: &'g Guard,
+    pub(crate) purpose: Purpose,
+}
+
+impl Fetch for Blocking<'_> {
+    #[inline]
+    fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>> {
+        self.cache.peek(pointer, self.guard)
+    }
+
+    #[cold]
+    fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
+        Poll::Ready(
+            self.cache
+                .get_many(pointers, self.guard, self.purpose, Residence::Keep),
+        )
+    }
+
+    fn blocking(&self) -> &Blocking<'_> {
+        self
+    }
+}
+
+/// What a source that waits has found.
+pub(crate) fn found<T>(poll: Poll<T>) -> T {
+    match poll {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("a source that waits is never pending"),
+    }
+}
+
+/// Waits for nothing: what is neither in the cache nor among what was brought is noted.
+pub(crate) struct Peeking<'g> {
+    from: Blocking<'g>,
+    brought: &'g Brought<'g>,
+    missing: RefCell<Vec<NodePointer>>,
+}
+
+/// Nodes that were waited for, whether or not the cache has kept them.
+#[derive(Default)]
+pub(crate) struct Brought<'g> {
+    /// In the order of their places, as are the nodes.
+    pointers: Vec<NodePointer>,
+    nodes: Vec<NodeRef<'g>>,
+}
+
+fn by_place(one: &NodePointer, other: &NodePointer) -> Ordering {
+    (one.tier, one.offset, one.birth).cmp(&(other.tier, other.offset, other.birth))
+}
+
+impl<'g> Brought<'g> {
+    /// Reads nodes together, and waits for them.
+    pub(crate) fn wait(from: Blocking<'g>, mut pointers: Vec<NodePointer>) -> Result<Brought<'g>> {
+        pointers.sort_unstable_by(by_place);
+        pointers.dedup();
+        let nodes = from
+            .cache
+            .get_many(&pointers, from.guard, from.purpose, Residence::Keep)?;
+        Ok(Brought { pointers, nodes })
+    }
+
+    fn get(&self, pointer: &NodePointer) -> Option<NodeRef<'g>> {
+        let at = self
+            .pointers
+            .binary_search_by(|brought| by_place(brought, pointer))
+            .ok()?;
+        (self.pointers[at] == *pointer).then(|| self.nodes[at].clone())
+    }
+}
+
+impl<'g> Peeking<'g> {
+    pub(crate) fn new(from: Blocking<'g>, brought: &'g Brought<'g>) -> Peeking<'g> {
+        Peeking {
+            from,
+            brought,
+            missing: RefCell::default(),
+        }
+    }
+
+    /// What was not there.
+    pub(crate) fn into_missing(self) -> Vec<NodePointer> {
+        self.missing.into_inner()
+    }
+}
+
+impl Fetch for Peeking<'_> {
+    #[inline]
+    fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>> {
+        if !self.brought.pointers.is_empty()
+            && let Some(node) = self.brought.get(pointer)
+        {
+            return Some(node);
+        }
+        self.from.peek(pointer)
+    }
+
+    fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
+        self.missing.borrow_mut().extend_from_slice(pointers);
+        Poll::Pending
+    }
+
+    fn blocking(&self) -> &Blocking<'_> {
+        &self.from
+    }
+}

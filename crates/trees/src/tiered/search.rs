@@ -1,0 +1,147 @@
+//! The search for one key in one version: from the root to a leaf, newest part first, until a message decides. Where a node is missing
+//! it stops, and goes on from there when the node has been brought.
+
+use super::gather::Known;
+use super::node::{Group, Layer, Node};
+use super::tree::{SEED, Version};
+use crate::fetch::Fetch;
+use crate::maplet::{self, Maplet};
+use crate::merge::Operator;
+use crate::run;
+use alluvium_filters as filters;
+use alluvium_storage::{Error, Result};
+use std::ops::ControlFlow;
+use std::task::{Poll, ready};
+
+/// How far the search for a key is. It is of use with one version only.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// What the maplets of the path say of the key, once they were asked.
+    hits: Vec<maplet::Hits>,
+    is_probed: bool,
+    /// How many parts of the path are done.
+    layer: usize,
+    /// How many runs of the next part are done.
+    runs: usize,
+    /// How many records of the next run were taken.
+    records: usize,
+}
+
+/// The parts of a path that count for a key, newest first.
+fn path<'v>(root: &'v Node, key: &[u8], layers: &mut Vec<Layer<'v>>) {
+    let mut node = root;
+    loop {
+        let pivot = node.pivot_for(key);
+        layers.extend(node.stack(pivot).rev().filter(|layer| layer.part.counts_for(key)));
+        match node.pivots[pivot].child.as_deref() {
+            Some(child) => node = child,
+            None => return,
+        }
+    }
+}
+
+impl Search {
+    /// Begins anew, with the memory that it has.
+    pub(super) fn restart(&mut self) {
+        (self.is_probed, self.layer, self.runs, self.records) = (false, 0, 0, 0);
+    }
+
+    /// Feeds `known` with what the version holds, until it is decided or there is no more.
+    pub(super) fn go_on<F: Fetch>(
+        &mut self,
+        version: &Version,
+        key: &[u8],
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
+        let mut layers = Vec::with_capacity(32);
+        path(&version.root, key, &mut layers);
+        if !self.is_probed {
+            let maplets: Vec<&Maplet> = layers.iter().map(|layer| &layer.part.group.maplet).collect();
+            let hash = filters::hash(SEED, key);
+            ready!(maplet::probe_path(&maplets, hash, fetch, &mut self.hits))?;
+            self.is_probed = true;
+        }
+        while self.layer < layers.len() && !known.is_decided() {
+            let group = &*layers[self.layer].part.group;
+            ready!(self.ask_group(group, key, known, operator, fetch))?;
+            self.layer += 1;
+            self.runs = 0;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Asks the runs of a group that may have the key, newest first.
+    fn ask_group<F: Fetch>(
+        &mut self,
+        group: &Group,
+        key: &[u8],
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
+        let deletes = group.runs().any(|(_, run)| !run.range_deletes().is_empty());
+        if !deletes {
+            while let Some(&value) = self.hits[self.layer].get(self.runs)
+                && !known.is_decided()
+            {
+                ready!(self.ask(group, usize::from(value), key, known, operator, fetch))?;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        for (place, run) in group.runs().rev().skip(self.runs) {
+            if known.is_decided() {
+                break;
+            }
+            known.range_deleted(run.range_deletes().covering(key, known.at()));
+            if self.hits[self.layer]
+                .iter()
+                .any(|&value| usize::from(value) == place)
+            {
+                ready!(self.ask(group, place, key, known, operator, fetch))?;
+            } else {
+                self.runs += 1;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Asks one run.
+    fn ask<F: Fetch>(
+        &mut self,
+        group: &Group,
+        place: usize,
+        key: &[u8],
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
+        let Some(run) = group.runs.get(place) else {
+            let expected = format!("a maplet that tells {} runs apart", group.runs.len());
+            let at = group.maplet.pointer().place();
+            return Poll::Ready(Err(Error::corrupt(at, expected, format!("run {place}"))));
+        };
+        // A run that is gone has nothing for this key: the maplet may still remember it, and others' keys are alike.
+        if let Some(run) = run.get() {
+            // What was taken before a node was missing is not taken again.
+            let mut taken = self.records;
+            let records = &mut self.records;
+            let asked = run.search(key, known.at(), fetch, |record| {
+                if taken > 0 {
+                    taken -= 1;
+                    return Poll::Ready(Ok(ControlFlow::Continue(())));
+                }
+                let flow = ready!(known.record(&record, operator, |pointer, value| {
+                    run::fetch_value(fetch, pointer, value)
+                }))?;
+                *records += 1;
+                Poll::Ready(Ok(flow))
+            });
+            ready!(asked)?;
+        }
+        self.runs += 1;
+        self.records = 0;
+        Poll::Ready(Ok(()))
+    }
+}
