@@ -51,7 +51,9 @@ mod ranges;
 mod tests;
 
 pub use cursor::Cursor;
+pub(crate) use cursor::Spot;
 pub use lookup::Versions;
+pub(crate) use ranges::Deletes;
 
 use alluvium_base::Sequence;
 use arena::Arena;
@@ -161,6 +163,11 @@ impl Memtable {
     #[must_use]
     pub fn range_deletes(&self) -> Vec<(Vec<u8>, Vec<u8>, Sequence)> {
         self.ranges.all()
+    }
+
+    /// The range deletes as they are now, if there are any.
+    pub(crate) fn deletes(&self) -> Option<Deletes> {
+        self.ranges.now()
     }
 
     fn root(&self) -> NodeId {

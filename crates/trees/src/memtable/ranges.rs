@@ -92,17 +92,54 @@ impl RangeDeletes {
     }
 
     pub(super) fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
-        if self.is_empty() {
-            return None;
-        }
-        let lists = self.read();
-        lists.iter().filter_map(|list| list.covering(key, at)).max()
+        self.now()?.covering(key, at)
+    }
+
+    /// What there is now, if there is anything.
+    pub(super) fn now(&self) -> Option<Deletes> {
+        (!self.is_empty()).then(|| Deletes { lists: self.read() })
     }
 
     pub(super) fn all(&self) -> Vec<(Vec<u8>, Vec<u8>, Sequence)> {
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let range = |(start, end, sequence): &Range| (start.to_vec(), end.to_vec(), *sequence);
         writing.all.iter().map(range).collect()
+    }
+}
+
+/// The range deletes of a memtable at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Deletes {
+    lists: Arc<Vec<Arc<Fragments>>>,
+}
+
+impl Deletes {
+    /// The newest delete at or before `at` that covers a key.
+    pub(crate) fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
+        let lists = self.lists.iter();
+        lists.filter_map(|list| list.covering(key, at)).max()
+    }
+
+    /// A range around a key that deletes at or before `at` cover whole: of several one that goes on furthest.
+    pub(crate) fn around(&self, key: &[u8], at: Sequence) -> Option<(&[u8], &[u8])> {
+        let lists = self.lists.iter();
+        let ranges = lists.filter_map(|list| list.around(key)?.bounds(at));
+        ranges.max_by_key(|(_, end)| *end)
+    }
+
+    /// The same around every key just below `end`: of several one that begins first.
+    pub(crate) fn reaching(&self, end: &[u8], at: Sequence) -> Option<(&[u8], &[u8])> {
+        let lists = self.lists.iter();
+        let ranges = lists.filter_map(|list| list.reaching(end)?.bounds(at));
+        ranges.min_by_key(|(start, _)| *start)
+    }
+}
+
+impl Fragment {
+    /// Its range, if a reader at `at` finds it deleted.
+    fn bounds(&self, at: Sequence) -> Option<(&[u8], &[u8])> {
+        let oldest = self.sequences.last()?;
+        (*oldest <= at).then_some((&self.start, &self.end))
     }
 }
 
@@ -127,13 +164,23 @@ impl Fragments {
     }
 
     fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
-        let after = self.fragments.partition_point(|fragment| *fragment.start <= *key);
-        let fragment = &self.fragments[after.checked_sub(1)?];
-        if key >= &*fragment.end {
-            return None;
-        }
+        let fragment = self.around(key)?;
         let first = fragment.sequences.partition_point(|&sequence| sequence > at);
         fragment.sequences.get(first).copied()
+    }
+
+    /// The fragment that a key is in.
+    fn around(&self, key: &[u8]) -> Option<&Fragment> {
+        let after = self.fragments.partition_point(|fragment| *fragment.start <= *key);
+        let fragment = &self.fragments[after.checked_sub(1)?];
+        (*key < *fragment.end).then_some(fragment)
+    }
+
+    /// The fragment that holds every key just below `end`.
+    fn reaching(&self, end: &[u8]) -> Option<&Fragment> {
+        let below = self.fragments.partition_point(|fragment| *fragment.start < *end);
+        let fragment = &self.fragments[below.checked_sub(1)?];
+        (*end <= *fragment.end).then_some(fragment)
     }
 
     /// Both lists in one: wherever a fragment of either begins or ends, a fragment of the result does.

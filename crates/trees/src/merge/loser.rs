@@ -117,7 +117,13 @@ impl<S: Source> Merged<S> {
         &self.sources[index]
     }
 
-    /// Every source, for repositioning; [`Merged::rebuild`] must follow.
+    /// Every source.
+    #[must_use]
+    pub fn sources(&self) -> &[S] {
+        &self.sources
+    }
+
+    /// Every source, for repositioning; when a key has changed, [`Merged::rebuild`] must follow.
     pub fn sources_mut(&mut self) -> &mut [S] {
         &mut self.sources
     }

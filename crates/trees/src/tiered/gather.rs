@@ -211,6 +211,11 @@ impl Known {
         self.count = 0;
         (self.outcome == Outcome::Value).then_some(&self.value)
     }
+
+    /// The value that was settled, to be moved elsewhere.
+    pub(super) fn value_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.value
+    }
 }
 
 #[cfg(all(test, not(alluvium_model_check)))]

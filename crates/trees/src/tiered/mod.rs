@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `incorporate.rs`,
-//! `maintain.rs`, `gather.rs`, `search.rs`, `lookup.rs`, `scan.rs`, `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `draw.rs`.
+//! `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `scan.rs` (with `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `draw.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
 //! overwritten. SplinterDB locks trunk nodes hand over hand and splits them on the way down, before it knows whether it must. Here the
@@ -29,7 +29,10 @@
 //! - **T5** An extent of a run is in use exactly while a pivot, or a compaction that was not overtaken, has the run in a range that needs
 //!   it. Where a compaction uses it a pivot does too, so that a crash leaves nothing that nobody reaches.
 //! - **T6** Every key of every run of a group is in the group's maplet, under that run's place.
+//! - **T7** Between its calls a scan holds neither a version nor a memtable: a position, counted frames of the cache, and records that it has
+//!   decided, which nothing changes any more.
 
+mod batch;
 mod check;
 mod checkpoint;
 mod compact;
@@ -42,11 +45,14 @@ mod incorporate;
 mod inflight;
 mod lookup;
 mod maintain;
+mod memtables;
 mod node;
 mod policy;
 mod scan;
 mod search;
+mod segment;
 mod shape;
+mod sources;
 mod tree;
 mod uses;
 
@@ -57,6 +63,7 @@ pub use incorporate::Incorporation;
 pub use inflight::Edge;
 pub use lookup::Reader;
 pub use maintain::{Maintenance, Step};
+pub use memtables::{MemtableEntry, MemtableList, Memtables};
 pub use policy::{Shape, Victim};
 pub use scan::Iter;
 pub use shape::Counts;

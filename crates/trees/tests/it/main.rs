@@ -4,5 +4,6 @@ mod crashes;
 mod faults;
 mod history;
 mod model;
+mod stack;
 mod story;
 mod world;

@@ -1,6 +1,7 @@
 //! A tree with a memtable above it, driven by one seed and compared with the reference at every step.
 
 use crate::history::History;
+use crate::stack::Stack;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_device::Directory;
@@ -11,8 +12,8 @@ use alluvium_trees::memtable::Memtable;
 use alluvium_trees::merge::{Append, Direction, Operator};
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{
-    Depth, Edge, Gather, Incorporation, Job, Maintenance, Progress, Schema, Shape, Step, Tree, TreeOptions,
-    Victim,
+    Depth, Edge, Gather, Incorporation, Job, Maintenance, Memtables, Progress, Schema, Shape, Step, Tree,
+    TreeOptions, Victim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,6 +86,13 @@ pub(crate) fn store_options() -> StoreOptions {
     }
 }
 
+/// What is scanned.
+#[derive(Clone, Copy, Debug)]
+enum Layers {
+    Tree,
+    All,
+}
+
 pub(crate) struct World {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) tree: Tree,
@@ -92,7 +100,11 @@ pub(crate) struct World {
     pub(crate) random: fastrand::Rng,
     pub(crate) history: History,
     pub(crate) memtable: Arc<Memtable>,
-    sealed: Option<(Arc<Memtable>, Sequence, Option<Incorporation>)>,
+    /// The memtable holds what was committed above this.
+    base: Sequence,
+    /// A memtable that takes no more, what it lies above, its cut, and its incorporation.
+    sealed: Option<(Arc<Memtable>, Sequence, Sequence, Option<Incorporation>)>,
+    stack: Arc<Stack>,
     /// Compactions under way at once.
     steps: Vec<Step>,
     snapshots: Vec<Sequence>,
@@ -112,14 +124,16 @@ impl World {
     pub(crate) fn new(directory: Arc<dyn Directory>, workload: Workload, seed: u64) -> World {
         let store = Store::create(Arc::clone(&directory), &store_options(), b"").unwrap();
         let tree = Tree::create(Arc::new(store), World::options(&workload));
-        World {
+        let world = World {
             directory,
             tree,
             memtable: Arc::new(Memtable::new(256 << 10)),
             workload,
             random: fastrand::Rng::with_seed(seed),
             history: History::default(),
+            base: 0,
             sealed: None,
+            stack: Arc::default(),
             steps: Vec::new(),
             snapshots: Vec::new(),
             sequence: 0,
@@ -129,7 +143,9 @@ impl World {
             trace: 0,
             maintenance: Maintenance { budget_bytes: 0 },
             edges: BTreeMap::new(),
-        }
+        };
+        world.restack();
+        world
     }
 
     /// Bytes that a memtable takes before it has anything.
@@ -242,8 +258,10 @@ impl World {
         }
         if self.sequence > self.tree.cut() {
             let sealed = std::mem::replace(&mut self.memtable, Arc::new(Memtable::new(256 << 10)));
-            self.sealed = Some((sealed, self.sequence, None));
+            let base = std::mem::replace(&mut self.base, self.sequence);
+            self.sealed = Some((sealed, base, self.sequence, None));
         }
+        self.restack();
         Ok(())
     }
 
@@ -251,7 +269,7 @@ impl World {
     pub(crate) fn poll_incorporation(&mut self) -> Result<()> {
         self.tree.horizon().raise(self.horizon());
         let slice = self.random.usize(1..200);
-        let Some((memtable, cut, step)) = &mut self.sealed else {
+        let Some((memtable, _, cut, step)) = &mut self.sealed else {
             return Ok(());
         };
         let step = match step {
@@ -260,8 +278,16 @@ impl World {
         };
         if step.poll(slice)? == Progress::Done {
             self.sealed = None;
+            self.restack();
         }
         Ok(())
+    }
+
+    /// What readers look into.
+    fn restack(&self) {
+        let sealed = self.sealed.iter().map(|(memtable, base, ..)| (memtable, *base));
+        self.stack
+            .set(std::iter::once((&self.memtable, self.base)).chain(sealed));
     }
 
     /// A slice of background work.
@@ -383,14 +409,9 @@ impl World {
     /// A point lookup through the memtables, as of now.
     pub(crate) fn get(&mut self) -> Result<()> {
         let key = self.key();
-        let mut gather = Gather::new(LAST, self.now_ms, Some(&Append));
-        let sealed = self.sealed.iter().map(|(memtable, ..)| memtable);
-        for memtable in std::iter::once(&self.memtable).chain(sealed) {
-            gather.memtable(memtable, &key);
-        }
-        if !gather.is_decided() {
-            self.tree.gather(&key, &mut gather)?;
-        }
+        let mut gather = [Gather::new(LAST, self.now_ms, Some(&Append))];
+        self.stack.gather(&self.tree, &[&key], &mut gather)?;
+        let [gather] = gather;
         let found = gather.finish();
         let wanted = self.history.read(&key, LAST, self.now_ms);
         assert_eq!(found, wanted, "{} now\n{}", key.escape_ascii(), self.tree.draw());
@@ -422,6 +443,14 @@ impl World {
                 key.escape_ascii()
             );
         }
+        // Now, with what memtables say.
+        let gather = |_| Gather::new(LAST, self.now_ms, Some(&Append));
+        let mut gathers: Vec<Gather<'_>> = refs.iter().map(gather).collect();
+        self.stack.gather(&self.tree, &refs, &mut gathers)?;
+        for (key, gather) in refs.iter().zip(gathers) {
+            let wanted = self.history.read(key, LAST, self.now_ms);
+            assert_eq!(gather.finish(), wanted, "{}", key.escape_ascii());
+        }
         Ok(())
     }
 
@@ -430,24 +459,37 @@ impl World {
         self.snapshots.get(at).copied().unwrap_or(self.tree.cut())
     }
 
-    /// A scan of a stretch, either way, with other work in between.
+    /// A scan of a stretch, either way, with other work in between: of the tree at a snapshot, or through the memtables as of now.
     pub(crate) fn scan(&mut self) -> Result<()> {
-        let at = self.some_snapshot();
+        let layers = if self.random.bool() {
+            Layers::Tree
+        } else {
+            Layers::All
+        };
+        let at = match layers {
+            Layers::Tree => self.some_snapshot(),
+            Layers::All => self.sequence,
+        };
         // It is a snapshot, for as long as the scan takes.
         self.snapshots.push(at);
-        let result = self.scan_at(at);
-        self.snapshots.pop();
+        let result = self.scan_at(at, layers);
+        let index = self.snapshots.iter().rposition(|&snapshot| snapshot == at);
+        self.snapshots.swap_remove(index.expect("it was pushed"));
         result
     }
 
-    fn scan_at(&mut self, at: Sequence) -> Result<()> {
+    fn some_range(&mut self) -> KeyRange {
         let (one, other) = (self.key(), self.key());
-        let range = match self.random.u8(..4) {
+        match self.random.u8(..4) {
             0 => KeyRange::everything(),
             1 => KeyRange::new(&one, None),
             _ if one < other => KeyRange::new(&one, Some(&other)),
             _ => KeyRange::new(&other, Some(&one)),
-        };
+        }
+    }
+
+    fn scan_at(&mut self, at: Sequence, layers: Layers) -> Result<()> {
+        let range = self.some_range();
         let direction = if self.random.bool() {
             Direction::Forward
         } else {
@@ -458,7 +500,13 @@ impl World {
         if direction == Direction::Backward {
             wanted.reverse();
         }
-        let mut iter = self.tree.iter(range.clone(), direction, at, self.now_ms);
+        let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&self.stack);
+        let mut iter = match layers {
+            Layers::Tree => self.tree.iter(range.clone(), direction, at, self.now_ms),
+            Layers::All => self
+                .tree
+                .iter_with(stack, range.clone(), direction, at, self.now_ms),
+        };
         if self.random.bool() {
             let key = self.key();
             iter.seek(&key);
@@ -475,29 +523,23 @@ impl World {
         for number in 0..most {
             let found = iter.next()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
             let expected = wanted.next();
-            if found != expected {
-                for (key, value) in expected.iter().chain(&found) {
-                    let got = self.tree.get(key, at, self.now_ms);
-                    eprintln!(
-                        "{}: {} bytes, get says {:?}",
-                        key.escape_ascii(),
-                        value.len(),
-                        got.map(|v| v.map(|v| v.len()))
-                    );
-                }
-                eprintln!("snapshots {:?}, now {}", self.snapshots, self.now_ms);
-            }
             assert!(
                 found == expected,
-                "record {number} of {range:?} {direction:?} at {at}: found {:?}, expected {:?}\n{}",
+                "record {number} of {range:?} {direction:?} of {layers:?} at {at}: found {:?}, expected {:?}\n{}",
                 found.as_ref().map(|(key, _)| key.escape_ascii().to_string()),
                 expected.as_ref().map(|(key, _)| key.escape_ascii().to_string()),
                 self.tree.draw()
             );
+            // This one and the list's: between its calls an iterator holds no memtable.
+            assert_eq!(Arc::strong_count(&self.memtable), 2);
             let Some((key, _)) = found else { break };
             self.note(&key);
-            if self.random.u32(..40) == 0 {
-                self.poll_step()?;
+            match self.random.u32(..120) {
+                0..3 => self.poll_step()?,
+                3..6 => self.poll_incorporation()?,
+                6 => self.seal()?,
+                7..20 => self.write()?,
+                _ => {}
             }
         }
         Ok(())
@@ -545,6 +587,8 @@ impl World {
         self.history.cut(cut);
         self.sequence = self.sequence.max(cut);
         self.snapshots.retain(|at| *at <= cut);
+        self.base = cut;
+        self.restack();
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What nobody waits for: incorporation, compaction, maintenance, checkpoints, space. Each by slices, each interrupted at
 //! will.
 
-use super::db::{Db, Sealed, Snapshot};
+use super::db::{Db, Pairs, Sealed, Snapshot};
 use super::flaw::Flaw;
 use super::trouble;
 use alluvium_sim::generate::value;
@@ -9,6 +9,7 @@ use alluvium_sim::{Trouble, World};
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, ReclaimLimit};
 use alluvium_trees::memtable::Memtable;
+use alluvium_trees::merge::Direction;
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Edge, Job, Maintenance, Progress, Step};
 use std::sync::Arc;
@@ -51,15 +52,18 @@ impl Db {
             self.sealed = None;
         }
         self.finish_incorporation(world)?;
-        if self.last() > self.tree.cut() {
+        let cut = self.last();
+        if cut > self.tree.cut() {
             let fresh = Arc::new(Memtable::new(self.memtable.limit()));
             self.sealed = Some(Sealed {
                 memtable: std::mem::replace(&mut self.memtable, fresh),
-                cut: self.last(),
+                base: std::mem::replace(&mut self.base, cut),
+                cut,
                 writing: None,
             });
             self.filled = 0;
         }
+        self.restack();
         Ok(())
     }
 
@@ -102,7 +106,10 @@ impl Db {
         };
         match writing.poll(records) {
             Ok(Progress::More) => {}
-            Ok(Progress::Done) => self.sealed = None,
+            Ok(Progress::Done) => {
+                self.sealed = None;
+                self.restack();
+            }
             Err(error) => {
                 sealed.writing = None;
                 return Err(error);
@@ -163,6 +170,7 @@ impl Db {
 
     pub(super) fn background(&mut self, choice: u32, world: &World) -> std::result::Result<(), Trouble> {
         let records = 1 + (choice >> 8) as usize % 160;
+        self.read_on(records / 8)?;
         match choice % 24 {
             0..11 => self.poll_step((choice >> 6) as usize % 2, records, world),
             11..15 => self.poll_incorporation(records, world),
@@ -222,24 +230,43 @@ impl Db {
         Ok(())
     }
 
-    /// Somebody begins to read the tree as it is, or ends: it must be as it was.
+    /// Somebody begins to read what there is, or ends: it must be as it was.
     fn toggle_snapshot(&mut self, world: &World) -> std::result::Result<(), Trouble> {
         let everything = KeyRange::everything();
-        let Some(snapshot) = self.snapshot.take() else {
-            let at = self.tree.cut();
-            let pairs = self.scan_tree(&everything, at).map_err(trouble)?;
-            let pairs = pairs.map_err(Trouble::wrong)?;
-            self.snapshot = Some(Snapshot { at, pairs });
+        if self.snapshot.is_none() {
+            let at = self.last();
+            let pairs = self.scan(&everything).map_err(trouble)?;
+            self.snapshot = Some(Snapshot {
+                at,
+                pairs: pairs.map_err(Trouble::wrong)?,
+                iter: self.iter(&everything, Direction::Forward, at),
+                read: Pairs::new(),
+            });
             return Ok(());
-        };
-        let found = self.scan_tree(&everything, snapshot.at).map_err(trouble)?;
-        if found.map_err(Trouble::wrong)? == snapshot.pairs {
+        }
+        self.read_on(usize::MAX)?;
+        let snapshot = self.snapshot.take().expect("there is one");
+        if snapshot.read == snapshot.pairs {
             world.coverage.hit("snapshot read to its end");
             return Ok(());
         }
         Err(Trouble::wrong(
             "a snapshot reads otherwise than when it was taken",
         ))
+    }
+
+    /// Whoever reads a snapshot reads some records more.
+    fn read_on(&mut self, records: usize) -> std::result::Result<(), Trouble> {
+        let Some(snapshot) = &mut self.snapshot else {
+            return Ok(());
+        };
+        for _ in 0..records {
+            let Some((key, value)) = snapshot.iter.next().map_err(trouble)? else {
+                break;
+            };
+            snapshot.read.insert(key.to_vec(), value.to_vec());
+        }
+        Ok(())
     }
 
     /// The compactions under way.

@@ -5,6 +5,7 @@
 
 use super::flaw::Flaw;
 use super::ops::{Op, decode, encode};
+use crate::stack::Stack;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
 use alluvium_device::Directory;
@@ -14,7 +15,9 @@ use alluvium_storage::{Result, log};
 use alluvium_trees::memtable::Memtable;
 use alluvium_trees::merge::{Append, Direction, Operator};
 use alluvium_trees::range::KeyRange;
-use alluvium_trees::tiered::{Gather, Incorporation, Schema, Stats, Step, Tree, TreeOptions};
+use alluvium_trees::tiered::{
+    Gather, Incorporation, Iter, Memtables, Schema, Stats, Step, Tree, TreeOptions,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,14 +37,17 @@ impl Schema for Appending {
 /// A memtable that takes no more writes.
 pub(super) struct Sealed {
     pub(super) memtable: Arc<Memtable>,
+    pub(super) base: Sequence,
     pub(super) cut: Sequence,
     pub(super) writing: Option<Incorporation>,
 }
 
-/// A state of the tree that somebody still reads, and what was there when it was taken.
+/// A state that somebody reads slowly, and what was there when it was taken.
 pub(super) struct Snapshot {
     pub(super) at: Sequence,
     pub(super) pairs: Pairs,
+    pub(super) iter: Iter,
+    pub(super) read: Pairs,
 }
 
 pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -52,6 +58,9 @@ pub(crate) struct Db {
     pub(super) sealed: Option<Sealed>,
     pub(super) tree: Tree,
     pub(super) memtable: Arc<Memtable>,
+    /// The memtable holds what was committed above this.
+    pub(super) base: Sequence,
+    pub(super) stack: Arc<Stack>,
     /// Bytes of keys and values in the memtable.
     pub(super) filled: u64,
     /// The sequence of the next write.
@@ -151,10 +160,12 @@ impl Db {
     fn assemble(tree: Tree, memtable: Memtable, filled: u64, next: Sequence, flaw: Flaw) -> Db {
         let usage = tree.store().usage().0.total();
         let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
-        Db {
+        let db = Db {
             steps: [None, None],
             sealed: None,
             seen: tree.stats(),
+            base: tree.cut(),
+            stack: Arc::default(),
             tree,
             memtable: Arc::new(memtable),
             filled,
@@ -167,7 +178,9 @@ impl Db {
                 ever: taken,
                 file: usage.file_bytes,
             },
-        }
+        };
+        db.restack();
+        db
     }
 
     pub(super) fn store(&self) -> &Arc<Store> {
@@ -200,65 +213,48 @@ impl Db {
         Ok(())
     }
 
-    /// The memtables, newest first.
-    fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        std::iter::once(&self.memtable).chain(self.sealed.iter().map(|sealed| &sealed.memtable))
+    /// What readers look into.
+    pub(super) fn restack(&self) {
+        let sealed = self.sealed.iter().map(|sealed| (&sealed.memtable, sealed.base));
+        self.stack
+            .set(std::iter::once((&self.memtable, self.base)).chain(sealed));
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut gather = Gather::new(LAST, 0, Some(&Append));
-        for memtable in self.memtables() {
-            gather.memtable(memtable, key);
-        }
-        if !gather.is_decided() {
-            self.tree.gather(key, &mut gather)?;
-        }
+        let mut gather = [Gather::new(LAST, 0, Some(&Append))];
+        self.stack.gather(&self.tree, &[key], &mut gather)?;
+        let [gather] = gather;
         Ok(gather.finish())
     }
 
-    /// What the tree holds within a range, by a scan; an error in words when it is out of order.
-    pub(super) fn scan_tree(
-        &self,
-        range: &KeyRange,
-        at: Sequence,
-    ) -> Result<std::result::Result<Pairs, String>> {
+    pub(super) fn iter(&self, range: &KeyRange, direction: Direction, at: Sequence) -> Iter {
+        let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&self.stack);
+        self.tree.iter_with(stack, range.clone(), direction, at, 0)
+    }
+
+    /// Everything within a range, by a scan each way; an error in words when they differ or are out of order.
+    pub(super) fn scan(&self, range: &KeyRange) -> Result<std::result::Result<Pairs, String>> {
         let mut pairs = Pairs::new();
-        let mut iter = self.tree.iter(range.clone(), Direction::Forward, at, 0);
+        let at = self.last();
+        let mut iter = self.iter(range, Direction::Forward, at);
         while let Some((key, value)) = iter.next()? {
             if pairs.last_key_value().is_some_and(|(last, _)| &last[..] >= key) {
                 return Ok(Err(format!("{} is out of order", key.escape_ascii())));
             }
             pairs.insert(key.to_vec(), value.to_vec());
         }
-        Ok(Ok(pairs))
-    }
-
-    /// Everything within a range.
-    pub(super) fn scan(&self, range: &KeyRange) -> Result<std::result::Result<Pairs, String>> {
-        let mut pairs = match self.scan_tree(range, LAST)? {
-            Ok(pairs) => pairs,
-            wrong => return Ok(wrong),
-        };
-        // Whatever a memtable says anything about is looked up.
-        let mut said: Vec<Vec<u8>> = Vec::new();
-        for memtable in self.memtables() {
-            let mut cursor = memtable.cursor();
-            cursor.seek(&range.low);
-            while let Some(key) = cursor.key()
-                && range.contains(key)
-            {
-                said.push(key.to_vec());
-                cursor.next();
+        let mut iter = self.iter(range, Direction::Backward, at);
+        let mut expected = pairs.iter().rev();
+        loop {
+            let expected = expected.next().map(|(key, value)| (&key[..], &value[..]));
+            match (iter.next()?, expected) {
+                (None, None) => return Ok(Ok(pairs)),
+                (found, expected) if found == expected => {}
+                (Some((key, _)), _) | (None, Some((key, _))) => {
+                    let key = key.escape_ascii();
+                    return Ok(Err(format!("{key} backward is not what it is forward")));
+                }
             }
-            let covered = |key: &&Vec<u8>| memtable.range_deleted(key, LAST).is_some();
-            said.extend(pairs.keys().filter(covered).cloned());
         }
-        for key in said {
-            match self.get(&key)? {
-                Some(value) => pairs.insert(key, value),
-                None => pairs.remove(&key),
-            };
-        }
-        Ok(Ok(pairs))
     }
 }

@@ -245,9 +245,13 @@ impl Story for Tiered {
 
     fn close(&self, db: Db, world: &World) -> Result<(), Trouble> {
         let Db {
-            steps, sealed, tree, ..
+            steps,
+            sealed,
+            snapshot,
+            tree,
+            ..
         } = db;
-        drop((steps, sealed));
+        drop((steps, sealed, snapshot));
         let store = Arc::clone(tree.store());
         drop(tree);
         let store = Arc::into_inner(store).expect("nobody else has the store");

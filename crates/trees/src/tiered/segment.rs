@@ -1,0 +1,421 @@
+//! What a scan merges within the range of one leaf of the trunk: memtables and runs, newest first.
+
+use super::batch::Batch;
+use super::gather::Known;
+use super::node::Node;
+use super::sources::{Above, Deletes, Source};
+use super::tree::Version;
+use crate::fetch::{Blocking, found};
+use crate::memtable::Memtable;
+use crate::merge::{Direction, Merged, Operator, Source as _};
+use crate::range::KeyRange;
+use crate::run::{self, Access, RangeDeletes};
+use alluvium_base::{Kind, Sequence};
+use alluvium_storage::Result;
+use alluvium_storage::store::Store;
+use std::sync::Arc;
+
+/// Where a scan is.
+#[derive(Clone, Debug)]
+pub(super) enum Position {
+    /// Before everything, in the iterator's direction.
+    Start,
+    /// At this key or behind it.
+    At(Vec<u8>),
+    /// Behind this key.
+    Behind(Vec<u8>),
+    /// Behind everything.
+    End,
+}
+
+/// What a scan wants.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) range: KeyRange,
+    pub(super) direction: Direction,
+    pub(super) at: Sequence,
+    pub(super) now_ms: u64,
+    /// How many records will probably be taken, from now on.
+    pub(super) expected: usize,
+}
+
+/// The sources within one leaf's range.
+pub(super) struct Segment {
+    version: u64,
+    /// The leaf's range, cut to the iterator's.
+    pub(super) range: KeyRange,
+    merged: Merged<Source>,
+    /// How many of the sources, the first, are memtables.
+    memtables: usize,
+    /// The range deletes of each run that has any.
+    deletes: Vec<(usize, RangeDeletes)>,
+    /// Whether any source has range deletes.
+    has_deletes: bool,
+    /// The key that was looked at last, unless it is the last of the batch, and whether it is done with.
+    key: Vec<u8>,
+    is_done: bool,
+}
+
+/// What became of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It has a value.
+    Live,
+    /// It has none, and a memtable says so.
+    Dead,
+    /// It has none, as far as the newest run knows that has it.
+    Waded,
+}
+
+/// A run to be walked through, where it counts, and about how many records it has there.
+type Share = (run::Run, KeyRange, f64);
+
+impl Segment {
+    /// Opens what counts for a leaf, at a position.
+    pub(super) fn open<'m>(
+        store: &Store,
+        version: &Version,
+        leaf: &Node,
+        memtables: impl Iterator<Item = &'m Arc<Memtable>>,
+        wanted: &Wanted,
+        position: &Position,
+    ) -> Result<Segment> {
+        let range = leaf.range.intersect(&wanted.range);
+        let from = match position {
+            Position::At(key) | Position::Behind(key) if range.contains(key) => Some(&key[..]),
+            _ => None,
+        };
+        let above = |memtable| Above::new(memtable, range.clone(), wanted.direction, from);
+        let mut sources: Vec<Source> = memtables
+            .map(|memtable| Source::Memtable(Box::new(above(memtable))))
+            .collect();
+        let memtables = sources.len();
+        let shares = shares(version, leaf, &range);
+        let all: f64 = shares.iter().map(|(.., records)| records).sum();
+        let mut deletes = Vec::new();
+        let mut cursors = Vec::with_capacity(shares.len());
+        for (run, mut within, records) in shares {
+            narrow(&mut within, &sources, &deletes, wanted, position);
+            if !within.overlaps(run.low(), run.high()) {
+                continue;
+            }
+            if !run.range_deletes().is_empty() {
+                deletes.push((memtables + cursors.len(), run.range_deletes().within(&within)));
+            }
+            let mut cursor = run.cursor(store, within, wanted.direction, Access::Cached);
+            cursor.expect(leaves(wanted.expected, &run, records / all.max(1.0)));
+            cursors.push(cursor);
+        }
+        run::open_many(&mut cursors, from)?;
+        sources.extend(cursors.into_iter().map(Source::Run));
+        let mut segment = Segment {
+            version: version.number,
+            range,
+            has_deletes: false,
+            merged: Merged::new(sources, wanted.direction),
+            memtables,
+            deletes,
+            key: Vec::new(),
+            is_done: false,
+        };
+        segment.look_for_deletes();
+        if let Position::Behind(key) = position {
+            while segment.merged.key() == Some(key) {
+                segment.merged.advance()?;
+            }
+        }
+        Ok(segment)
+    }
+
+    /// Takes the memtables in hand again; whether this still is what counts in that version, below these memtables.
+    pub(super) fn attach<'m>(
+        &mut self,
+        version: &Version,
+        memtables: impl Iterator<Item = &'m Arc<Memtable>>,
+    ) -> bool {
+        if self.version != version.number {
+            return false;
+        }
+        // No source is moved, so that every match stands.
+        let mut above = self.merged.sources_mut()[..self.memtables].iter_mut();
+        for memtable in memtables {
+            match above.next() {
+                Some(Source::Memtable(above)) => {
+                    if !above.attach(memtable) {
+                        return false;
+                    }
+                }
+                _ => return false,
+            }
+        }
+        let same = above.next().is_none();
+        self.look_for_deletes();
+        same
+    }
+
+    fn look_for_deletes(&mut self) {
+        let has_deletes = self.all_deletes().next().is_some();
+        self.has_deletes = has_deletes;
+    }
+
+    /// Lets the memtables go.
+    pub(super) fn detach(&mut self) {
+        for source in &mut self.merged.sources_mut()[..self.memtables] {
+            if let Source::Memtable(above) = source {
+                above.detach();
+            }
+        }
+    }
+
+    /// The next key, dead or alive.
+    pub(super) fn next_key(&self) -> Option<&[u8]> {
+        self.merged.key()
+    }
+
+    /// The position after an error.
+    pub(super) fn position(&self) -> Position {
+        if self.is_done {
+            Position::Behind(self.key.clone())
+        } else {
+            Position::At(self.key.clone())
+        }
+    }
+
+    /// The key that was looked at last, if it was dead.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The range deletes of all sources, each with its source's number.
+    fn all_deletes(&self) -> impl Iterator<Item = (usize, Deletes<'_>)> {
+        deletes_of(&self.merged.sources()[..self.memtables], &self.deletes)
+    }
+
+    /// Takes the next key with all its messages. One that has a value goes into the batch with it.
+    pub(super) fn take<'op>(
+        &mut self,
+        wanted: &Wanted,
+        known: &mut Known,
+        operator: impl FnOnce(&[u8]) -> Option<&'op dyn Operator>,
+        from: &Blocking<'_>,
+        batch: &mut Batch,
+    ) -> Result<Taken> {
+        let Some(winner) = self.merged.winner() else {
+            return Ok(Taken::Dead);
+        };
+        let source = self.merged.source(winner);
+        let key = source.key().unwrap_or_default();
+        // Nearly always the newest message is a plain put, and nothing older makes a difference.
+        if !self.has_deletes
+            && let Some(record) = source.newest(wanted.at)
+            && record.kind == Kind::Put
+            && record.expires_ms == 0
+            && let run::Value::Inline(value) = record.value
+        {
+            batch.push(key, value);
+            let passed = self.pass_key();
+            if passed.is_err() {
+                self.key.clear();
+                self.key.extend_from_slice(batch.last_key().unwrap_or_default());
+                self.is_done = true;
+            }
+            return passed.map(|()| Taken::Live);
+        }
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.is_done = false;
+        let taken = if winner < self.memtables {
+            Taken::Dead
+        } else {
+            Taken::Waded
+        };
+        let operator = operator(&self.key);
+        self.decide(wanted, known, operator, from)?;
+        self.is_done = true;
+        if known.settle(operator).is_none() {
+            return Ok(taken);
+        }
+        batch.push_owned(&self.key, known.value_mut());
+        Ok(Taken::Live)
+    }
+
+    /// Feeds all messages about the key that is looked at, and goes on to the next.
+    fn decide(
+        &mut self,
+        wanted: &Wanted,
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        from: &Blocking<'_>,
+    ) -> Result<()> {
+        known.reset(wanted.at, wanted.now_ms);
+        if self.has_deletes {
+            for (_, deletes) in self.all_deletes() {
+                known.range_deleted(deletes.covering(&self.key, wanted.at));
+            }
+        }
+        while let Some(winner) = self.merged.winner() {
+            let mut feed = |record: &run::Record<'_>| {
+                let load = |pointer: &_, value: &mut _| run::fetch_value(from, pointer, value);
+                found(known.record(record, operator, load))
+            };
+            match self.merged.source(winner) {
+                Source::Run(cursor) => {
+                    // A decided lookup takes no more, and an undecided one goes on by itself.
+                    let _ = feed(&cursor.record())?;
+                }
+                Source::Memtable(above) => {
+                    for record in above.records(wanted.at) {
+                        if feed(&record)?.is_break() {
+                            break;
+                        }
+                    }
+                }
+            }
+            self.merged.advance()?;
+            if !self.merged.repeats() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next key.
+    #[inline]
+    fn pass_key(&mut self) -> Result<()> {
+        loop {
+            self.merged.advance()?;
+            if !self.merged.repeats() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where range deletes cover what comes next, their ends are sought in everything older.
+    pub(super) fn skip(&mut self, wanted: &Wanted) -> Result<()> {
+        if !self.has_deletes {
+            return Ok(());
+        }
+        let Some(key) = self.merged.key().map(<[u8]>::to_vec) else {
+            return Ok(());
+        };
+        let around = |(source, deletes): (usize, Deletes<'_>)| {
+            let (start, end) = deletes.around(&key, wanted.at)?;
+            Some((source, start.to_vec(), end.to_vec()))
+        };
+        let covered: Vec<(usize, Vec<u8>, Vec<u8>)> = self.all_deletes().filter_map(around).collect();
+        let mut moved = false;
+        for (source, start, end) in covered {
+            // Everything in older sources is older than the delete (G1).
+            for older in self.merged.sources_mut().iter_mut().skip(source + 1) {
+                let inside = older.key().is_some_and(|at| *start <= *at && *at < *end);
+                if !inside {
+                    continue;
+                }
+                moved = true;
+                match wanted.direction {
+                    Direction::Forward => older.seek(&end)?,
+                    Direction::Backward => {
+                        older.seek(&start)?;
+                        while older.key() == Some(&start) {
+                            older.advance()?;
+                        }
+                    }
+                }
+            }
+        }
+        if moved {
+            self.merged.rebuild();
+        }
+        Ok(())
+    }
+}
+
+/// The runs that count for a leaf, newest first.
+fn shares(version: &Version, leaf: &Node, range: &KeyRange) -> Vec<Share> {
+    let mut shares = Vec::new();
+    let mut node: &Node = &version.root;
+    loop {
+        let pivot = node.pivot_for(&leaf.range.low);
+        let shared_by = node.pivots[pivot].child.as_deref().map_or(1, Node::leaves);
+        for layer in node.stack(pivot).rev() {
+            let records = layer.weight.records as f64 / shared_by as f64 / layer.part.group.runs.len() as f64;
+            let within = layer.part.within(range);
+            for (_, run) in layer.part.group.runs().rev() {
+                if within.overlaps(run.low(), run.high()) {
+                    shares.push((run.clone(), within.clone(), records));
+                }
+            }
+        }
+        match node.pivots[pivot].child.as_deref() {
+            Some(child) => node = child,
+            None => return shares,
+        }
+    }
+}
+
+/// How many leaves of a run will probably be needed, when it has this share of the records that are expected.
+fn leaves(expected: usize, run: &run::Run, share: f64) -> usize {
+    let summary = run.summary();
+    let records = expected as f64 * share;
+    let leaves = records * summary.leaves as f64 / summary.records.max(1) as f64;
+    // The first of them is entered somewhere in its middle.
+    if expected == 0 {
+        1
+    } else {
+        (leaves + 1.0).round() as usize
+    }
+}
+
+/// The range deletes of memtables, which are the first sources, and of runs, each with its source's number.
+fn deletes_of<'s>(
+    sources: &'s [Source],
+    runs: &'s [(usize, RangeDeletes)],
+) -> impl Iterator<Item = (usize, Deletes<'s>)> {
+    let above = sources.iter().enumerate();
+    let above = above.filter_map(|(number, source)| match source {
+        Source::Memtable(above) => Some((number, Deletes::Memtable(above.deletes()?))),
+        Source::Run(_) => None,
+    });
+    above.chain(
+        runs.iter()
+            .map(|(source, deletes)| (*source, Deletes::Run(deletes))),
+    )
+}
+
+/// Leaves out of an older source what newer range deletes cover from the position on: it need not be walked through.
+fn narrow(
+    within: &mut KeyRange,
+    sources: &[Source],
+    newer: &[(usize, RangeDeletes)],
+    wanted: &Wanted,
+    position: &Position,
+) {
+    match wanted.direction {
+        Direction::Forward => {
+            if let Position::At(key) | Position::Behind(key) = position
+                && *within.low < **key
+            {
+                within.low = key.as_slice().into();
+            }
+            let end_of = |low: &[u8]| {
+                let mut around =
+                    deletes_of(sources, newer).filter_map(|(_, deletes)| deletes.around(low, wanted.at));
+                around.next().map(|(_, end)| end)
+            };
+            while let Some(end) = end_of(&within.low) {
+                within.low = end.into();
+            }
+        }
+        Direction::Backward => {
+            // The last key that counts is at or before a key, or before the end: the fragment that reaches there covers it.
+            let start_of = |high: &[u8]| {
+                let mut reaching =
+                    deletes_of(sources, newer).filter_map(|(_, deletes)| deletes.reaching(high, wanted.at));
+                reaching.next().map(|(start, _)| start)
+            };
+            while let Some(start) = within.high.as_deref().and_then(start_of) {
+                within.high = Some(start.into());
+            }
+        }
+    }
+}
