@@ -2,9 +2,11 @@
 //!
 //! *random*, *ordered*, *local* (half of the keys in order) and *subtree* load records of 124 bytes (24-byte keys, 100-byte
 //! values); bytes are counted, not timed, so one run says all. *warm* times lookups through a trunk of three levels. *deletes* and
-//! *scans* tell what a seek costs in front of what is deleted, and after maintenance. *victims* compares whom a node flushes to.
+//! *scans* tell what a seek costs in front of what is deleted, and after maintenance. *lookups* compares ways to have many lookups under
+//! way on a device that takes its time. *victims* compares whom a node flushes to.
 //! `ALLUVIUM_TREE_RECORDS` changes the number of records; without `--bench` everything is tiny.
 
+mod lookups;
 mod world;
 
 use alluvium_base::Purpose;
@@ -39,12 +41,13 @@ fn main() {
             lookups: 200,
         }
     };
-    let parts: [(&str, Part); 9] = [
+    let parts: [(&str, Part); 10] = [
         ("random", |sizes| load("random", sizes, scattered)),
         ("ordered", |sizes| load("ordered", sizes, ordered)),
         ("local", |sizes| load("local", sizes, half_ordered)),
         ("subtree", subtree),
         ("warm", warm),
+        ("lookups", lookups::lookups),
         ("deletes", deletes),
         ("scans", scans),
         ("bandwidth", bandwidth),
@@ -64,7 +67,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     })
 }
 
-fn scattered(index: u64, _: u64) -> Key {
+pub(crate) fn scattered(index: u64, _: u64) -> Key {
     key(mix(index))
 }
 

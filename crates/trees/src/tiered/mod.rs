@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `incorporate.rs`,
-//! `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `scan.rs` (with `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `draw.rs`.
+//! `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `asynchronous.rs`, `scan.rs` (with `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `draw.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
 //! overwritten. SplinterDB locks trunk nodes hand over hand and splits them on the way down, before it knows whether it must. Here the
@@ -32,6 +32,7 @@
 //! - **T7** Between its calls a scan holds neither a version nor a memtable: a position, counted frames of the cache, and records that it has
 //!   decided, which nothing changes any more.
 
+mod asynchronous;
 mod batch;
 mod check;
 mod checkpoint;
@@ -56,6 +57,7 @@ mod sources;
 mod tree;
 mod uses;
 
+pub use asynchronous::Lookup;
 pub use check::Depth;
 pub use compact::{Job, Progress};
 pub use gather::{Answer, Gather};

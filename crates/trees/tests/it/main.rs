@@ -4,6 +4,7 @@ mod crashes;
 mod faults;
 mod history;
 mod model;
+mod reads;
 mod stack;
 mod story;
 mod world;

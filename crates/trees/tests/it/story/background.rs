@@ -107,8 +107,8 @@ impl Db {
         match writing.poll(records) {
             Ok(Progress::More) => {}
             Ok(Progress::Done) => {
+                // The list goes on naming it until the next one is sealed: readers know that it is in the tree.
                 self.sealed = None;
-                self.restack();
             }
             Err(error) => {
                 sealed.writing = None;
