@@ -101,6 +101,11 @@ impl Encoder {
         Encoder { codec, zstd: None }
     }
 
+    /// From now on it encodes like this. Working memory stays.
+    pub fn set_codec(&mut self, codec: Codec) {
+        self.codec = codec;
+    }
+
     /// Encodes a node into `out` as [`Codec::encode`] does.
     pub fn encode(&mut self, node: &[u8], out: &mut Vec<u8>) -> Codec {
         out.clear();

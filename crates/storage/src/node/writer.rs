@@ -139,6 +139,12 @@ impl NodeWriter {
         }
     }
 
+    /// How nodes are encoded from now on: each pointer says how its own is.
+    pub fn set_codec(&mut self, codec: Codec) {
+        self.options.codec = codec;
+        self.encoder.set_codec(codec);
+    }
+
     /// Adds a node behind the ones before. Its pointer is good once the writer is finished, and durable once the tier
     /// is synced.
     ///

@@ -1,6 +1,6 @@
-//! One key: its messages become as few as may be (invariants G2 to G4).
+//! One key: its messages become as few as may be (invariants G2 to G5).
 
-use super::Operator;
+use super::{Candidate, CompactionFilter, Operator, Verdict};
 use alluvium_base::{Kind, Message, Sequence};
 
 /// What lies below the sources of a merge.
@@ -42,6 +42,8 @@ pub struct Folded<'a> {
 pub struct Folder<'op> {
     rule: Rule,
     operator: Option<&'op dyn Operator>,
+    /// What a user says of puts, and the key as the user knows it.
+    filter: Option<(&'op dyn CompactionFilter, &'op [u8])>,
     /// The operands being folded, newest first.
     chain: Vec<u8>,
     ends: Vec<usize>,
@@ -64,10 +66,18 @@ impl<'op> Folder<'op> {
         Folder {
             rule,
             operator,
+            filter: None,
             chain: Vec::new(),
             ends: Vec::new(),
             folded: Vec::new(),
         }
+    }
+
+    /// The same, with a filter to be asked (G5) about the key that is folded next, of which the filter sees `key`.
+    #[must_use]
+    pub fn filtered(mut self, filter: &'op dyn CompactionFilter, key: &'op [u8]) -> Folder<'op> {
+        self.filter = Some((filter, key));
+        self
     }
 
     /// The rule.
@@ -120,11 +130,7 @@ impl<'op> Folder<'op> {
                 return Below::Merges(message.sequence);
             }
             Kind::Put | Kind::Merge if !self.is_expired(message) => {
-                emit(Folded {
-                    sequence: self.settled(message.sequence),
-                    kind: Kind::Put,
-                    ..whole(message)
-                });
+                self.emit_put(&whole(message), emit);
             }
             Kind::Put | Kind::Merge | Kind::Delete => self.emit_tombstone(message.sequence, emit),
         }
@@ -184,11 +190,35 @@ impl<'op> Folder<'op> {
     fn finish(&mut self, below: Below, base: Option<&[u8]>, emit: &mut impl FnMut(Folded<'_>)) {
         let Below::Merges(newest) = below else { return };
         self.fold_chain(base);
-        emit(Folded {
-            sequence: self.settled(newest),
+        let put = Folded {
+            sequence: newest,
             kind: Kind::Put,
             expires_ms: 0,
             operand: &self.folded,
+        };
+        self.emit_put(&put, emit);
+    }
+
+    /// The one put that remains at or below the horizon: unless a filter has something against it.
+    fn emit_put(&self, put: &Folded<'_>, emit: &mut impl FnMut(Folded<'_>)) {
+        let verdict = self.filter.map_or(Verdict::Keep, |(filter, key)| {
+            filter.decide(&Candidate {
+                key,
+                value: put.operand,
+                expires_ms: put.expires_ms,
+                now_ms: self.rule.now_ms,
+            })
+        });
+        let operand = match &verdict {
+            Verdict::Keep => put.operand,
+            Verdict::Replace(value) => value,
+            Verdict::Remove => return self.emit_tombstone(put.sequence, emit),
+        };
+        emit(Folded {
+            sequence: self.settled(put.sequence),
+            kind: Kind::Put,
+            operand,
+            ..*put
         });
     }
 

@@ -4,8 +4,8 @@
 //!
 //! *Does not know*: where the sources come from, when a merge is worth its cost, what becomes of the result.
 //!
-//! *Read in this order*: `operator.rs` (what a merge message means), `fold.rs` (one key), `loser.rs` (many sources),
-//! `code.rs` (how their keys are compared).
+//! *Read in this order*: `operator.rs` (what a merge message means), `filter.rs` (what a user says of old values), `fold.rs` (one key),
+//! `loser.rs` (many sources), `code.rs` (how their keys are compared).
 //!
 //! Eight sources in memory, 24-byte keys and 100-byte values, one thread of a shared virtual processor: 43 million records a
 //! second of random keys, 38 of keys that share eight bytes; 24 with comparisons of whole keys (`cargo bench -p alluvium-trees
@@ -19,8 +19,12 @@
 //!   expire), and every reader at or above the horizon reads what it would have read before, now and at any later time.
 //! - **G4** A tombstone goes, a merge is finished without a base, and a sequence number becomes zero, only when the
 //!   sources hold *every* older message of the range ([`Older::None`]).
+//! - **G5** A filter is asked about the one put that remains at or below the horizon when nothing can change it any more, and about nothing
+//!   else: no tombstone, no merge that waits for its base, no put that such merges lie above, nothing above the horizon, nothing that has
+//!   expired. A put that it removes leaves a tombstone where a delete would leave one (G4).
 
 mod code;
+mod filter;
 mod fold;
 mod loser;
 mod operator;
@@ -28,6 +32,7 @@ mod operator;
 #[cfg(test)]
 mod tests;
 
+pub use filter::{Candidate, CompactionFilter, Verdict};
 pub use fold::{Folded, Folder, Older, Rule};
 pub use loser::{Direction, Merged, Source};
 pub use operator::{Add, Append, BadOperand, Maximum, Minimum, Operator};

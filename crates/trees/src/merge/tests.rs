@@ -1,6 +1,7 @@
 use super::*;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
+use parking_lot::Mutex;
 use std::convert::Infallible;
 
 #[derive(Clone, Debug)]
@@ -257,6 +258,18 @@ fn readers_agree(
     rule: Rule,
     oldest_reader: Sequence,
 ) -> bool {
+    filtered_readers_agree(history, taken, rule, oldest_reader, None)
+}
+
+/// The same with a filter: readers must read what they would if at the moment of the newest message that it was asked about, the key had been
+/// deleted or written as it says; and it is asked about what a reader at the horizon reads.
+fn filtered_readers_agree(
+    history: &(Vec<Owned>, Vec<Sequence>),
+    taken: usize,
+    rule: Rule,
+    oldest_reader: Sequence,
+    filter: Option<&Picky>,
+) -> bool {
     let (messages, deletes) = history;
     let horizon_delete = deletes
         .iter()
@@ -264,6 +277,10 @@ fn readers_agree(
         .filter(|&sequence| sequence <= rule.horizon)
         .max();
     let mut folder = Folder::new(rule, Some(&Append));
+    if let Some(filter) = filter {
+        filter.asked.lock().clear();
+        folder = folder.filtered(filter, b"key");
+    }
     let mut after: Vec<Owned> = Vec::new();
     folder.fold(
         messages[..taken].iter().map(Owned::message),
@@ -297,6 +314,9 @@ fn readers_agree(
         Older::Elsewhere => deletes.clone(),
     };
     after.extend_from_slice(&messages[taken..]);
+    let Some((messages, deletes)) = &as_if_written(history, rule, filter) else {
+        return false;
+    };
     (oldest_reader..=21).all(|at| {
         let moments = NOW_MS..NOW_MS + 12;
         moments
@@ -327,6 +347,126 @@ fn folding_changes_nothing_that_a_reader_at_or_above_the_horizon_reads() {
             "{history:?}, {taken} taken, {rule:?}"
         );
     }
+}
+
+/// The history in which what a filter said was written when the newest message was that it was asked about; none when it was asked
+/// about what a reader at the horizon does not read.
+fn as_if_written(
+    history: &(Vec<Owned>, Vec<Sequence>),
+    rule: Rule,
+    filter: Option<&Picky>,
+) -> Option<(Vec<Owned>, Vec<Sequence>)> {
+    let (mut messages, mut deletes) = history.clone();
+    let asked = filter.map_or(Vec::new(), |filter| filter.asked.lock().clone());
+    assert!(asked.len() <= 1, "{asked:?}");
+    for (value, expires_ms, verdict) in asked {
+        if read(&messages, &deletes, rule.horizon, rule.now_ms) != Some(value) {
+            return None;
+        }
+        let newest = messages.iter().find(|message| message.0 <= rule.horizon);
+        let newest = newest.expect("it was asked about something").0;
+        if verdict != Verdict::Keep {
+            messages.retain(|message| message.0 > newest);
+            deletes.retain(|sequence| *sequence > newest);
+        }
+        if let Verdict::Replace(value) = verdict {
+            messages.push(Owned(newest, Kind::Put, expires_ms, value));
+        }
+    }
+    Some((messages, deletes))
+}
+
+/// Has something against two values of three, and remembers what it was asked.
+#[derive(Debug, Default)]
+struct Picky {
+    asked: Mutex<Vec<(Vec<u8>, u64, Verdict)>>,
+}
+
+impl CompactionFilter for Picky {
+    fn decide(&self, candidate: &Candidate<'_>) -> Verdict {
+        assert_eq!((candidate.key, candidate.now_ms), (&b"key"[..], NOW_MS));
+        let verdict = match candidate.value.iter().map(|&byte| u64::from(byte)).sum::<u64>() % 3 {
+            0 => Verdict::Keep,
+            1 => Verdict::Remove,
+            _ => Verdict::Replace(b"other".to_vec()),
+        };
+        let asked = (candidate.value.to_vec(), candidate.expires_ms, verdict.clone());
+        self.asked.lock().push(asked);
+        verdict
+    }
+}
+
+#[test]
+fn what_a_filter_says_is_as_if_it_had_been_written_and_it_is_asked_about_nothing_else() {
+    let (mut random, filter, mut asked) = (fastrand::Rng::with_seed(11), Picky::default(), 0);
+    for _ in 0..100_000 {
+        let history = history(&mut random);
+        let taken = random.usize(..=history.0.len());
+        let older = if taken == history.0.len() && random.bool() {
+            Older::None
+        } else {
+            Older::Elsewhere
+        };
+        let horizon = random.u64(..22);
+        let rule = Rule {
+            horizon,
+            older,
+            now_ms: NOW_MS,
+        };
+        assert!(
+            filtered_readers_agree(&history, taken, rule, horizon, Some(&filter)),
+            "{history:?}, {taken} taken, {rule:?}"
+        );
+        asked += filter.asked.lock().len();
+    }
+    assert!(asked > 10_000, "{asked} times");
+}
+
+#[test]
+fn a_value_that_a_filter_removes_over_older_ones_without_a_tombstone_is_noticed() {
+    let filter = Picky::default();
+    assert!(is_noticed(|random, history| {
+        let puts = |message: &&Owned| message.1 == Kind::Put && message.2 == 0;
+        let messages: Vec<Owned> = history.0.iter().filter(puts).cloned().collect();
+        let taken = random.usize(..=messages.len());
+        let rule = Rule {
+            horizon: LAST,
+            older: Older::None,
+            now_ms: NOW_MS,
+        };
+        filtered_readers_agree(&(messages, Vec::new()), taken, rule, 21, Some(&filter))
+    }));
+}
+
+#[test]
+fn a_filter_that_is_asked_about_merges_without_their_base_is_noticed() {
+    let filter = Picky::default();
+    assert!(is_noticed(|_, history| {
+        let messages: Vec<Owned> = history.0.iter().filter(|one| one.2 == 0).cloned().collect();
+        let merges = messages.iter().take_while(|message| message.1 == Kind::Merge);
+        let taken = merges.count();
+        // Only what it is asked about counts here: the rule says that there is nothing older.
+        let rule = Rule {
+            horizon: LAST,
+            older: Older::None,
+            now_ms: NOW_MS,
+        };
+        filtered_readers_agree(&(messages, Vec::new()), taken, rule, LAST, Some(&filter))
+    }));
+}
+
+#[test]
+fn a_filter_that_is_asked_about_what_an_older_reader_does_not_read_is_noticed() {
+    let filter = Picky::default();
+    assert!(is_noticed(|random, history| {
+        let oldest_snapshot = random.u64(..20);
+        let rule = Rule {
+            horizon: oldest_snapshot + 1,
+            older: Older::Elsewhere,
+            now_ms: NOW_MS,
+        };
+        filtered_readers_agree(history, history.0.len(), rule, oldest_snapshot, Some(&filter))
+    }));
 }
 
 /// Tries a rule that is broken on purpose on many histories; whether any reader notices.

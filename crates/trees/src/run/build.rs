@@ -13,7 +13,7 @@ use alluvium_filters::hash;
 use alluvium_storage::extents::{Extent, Extents};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Cache, NodePointer, PageSize, Result, Tiers};
+use alluvium_storage::{Cache, Codec, NodePointer, PageSize, Result, Tiers};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -67,6 +67,10 @@ pub struct Builder {
     pub(super) leaf: LeafBuilder,
     /// How long the current leaf may become.
     pub(super) room: usize,
+    /// How the current leaf is encoded.
+    pub(super) leaf_codec: Codec,
+    /// The current leaf takes no more: what comes next is in another keyspace.
+    pub(super) is_over: bool,
     /// The current leaf's separator.
     pub(super) separator: Vec<u8>,
     /// Bytes of values outside the current leaf.
@@ -108,6 +112,7 @@ pub(super) struct Closed {
     begun: bool,
     /// Values whose places are not known.
     awaited: usize,
+    codec: Codec,
 }
 
 /// A leaf or an index node where it was written: its parts if it is long, and the node that pointers mean.
@@ -145,6 +150,8 @@ impl Builder {
             values: None,
             leaf: LeafBuilder::default(),
             room: 0,
+            leaf_codec: options.codec,
+            is_over: false,
             separator: Vec::new(),
             separate_bytes: 0,
             awaited: 0,
@@ -176,6 +183,24 @@ impl Builder {
     pub fn inherit_from(&mut self, run: &Run) {
         self.inherited
             .extend(run.extents().iter().map(|used| used.extent));
+    }
+
+    /// What comes from now on is in another keyspace, whose nodes are encoded and whose values are kept apart like this. No leaf and no
+    /// node of values holds records from before and after. Index nodes are encoded like the last keyspace's leaves.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption), and as [`Builder::push`].
+    pub fn begin_keyspace(&mut self, codec: Codec, value_threshold: Option<usize>) -> Result<()> {
+        self.close_values()?;
+        self.options.codec = codec;
+        self.options.value_threshold = value_threshold;
+        self.threshold = self.options.threshold(self.page_size())?;
+        self.writer_options.codec = codec;
+        if let Some(values) = &mut self.values {
+            values.nodes().set_codec(codec);
+        }
+        self.is_over = true;
+        Ok(())
     }
 
     /// Takes a record. A separate value is passed on by its pointer: [`Builder::inherit_from`] must have named a run that has
@@ -358,7 +383,7 @@ impl Builder {
             value,
             separate: separate.is_some(),
         };
-        let taken = self.leaf.records() > 0 && self.leaf.add(key, new, &entry, self.room);
+        let taken = self.leaf.records() > 0 && !self.is_over && self.leaf.add(key, new, &entry, self.room);
         if !taken {
             self.begin_leaf(key, new, value.len())?;
             self.leaf.add(key, new, &entry, self.room);
@@ -384,7 +409,10 @@ impl Builder {
         } else {
             self.separator.extend_from_slice(key);
         }
-        let record = self.mean_record().unwrap_or(key.len() + value_len + 8);
+        let mean = self.mean_record().filter(|_| !self.is_over);
+        let record = mean.unwrap_or(key.len() + value_len + 8);
+        self.leaf_codec = self.options.codec;
+        self.is_over = false;
         self.room = self.options.leaf_room(record, self.page_size());
         self.leaf.restart(!new);
         self.separate_bytes = 0;
@@ -415,6 +443,7 @@ impl Builder {
         };
         closed.begun = self.leaf.is_begun();
         closed.awaited = self.awaited;
+        closed.codec = self.leaf_codec;
         self.closed_bytes += closed.bytes.len() as u64;
         self.closed.push_back(closed);
         self.summary.leaves += 1;
@@ -427,6 +456,7 @@ impl Builder {
         {
             self.closed_bytes -= closed.bytes.len() as u64;
             self.written += 1;
+            self.leaves.set_codec(closed.codec);
             let nodes = self.write_node(&mut closed.bytes)?;
             let next = self.closed.front().map(|next| &*next.separator);
             let high = next.or(last).unwrap_or(&self.separator);

@@ -119,6 +119,7 @@ impl Builder {
         self.write_closed(Some(&last_key))?;
         self.last_key = last_key;
         self.close_index();
+        self.leaves.set_codec(self.options.codec);
         let mut level = 1;
         let mut nodes = std::mem::take(&mut self.full);
         while nodes.len() > 1 {

@@ -150,7 +150,8 @@ impl Lookup {
 
     fn go_on(&mut self) -> Poll<Result<Answer>> {
         let shared = &self.tree.shared;
-        let operator = shared.options.schema.operator(&self.key);
+        let rules = shared.options.schema.rules(&self.key);
+        let operator = rules.operator.as_deref();
         // What leaves the list from here on is in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
         let guard = shared.store.epochs().pin();

@@ -64,6 +64,13 @@ impl Tree {
                     .into_iter()
                     .map(|what| format!("{what} (T5)")),
             );
+            let memory: u64 = nodes.iter().map(|node| node.memory_bytes()).sum();
+            if memory != trunk.memory {
+                found.push(format!(
+                    "the trunk's memory is counted {}, found {memory}",
+                    trunk.memory
+                ));
+            }
             reachable = trunk.uses.reachable();
             // A checkpoint may come at any time, and the crash after it ends every compaction.
             let shown = Uses::of(nodes.iter().map(|node| &**node), []).reachable();

@@ -50,6 +50,11 @@ impl Shelves {
         self.counts.keys().copied()
     }
 
+    /// Bytes of memory that it takes, about.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (self.counts.len() * 2 * size_of::<(Extent, u32)>()) as u64
+    }
+
     fn holding(&self, pointer: &NodePointer) -> Option<Extent> {
         let unit = u32::try_from(pointer.offset / UNIT).ok()?;
         let from = Extent {

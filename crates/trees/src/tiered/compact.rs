@@ -1,7 +1,8 @@
 //! Compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without a lock, and takes the
 //! stretch's place if nothing else has happened to it meanwhile.
 
-use super::fuse::{Fused, Source, Taken};
+use super::estimate::compaction_bytes;
+use super::fuse::{Fused, Plan, Source, Taken};
 use super::inflight::{Claim, JobId};
 use super::node::{Group, Node, Owned, Part};
 use super::policy::{self, Leaf};
@@ -29,7 +30,7 @@ pub enum Progress {
 
 /// Which stretch of a stack a job takes, and what it may do with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stretch {
+pub(super) struct Stretch {
     /// Own parts, by place.
     own: Range<usize>,
     /// Live bundles, the oldest ones; none unless the own parts reach the last.
@@ -40,7 +41,7 @@ struct Stretch {
 
 /// What asks for a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
+pub(super) enum Reason {
     /// The writes of users: what a node has received.
     Writes,
     /// A leaf has too many runs: its oldest become one.
@@ -61,6 +62,8 @@ pub struct Job {
     /// The own maplets that the new run's fingerprints are merged with, and their runs.
     base: Vec<Owned>,
     phase: Phase,
+    /// Memory that it takes, about.
+    memory: u64,
 }
 
 #[derive(Debug)]
@@ -84,7 +87,7 @@ impl Tree {
         let claim = trunk.inflight.claim(id).expect("it was just found").clone();
         let version = self.version();
         let (node, index) = find(&version.root, &claim).expect("a job whose pivot is gone was abandoned");
-        let stretch = self.stretch(&trunk, node, index);
+        let stretch = trunk.stretch(node, index);
         let mut pins = Vec::new();
         let own = node.pivots[index].own[stretch.own.clone()]
             .iter()
@@ -100,6 +103,9 @@ impl Tree {
         trunk.pin(id, Arc::clone(&pins));
         trunk.inflight.take(id);
         drop(trunk);
+        let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
+        let memory = compaction_bytes(runs, stretch.records(node, index));
+        let totals = &self.shared.totals;
         let mut job = Job {
             tree: self.clone(),
             id,
@@ -108,7 +114,9 @@ impl Tree {
             stretch,
             pins,
             phase: Phase::Over,
+            memory,
         };
+        totals.compactions.fetch_add(memory, Ordering::Relaxed);
         let begun = job.begin();
         match begun {
             Ok(fused) => job.phase = Phase::Merging(Box::new(fused)),
@@ -118,55 +126,6 @@ impl Tree {
             }
         }
         Ok(Some(job))
-    }
-
-    /// What a job for this pivot takes.
-    fn stretch(&self, trunk: &Trunk, node: &Node, index: usize) -> Stretch {
-        let pivot = &node.pivots[index];
-        let (own, live) = (pivot.own.len(), pivot.live.len());
-        let everything = Stretch {
-            own: 0..own,
-            bundles: live,
-            older: Older::None,
-            reason: Reason::Full,
-        };
-        if node.is_leaf() {
-            if trunk.full.contains(&pivot.low) {
-                return everything;
-            }
-            let view = leaf_view(node);
-            if view.bytes > self.shared.options.shape.node_bytes()
-                && policy::leaf(&self.shared.options.shape, &view) == Leaf::Rewrite
-            {
-                return everything;
-            }
-            if live == 0 {
-                let parts: Vec<(usize, u64)> = pivot
-                    .own
-                    .iter()
-                    .map(|owned| (owned.part.runs_in(&node.range), owned.weight.bytes))
-                    .collect();
-                let oldest = policy::oldest_parts(&self.shared.options.shape, &parts)
-                    .max(1)
-                    .min(own);
-                return Stretch {
-                    own: 0..oldest,
-                    reason: Reason::Crowd,
-                    ..everything
-                };
-            }
-        }
-        let nothing_older = node.is_leaf() && own == 0;
-        Stretch {
-            own: own..own,
-            bundles: live,
-            older: if nothing_older {
-                Older::None
-            } else {
-                Older::Elsewhere
-            },
-            reason: Reason::Writes,
-        }
     }
 
     /// The newest own parts whose maplets become one with the new run's.
@@ -188,8 +147,6 @@ impl Tree {
 
     pub(super) fn run_options(&self, purpose: Purpose, class: Class) -> RunOptions {
         RunOptions {
-            codec: self.shared.options.codec,
-            value_threshold: self.shared.options.value_threshold,
             class,
             ..RunOptions::new(purpose)
         }
@@ -201,6 +158,79 @@ impl Tree {
             purpose,
             class,
         }
+    }
+}
+
+impl Trunk {
+    /// What a job for this pivot takes.
+    pub(super) fn stretch(&self, node: &Node, index: usize) -> Stretch {
+        let pivot = &node.pivots[index];
+        let (own, live) = (pivot.own.len(), pivot.live.len());
+        let everything = Stretch {
+            own: 0..own,
+            bundles: live,
+            older: Older::None,
+            reason: Reason::Full,
+        };
+        if node.is_leaf() {
+            if self.full.contains(&pivot.low) {
+                return everything;
+            }
+            let view = leaf_view(node);
+            if view.bytes > self.shape.node_bytes() && policy::leaf(&self.shape, &view) == Leaf::Rewrite {
+                return everything;
+            }
+            if live == 0 {
+                let parts: Vec<(usize, u64)> = pivot
+                    .own
+                    .iter()
+                    .map(|owned| (owned.part.runs_in(&node.range), owned.weight.bytes))
+                    .collect();
+                let oldest = policy::oldest_parts(&self.shape, &parts).max(1).min(own);
+                return Stretch {
+                    own: 0..oldest,
+                    reason: Reason::Crowd,
+                    ..everything
+                };
+            }
+        }
+        let nothing_older = node.is_leaf() && own == 0;
+        Stretch {
+            own: own..own,
+            bundles: live,
+            older: if nothing_older {
+                Older::None
+            } else {
+                Older::Elsewhere
+            },
+            reason: Reason::Writes,
+        }
+    }
+}
+
+impl Stretch {
+    /// What a job reads that takes it, about.
+    pub(super) fn bytes(&self, node: &Node, index: usize) -> u64 {
+        let pivot = &node.pivots[index];
+        let own = pivot.own[self.own.clone()].iter().map(|owned| owned.weight.bytes);
+        let live = pivot.live[..self.bundles]
+            .iter()
+            .flatten()
+            .map(|weight| weight.bytes);
+        own.sum::<u64>() + live.sum::<u64>()
+    }
+
+    /// How many records those are, about.
+    fn records(&self, node: &Node, index: usize) -> u64 {
+        let pivot = &node.pivots[index];
+        let own = pivot.own[self.own.clone()]
+            .iter()
+            .map(|owned| owned.weight.records);
+        let live = pivot.live[..self.bundles]
+            .iter()
+            .flatten()
+            .map(|weight| weight.records);
+        own.sum::<u64>() + live.sum::<u64>()
     }
 }
 
@@ -242,13 +272,12 @@ impl Job {
         }
         let rule = tree.shared.horizon.rule(self.stretch.older);
         let options = tree.run_options(Purpose::Compact, self.class());
-        Fused::new(
-            &tree.shared.store,
-            sources,
+        let plan = Plan {
             rule,
-            Arc::clone(&tree.shared.options.schema),
-            &options,
-        )
+            schema: &tree.shared.options.schema,
+            asks_filters: tree.shared.horizon.asks_filters(),
+        };
+        Fused::new(&tree.shared.store, sources, &plan, &options)
     }
 
     /// A slice of the work: about so many records are read.
@@ -432,6 +461,8 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
+        let compactions = &self.tree.shared.totals.compactions;
+        compactions.fetch_sub(self.memory, Ordering::Relaxed);
         self.give_up();
         self.tree.lock().inflight.failed(self.id);
     }

@@ -1,7 +1,7 @@
 //! Several runs, or parts of them, become one: every key's messages folded, range deletes applied.
 
 use super::compact::Progress;
-use super::tree::Schema;
+use super::rules::{Keyspace, Schema};
 use crate::merge::{Direction, Folded, Folder, Merged, Older, Rule};
 use crate::range::KeyRange;
 use crate::run::{
@@ -20,6 +20,13 @@ pub(super) struct Source {
     pub(super) range: KeyRange,
 }
 
+/// How a merge is done.
+pub(super) struct Plan<'a> {
+    pub(super) rule: Rule,
+    pub(super) schema: &'a Arc<dyn Schema>,
+    pub(super) asks_filters: bool,
+}
+
 /// What was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
@@ -32,7 +39,8 @@ pub(super) struct Fused {
     merged: Merged<Cursor>,
     deletes: RangeDeletes,
     rule: Rule,
-    schema: Arc<dyn Schema>,
+    keyspace: Keyspace,
+    asks_filters: bool,
     builder: Builder,
     purpose: Purpose,
     key: Vec<u8>,
@@ -65,6 +73,14 @@ struct Entry {
     from: usize,
     to: usize,
     separate: Option<ValuePointer>,
+}
+
+impl Entry {
+    /// Where the value of what remains of this message is, when it is apart and as it was.
+    fn unchanged(&self, bytes: &[u8], folded: &Folded<'_>) -> Option<ValuePointer> {
+        let same = std::ptr::eq(folded.operand, &raw const bytes[self.from..self.to]);
+        self.separate.filter(|_| same && folded.kind == Kind::Put)
+    }
 }
 
 impl Messages {
@@ -113,6 +129,21 @@ impl Messages {
         Ok(())
     }
 
+    /// Brings the newest value at or below the horizon here, which a filter may be asked about. Its place stays known.
+    fn load_newest(&mut self, store: &Store, purpose: Purpose, horizon: Sequence) -> Result<()> {
+        let newest = self.entries.iter_mut().find(|entry| entry.sequence <= horizon);
+        if let Some(entry) = newest
+            && let Some(pointer) = &entry.separate
+        {
+            let mut value = Vec::new();
+            run::read_value(store.cache(), &store.epochs().pin(), pointer, purpose, &mut value)?;
+            entry.from = self.bytes.len();
+            self.bytes.extend_from_slice(&value);
+            entry.to = self.bytes.len();
+        }
+        Ok(())
+    }
+
     /// Folds them and hands what remains to `emit`.
     pub(super) fn fold(
         &mut self,
@@ -133,11 +164,11 @@ impl Messages {
         let (mut emitted, mut result) = (0, Ok(()));
         folder.fold(messages, deleted, |folded: Folded<'_>| {
             // Without merges what remains are the first messages, in their order, one for one. With them nothing is separate.
-            let separate = entries.get(emitted).and_then(|entry| entry.separate);
+            let entry = entries.get(emitted);
             emitted += 1;
-            let value = match separate {
-                Some(pointer) if folded.kind == Kind::Put => Value::Separate(pointer),
-                _ => Value::Inline(folded.operand),
+            let value = match entry.and_then(|entry| entry.unchanged(bytes, &folded)) {
+                Some(pointer) => Value::Separate(pointer),
+                None => Value::Inline(folded.operand),
             };
             if result.is_ok() {
                 result = emit(Record {
@@ -157,10 +188,10 @@ impl Fused {
     pub(super) fn new(
         store: &Arc<Store>,
         mut sources: Vec<Source>,
-        rule: Rule,
-        schema: Arc<dyn Schema>,
+        plan: &Plan<'_>,
         options: &RunOptions,
     ) -> Result<Fused> {
+        let rule = plan.rule;
         drop_deleted(&mut sources, &rule);
         let mut deletes: Vec<(Vec<u8>, Vec<u8>, Sequence)> = Vec::new();
         for source in &sources {
@@ -190,7 +221,8 @@ impl Fused {
             merged: Merged::new(cursors, Direction::Forward),
             deletes: RangeDeletes::new(&deletes),
             rule,
-            schema,
+            keyspace: Keyspace::new(plan.schema),
+            asks_filters: plan.asks_filters,
             builder,
             purpose: options.purpose,
             key: Vec::new(),
@@ -229,7 +261,17 @@ impl Fused {
         } else {
             self.deletes.covering(&self.key, self.rule.horizon)
         };
-        let mut folder = Folder::new(self.rule, self.schema.operator(&self.key));
+        if let Some(rules) = self.keyspace.enter(&self.key) {
+            self.builder.begin_keyspace(rules.codec, rules.value_threshold)?;
+        }
+        let rules = self.keyspace.rules();
+        let mut folder = Folder::new(self.rule, rules.operator.as_deref());
+        let filter = rules.filter.as_deref().filter(|_| self.asks_filters);
+        if let Some(filter) = filter {
+            folder = folder.filtered(filter, self.keyspace.user_key(&self.key));
+            self.messages
+                .load_newest(&self.store, self.purpose, self.rule.horizon)?;
+        }
         let (key, builder) = (&self.key, &mut self.builder);
         self.messages
             .fold(&self.store, self.purpose, &mut folder, deleted, |record| {

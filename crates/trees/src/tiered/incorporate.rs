@@ -3,6 +3,7 @@
 use super::compact::Progress;
 use super::fuse::Messages;
 use super::node::{Group, Part};
+use super::rules::Keyspace;
 use super::shape::Rank;
 use super::tree::Tree;
 use crate::maplet::Maplet;
@@ -25,6 +26,7 @@ pub struct Incorporation {
     rule: Rule,
     class: Class,
     builder: Option<Builder>,
+    keyspace: Keyspace,
     /// The last key that was taken; none before the first.
     last: Option<Vec<u8>>,
 }
@@ -49,6 +51,7 @@ impl Tree {
             rule,
             class,
             builder: Some(builder),
+            keyspace: Keyspace::new(&self.shared.options.schema),
             last: None,
         })
     }
@@ -91,7 +94,10 @@ impl Incorporation {
                 taken += 1;
             }
             let deleted = self.memtable.range_deleted(key, self.rule.horizon);
-            let mut folder = Folder::new(self.rule, self.tree.shared.options.schema.operator(key));
+            if let Some(rules) = self.keyspace.enter(key) {
+                builder.begin_keyspace(rules.codec, rules.value_threshold)?;
+            }
+            let mut folder = Folder::new(self.rule, self.keyspace.rules().operator.as_deref());
             let store = &self.tree.shared.store;
             messages.fold(store, Purpose::Incorporate, &mut folder, deleted, |record| {
                 builder.push(key, record)

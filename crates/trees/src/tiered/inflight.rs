@@ -12,6 +12,7 @@
 //!  (split, merged)                     └────── reshaped ───────────────────► discarded
 //! ```
 
+use super::estimate::Debt;
 use crate::range::KeyRange;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -98,14 +99,23 @@ pub(super) enum Why {
     Reshaped,
 }
 
+#[derive(Debug)]
+struct Entry {
+    claim: Claim,
+    state: State,
+    /// What it will read, about.
+    bytes: u64,
+}
+
 /// The jobs of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Inflight {
     next: JobId,
-    jobs: BTreeMap<JobId, (Claim, State)>,
+    jobs: BTreeMap<JobId, Entry>,
     /// By height and low key: a pivot has one job at most.
     pivots: BTreeMap<(u8, Box<[u8]>), JobId>,
     edges: BTreeMap<Edge, u64>,
+    debt: Debt,
 }
 
 impl Inflight {
@@ -128,12 +138,18 @@ impl Inflight {
     /// What a job claims.
     #[must_use]
     pub(super) fn claim(&self, job: JobId) -> Option<&Claim> {
-        self.jobs.get(&job).map(|(claim, _)| claim)
+        self.jobs.get(&job).map(|entry| &entry.claim)
     }
 
     /// The pivots that have a job, by height and low key.
     pub(super) fn pivots(&self) -> impl Iterator<Item = (u8, Box<[u8]>)> {
         self.pivots.keys().cloned()
+    }
+
+    /// Bytes of memory that the table takes, about.
+    #[must_use]
+    pub(super) fn memory_bytes(&self) -> u64 {
+        (self.jobs.len() * (size_of::<Entry>() + 128)) as u64
     }
 
     /// How many jobs there are.
@@ -142,15 +158,30 @@ impl Inflight {
         self.jobs.len()
     }
 
-    /// Plans a job; none when the pivot has one already.
-    pub(super) fn plan(&mut self, claim: Claim) -> Option<JobId> {
+    /// What is due and what is under way.
+    #[must_use]
+    pub(super) fn debt(&self) -> Debt {
+        self.debt
+    }
+
+    /// Plans a job that will read about so many bytes; none when the pivot has one already, which will read as many then if nobody has
+    /// begun it.
+    pub(super) fn plan(&mut self, claim: Claim, bytes: u64) -> Option<JobId> {
         let pivot = (claim.height, claim.range.low.clone());
-        if self.pivots.contains_key(&pivot) {
+        if let Some(job) = self.pivots.get(&pivot) {
+            let entry = self.jobs.get_mut(job).expect("a pivot's job is among the jobs");
+            if entry.state == State::Queued {
+                self.debt.pending_bytes = self.debt.pending_bytes - entry.bytes + bytes;
+                entry.bytes = bytes;
+            }
             return None;
         }
         self.next += 1;
         self.pivots.insert(pivot, self.next);
-        self.jobs.insert(self.next, (claim, State::Queued));
+        let state = State::Queued;
+        self.jobs.insert(self.next, Entry { claim, state, bytes });
+        self.debt.pending_jobs += 1;
+        self.debt.pending_bytes += bytes;
         self.count(Edge::Planned);
         Some(self.next)
     }
@@ -158,17 +189,22 @@ impl Inflight {
     /// The job that was planned first and nobody does yet, by the order that `prefer` gives (least first).
     #[must_use]
     pub(super) fn queued<K: Ord>(&self, prefer: impl Fn(&Claim) -> K) -> Option<JobId> {
-        let queued = self.jobs.iter().filter(|(_, (_, state))| *state == State::Queued);
+        let queued = self.jobs.iter().filter(|(_, entry)| entry.state == State::Queued);
         queued
-            .min_by_key(|(id, (claim, _))| (prefer(claim), **id))
+            .min_by_key(|(id, entry)| (prefer(&entry.claim), **id))
             .map(|(id, _)| *id)
     }
 
     /// Somebody begins to do a job.
     pub(super) fn take(&mut self, job: JobId) {
-        let (_, state) = self.jobs.get_mut(&job).expect("a job that is taken was queued");
-        assert_eq!(*state, State::Queued, "a job is taken once");
-        *state = State::Running;
+        let entry = self.jobs.get_mut(&job).expect("a job that is taken was queued");
+        assert_eq!(entry.state, State::Queued, "a job is taken once");
+        entry.state = State::Running;
+        let (bytes, debt) = (entry.bytes, &mut self.debt);
+        debt.pending_jobs -= 1;
+        debt.pending_bytes -= bytes;
+        debt.running_jobs += 1;
+        debt.running_bytes += bytes;
         self.count(Edge::Taken);
     }
 
@@ -180,7 +216,7 @@ impl Inflight {
 
     /// A job is of no use any more.
     pub(super) fn abandon(&mut self, job: JobId, why: Why) {
-        let Some((_, state)) = self.remove(job) else {
+        let Some(Entry { state, .. }) = self.remove(job) else {
             return;
         };
         self.count(match (state, why) {
@@ -199,21 +235,29 @@ impl Inflight {
 
     /// A job failed, or whoever did it stopped: it is due again, under another name.
     pub(super) fn failed(&mut self, job: JobId) {
-        if let Some((claim, _)) = self.remove(job) {
+        if let Some(Entry { claim, bytes, .. }) = self.remove(job) {
             self.count(Edge::Failed);
-            self.plan(claim);
+            self.plan(claim, bytes);
         }
     }
 
-    fn remove(&mut self, job: JobId) -> Option<(Claim, State)> {
-        let (claim, state) = self.jobs.remove(&job)?;
-        self.pivots.remove(&(claim.height, claim.range.low.clone()));
-        Some((claim, state))
+    fn remove(&mut self, job: JobId) -> Option<Entry> {
+        let entry = self.jobs.remove(&job)?;
+        self.pivots
+            .remove(&(entry.claim.height, entry.claim.range.low.clone()));
+        let debt = &mut self.debt;
+        let (jobs, bytes) = match entry.state {
+            State::Queued => (&mut debt.pending_jobs, &mut debt.pending_bytes),
+            State::Running => (&mut debt.running_jobs, &mut debt.running_bytes),
+        };
+        *jobs -= 1;
+        *bytes -= entry.bytes;
+        Some(entry)
     }
 
     /// Every job, to be compared with what the trunk has become.
     pub(super) fn claims(&self) -> impl Iterator<Item = (JobId, &Claim)> {
-        self.jobs.iter().map(|(id, (claim, _))| (*id, claim))
+        self.jobs.iter().map(|(id, entry)| (*id, &entry.claim))
     }
 }
 
@@ -233,12 +277,12 @@ mod tests {
     #[test]
     fn a_pivot_has_one_job_at_a_time() {
         let mut table = Inflight::default();
-        let job = table.plan(claim(b"a")).unwrap();
-        assert_eq!(table.plan(claim(b"a")), None);
+        let job = table.plan(claim(b"a"), 10).unwrap();
+        assert_eq!(table.plan(claim(b"a"), 10), None);
         assert_eq!(table.job_of(1, b"a"), Some(job));
         table.take(job);
         table.installed(job);
-        assert!(table.plan(claim(b"a")).is_some());
+        assert!(table.plan(claim(b"a"), 10).is_some());
     }
 
     #[test]
@@ -250,7 +294,7 @@ mod tests {
             (true, Why::Flushed),
             (true, Why::Reshaped),
         ] {
-            let job = table.plan(claim(b"a")).unwrap();
+            let job = table.plan(claim(b"a"), 10).unwrap();
             if running {
                 table.take(job);
             }
@@ -258,7 +302,7 @@ mod tests {
             assert!(!table.is_wanted(job));
             table.abandon(job, why);
         }
-        let job = table.plan(claim(b"a")).unwrap();
+        let job = table.plan(claim(b"a"), 10).unwrap();
         table.take(job);
         table.failed(job);
         let job = table.job_of(1, b"a").expect("it is due again");
@@ -267,12 +311,39 @@ mod tests {
         let counts: Vec<u64> = Edge::ALL.iter().map(|edge| table.edges()[edge]).collect();
         assert_eq!(counts, [6, 4, 1, 1, 1, 1, 1, 1]);
         assert_eq!(table.len(), 0);
+        assert_eq!(table.debt(), Debt::default());
+    }
+
+    #[test]
+    fn the_debt_is_the_sum_of_the_jobs() {
+        let mut table = Inflight::default();
+        let job = table.plan(claim(b"a"), 10).unwrap();
+        table.plan(claim(b"b"), 20);
+        table.plan(claim(b"a"), 13);
+        let debt = |table: &Inflight| {
+            let debt = table.debt();
+            [
+                debt.pending_jobs,
+                debt.pending_bytes,
+                debt.running_jobs,
+                debt.running_bytes,
+            ]
+        };
+        assert_eq!(debt(&table), [2, 33, 0, 0]);
+        table.take(job);
+        table.plan(claim(b"a"), 100);
+        assert_eq!((debt(&table), table.debt().bytes()), ([1, 20, 1, 13], 33));
+        table.failed(job);
+        assert_eq!(debt(&table), [2, 33, 0, 0]);
     }
 
     #[test]
     fn the_preferred_job_is_done_first() {
         let mut table = Inflight::default();
-        let (a, b) = (table.plan(claim(b"a")).unwrap(), table.plan(claim(b"b")).unwrap());
+        let (a, b) = (
+            table.plan(claim(b"a"), 10).unwrap(),
+            table.plan(claim(b"b"), 10).unwrap(),
+        );
         assert_eq!(table.queued(|_| 0), Some(a));
         assert_eq!(
             table.queued(|claim| std::cmp::Reverse(claim.range.low.clone())),

@@ -166,7 +166,8 @@ impl Tree {
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
     pub fn get(&self, key: &[u8], at: Sequence, now_ms: u64) -> Result<Answer> {
-        let mut gather = Gather::new(at, now_ms, self.options().schema.operator(key));
+        let rules = self.options().schema.rules(key);
+        let mut gather = Gather::new(at, now_ms, rules.operator.as_deref());
         self.gather(key, &mut gather)?;
         Ok(gather.finish())
     }
@@ -185,8 +186,11 @@ impl Tree {
     /// As [`Tree::get`].
     pub fn multi_get(&self, keys: &[&[u8]], at: Sequence, now_ms: u64) -> Result<Vec<Answer>> {
         let schema = &self.options().schema;
-        let gather = |key: &&[u8]| Gather::new(at, now_ms, schema.operator(key));
-        let mut gathers: Vec<Gather<'_>> = keys.iter().map(gather).collect();
+        let rules: Vec<_> = keys.iter().map(|key| schema.rules(key)).collect();
+        let operators = rules.iter().map(|rules| rules.operator.as_deref());
+        let mut gathers: Vec<Gather<'_>> = operators
+            .map(|operator| Gather::new(at, now_ms, operator))
+            .collect();
         self.reader().gather_many(keys, &mut gathers)?;
         Ok(gathers.into_iter().map(Gather::finish).collect())
     }

@@ -54,6 +54,13 @@ pub(super) struct Habits {
     waded: Vec<Box<[u8]>>,
 }
 
+impl Habits {
+    /// Bytes of memory that it takes, about.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        ((self.scans.len() + self.waded.len()) * (size_of::<(Box<[u8]>, u64)>() + 32)) as u64
+    }
+}
+
 impl Tree {
     /// The next step that is due, if any: compactions, then neighbours that should be one.
     ///

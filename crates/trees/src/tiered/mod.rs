@@ -8,8 +8,9 @@
 //! is due.
 //!
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
-//! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `incorporate.rs`,
-//! `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `asynchronous.rs`, `scan.rs` (with `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `draw.rs`.
+//! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `rules.rs` (what
+//! differs by keyspace), `incorporate.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `asynchronous.rs`, `scan.rs` (with
+//! `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `estimate.rs`, `draw.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
 //! overwritten. SplinterDB locks trunk nodes hand over hand and splits them on the way down, before it knows whether it must. Here the
@@ -31,6 +32,8 @@
 //! - **T6** Every key of every run of a group is in the group's maplet, under that run's place.
 //! - **T7** Between its calls a scan holds neither a version nor a memtable: a position, counted frames of the cache, and records that it has
 //!   decided, which nothing changes any more.
+//! - **T8** Filters are asked by compactions only, and only by those that began while nobody held filters back.
+//! - **T9** A leaf of a run holds records of one keyspace, and so does a node of separate values.
 
 mod asynchronous;
 mod batch;
@@ -38,6 +41,7 @@ mod check;
 mod checkpoint;
 mod compact;
 mod draw;
+mod estimate;
 mod form;
 pub mod format;
 mod fuse;
@@ -49,6 +53,7 @@ mod maintain;
 mod memtables;
 mod node;
 mod policy;
+mod rules;
 mod scan;
 mod search;
 mod segment;
@@ -60,6 +65,7 @@ mod uses;
 pub use asynchronous::Lookup;
 pub use check::Depth;
 pub use compact::{Job, Progress};
+pub use estimate::{Debt, Memory};
 pub use gather::{Answer, Gather};
 pub use incorporate::Incorporation;
 pub use inflight::Edge;
@@ -67,6 +73,7 @@ pub use lookup::Reader;
 pub use maintain::{Maintenance, Step};
 pub use memtables::{MemtableEntry, MemtableList, Memtables};
 pub use policy::{Shape, Victim};
+pub use rules::{KeyspaceRules, OneKeyspace, Schema};
 pub use scan::Iter;
 pub use shape::Counts;
-pub use tree::{Horizon, NoOperators, Schema, Stats, Tree, TreeOptions, Version};
+pub use tree::{Horizon, Stats, Tree, TreeOptions, Version};

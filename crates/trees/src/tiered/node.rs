@@ -11,6 +11,8 @@ use super::checkpoint::Stored;
 use crate::maplet::Maplet;
 use crate::range::KeyRange;
 use crate::run::{Run, Weight};
+use alluvium_base::Purpose;
+use alluvium_storage::{Cache, Guard, Result};
 use std::sync::{Arc, OnceLock};
 
 /// Several runs and the one maplet that says which of them may hold a key: its values are places in `runs`.
@@ -81,6 +83,24 @@ impl Part {
     #[must_use]
     pub(super) fn touches(&self, range: &KeyRange) -> bool {
         self.runs_in(range) > 0
+    }
+
+    /// What it weighs in a range.
+    pub(super) fn weigh(
+        &self,
+        range: &KeyRange,
+        cache: &Cache,
+        guard: &Guard,
+        purpose: Purpose,
+    ) -> Result<Weight> {
+        let within = self.within(range);
+        let mut sum = Weight::default();
+        for (_, run) in self.group.runs() {
+            if within.overlaps(run.low(), run.high()) {
+                sum = sum + run.weigh(&within, cache, guard, purpose)?;
+            }
+        }
+        Ok(sum)
     }
 
     /// The same part, counting in `range` only.
@@ -266,6 +286,27 @@ impl Node {
             return 1;
         }
         self.children().map(|child| child.leaves()).sum()
+    }
+
+    /// Bytes of memory that it takes, without its children. A bundle that pieces of a node share counts for each of them.
+    #[must_use]
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let key = |key: &[u8]| 16 + key.len();
+        let range = |range: &KeyRange| key(&range.low) + range.high.as_deref().map_or(0, key);
+        let clip = |part: &Part| part.clip.as_deref().map_or(0, range);
+        let part = |part: &Part| size_of::<Part>() + clip(part);
+        let owned = |owned: &Owned| size_of::<Owned>() + clip(&owned.part);
+        let live = |weights: &Vec<Weight>| size_of::<Vec<Weight>>() + weights.len() * size_of::<Weight>();
+        let pivot = |pivot: &Pivot| {
+            let own: usize = pivot.own.iter().map(owned).sum();
+            size_of::<Pivot>() + key(&pivot.low) + own + pivot.live.iter().map(live).sum::<usize>()
+        };
+        let bundle = |bundle: &Arc<Bundle>| {
+            size_of::<Arc<Bundle>>() + size_of::<Bundle>() + bundle.parts.iter().map(part).sum::<usize>()
+        };
+        let pivots: usize = self.pivots.iter().map(pivot).sum();
+        let bundles: usize = self.bundles.iter().map(bundle).sum();
+        (size_of::<Node>() + range(&self.range) + pivots + bundles) as u64
     }
 
     /// The children, in the order of their keys.

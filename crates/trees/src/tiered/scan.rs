@@ -4,6 +4,7 @@ use super::batch::Batch;
 use super::gather::Known;
 use super::memtables::{MemtableList, Memtables, above};
 use super::node::Node;
+use super::rules::Keyspace;
 use super::segment::{Position, Segment, Taken, Wanted};
 use super::tree::{Tree, Version};
 use crate::fetch::Blocking;
@@ -41,6 +42,8 @@ pub struct Iter {
     /// How many records the next batch has.
     ahead: usize,
     known: Known,
+    /// That of the last key that had to be decided.
+    keyspace: Keyspace,
     /// Keys without a value in a row, and those of them that are in runs.
     dead: u32,
     waded: u32,
@@ -93,6 +96,7 @@ impl Tree {
             batch: Batch::default(),
             ahead: 1,
             known: Known::default(),
+            keyspace: Keyspace::new(&self.options().schema),
             dead: 0,
             waded: 0,
         }
@@ -221,7 +225,6 @@ impl Iter {
 
     fn fill_from(&mut self, view: &View<'_>) -> Result<()> {
         let mut breath = 0;
-        let schema = &view.tree.shared.options.schema;
         let from = Blocking {
             cache: view.tree.shared.store.cache(),
             guard: view.guard,
@@ -239,7 +242,7 @@ impl Iter {
                     return Ok(());
                 }
                 let (wanted, known, batch) = (&self.wanted, &mut self.known, &mut self.batch);
-                let taken = segment.take(wanted, known, |key| schema.operator(key), &from, batch)?;
+                let taken = segment.take(wanted, known, &mut self.keyspace, &from, batch)?;
                 if taken == Taken::Live {
                     (self.dead, self.waded) = (0, 0);
                     continue;

@@ -3,6 +3,7 @@
 use super::batch::Batch;
 use super::gather::Known;
 use super::node::Node;
+use super::rules::Keyspace;
 use super::sources::{Above, Deletes, Source};
 use super::tree::Version;
 use crate::fetch::{Blocking, found};
@@ -192,11 +193,11 @@ impl Segment {
     }
 
     /// Takes the next key with all its messages. One that has a value goes into the batch with it.
-    pub(super) fn take<'op>(
+    pub(super) fn take(
         &mut self,
         wanted: &Wanted,
         known: &mut Known,
-        operator: impl FnOnce(&[u8]) -> Option<&'op dyn Operator>,
+        keyspace: &mut Keyspace,
         from: &Blocking<'_>,
         batch: &mut Batch,
     ) -> Result<Taken> {
@@ -229,7 +230,8 @@ impl Segment {
         } else {
             Taken::Waded
         };
-        let operator = operator(&self.key);
+        keyspace.enter(&self.key);
+        let operator = keyspace.rules().operator.as_deref();
         self.decide(wanted, known, operator, from)?;
         self.is_done = true;
         if known.settle(operator).is_none() {

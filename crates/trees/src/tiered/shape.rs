@@ -71,14 +71,7 @@ pub(super) enum Rank {
 impl Shaper<'_> {
     /// What a part weighs in a range.
     pub(super) fn weigh(&self, part: &Part, range: &KeyRange) -> Result<Weight> {
-        let within = part.within(range);
-        let mut sum = Weight::default();
-        for (_, run) in part.group.runs() {
-            if within.overlaps(run.low(), run.high()) {
-                sum = sum + run.weigh(&within, self.cache, self.guard, Purpose::Compact)?;
-            }
-        }
-        Ok(sum)
+        part.weigh(range, self.cache, self.guard, Purpose::Compact)
     }
 
     /// The node with one more bundle, the newest.

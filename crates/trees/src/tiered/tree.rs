@@ -1,40 +1,26 @@
 //! The tree: its current version, and how a changed one takes its place.
 
 use super::checkpoint::Shelves;
+use super::estimate::Totals;
 use super::inflight::{Claim, Edge, Inflight, JobId, Why};
 use super::maintain::Habits;
 use super::node::{Node, Part};
 use super::policy::{self, Shape, Victim};
+use super::rules::{OneKeyspace, Schema};
 use super::shape::{Counts, Shaper};
 use super::uses::Uses;
-use crate::merge::{Older, Operator, Rule};
+use crate::merge::{Older, Rule};
 use crate::range::KeyRange;
 use alluvium_base::Sequence;
 use alluvium_device::{Error as DeviceError, Operation};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Codec, Epochs, Error, Guard, Hold, Result};
+use alluvium_storage::{Epochs, Error, Guard, Hold, Result};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What the tree must know about keys and cannot know itself.
-pub trait Schema: Send + Sync + fmt::Debug {
-    /// The merge operator of the keyspace that a key is in.
-    fn operator(&self, key: &[u8]) -> Option<&dyn Operator>;
-}
-
-/// A schema without merge operators: a merge message stands for its operand.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoOperators;
-
-impl Schema for NoOperators {
-    fn operator(&self, _key: &[u8]) -> Option<&dyn Operator> {
-        None
-    }
-}
 
 /// What hashes of keys are seeded with: a filter that is known by its answers is no secret here.
 pub(super) const SEED: u64 = 0;
@@ -44,6 +30,8 @@ pub(super) const SEED: u64 = 0;
 pub struct Horizon {
     sequence: AtomicU64,
     now_ms: AtomicU64,
+    /// How many there are who keep compactions from asking filters.
+    holds: AtomicU64,
 }
 
 impl Horizon {
@@ -56,6 +44,26 @@ impl Horizon {
     /// Puts that expire at or before this moment, in milliseconds of the caller's clock, are gone for every reader from now on.
     pub fn tick(&self, now_ms: u64) {
         self.now_ms.fetch_max(now_ms, Ordering::AcqRel);
+    }
+
+    /// Compactions that begin from now on ask no filters, until as many calls of [`Horizon::release_filters`] have followed: for a
+    /// snapshot that must go on seeing what it has seen. One that is taken while a compaction is under way may see before and after it.
+    pub fn hold_filters(&self) {
+        self.holds.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes back one [`Horizon::hold_filters`].
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn release_filters(&self) {
+        let before = self.holds.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "filters are released as often as they were held");
+    }
+
+    /// Whether a compaction that begins now may ask filters (T8).
+    pub(super) fn asks_filters(&self) -> bool {
+        self.holds.load(Ordering::Acquire) == 0
     }
 
     /// The rule for a merge that begins now.
@@ -76,13 +84,9 @@ pub struct TreeOptions {
     pub shape: Shape,
     /// Which child is flushed to.
     pub victim: Victim,
-    /// How nodes of runs are encoded.
-    pub codec: Codec,
-    /// Values longer than this are kept apart from their keys; a quarter of a page if absent.
-    pub value_threshold: Option<usize>,
     /// Bits of a fingerprint; fixed when the tree is created.
     pub fingerprint_bits: u8,
-    /// Merge operators.
+    /// How the records of each keyspace are kept.
     pub schema: Arc<dyn Schema>,
 }
 
@@ -91,11 +95,9 @@ impl Default for TreeOptions {
         TreeOptions {
             shape: Shape::default(),
             victim: Victim::default(),
-            codec: Codec::None,
-            value_threshold: None,
             // Twelve beyond the two million records that a leaf of 256 MiB holds when each has about 120 bytes.
             fingerprint_bits: 33,
-            schema: Arc::new(NoOperators),
+            schema: Arc::new(OneKeyspace::default()),
         }
     }
 }
@@ -142,6 +144,8 @@ pub(super) struct Trunk {
     pub(super) full: BTreeSet<Box<[u8]>>,
     /// Where checkpointed nodes are.
     pub(super) shelves: Shelves,
+    /// Memory of the current version's nodes.
+    pub(super) memory: u64,
 }
 
 /// Counters since the store was opened.
@@ -177,6 +181,7 @@ pub(super) struct Shared {
     trunk: Mutex<Trunk>,
     next_group: AtomicU64,
     pub(super) tallies: Tallies,
+    pub(super) totals: Totals,
     /// What is known of leaves by their use.
     pub(super) habits: Mutex<Habits>,
 }
@@ -227,15 +232,17 @@ impl Tree {
             turn: 0,
             full: BTreeSet::new(),
             shelves,
+            memory: 0,
         };
         let nodes = all_nodes(&root);
         for node in &nodes {
             trunk.uses.acquire_node(node);
+            trunk.memory += node.memory_bytes();
         }
         trunk.uses.begin();
         trunk.plan(&nodes, &root);
         let version = Version { root, number: 0, cut };
-        Tree {
+        let tree = Tree {
             shared: Arc::new(Shared {
                 store,
                 options,
@@ -244,9 +251,12 @@ impl Tree {
                 trunk: Mutex::new(trunk),
                 next_group: AtomicU64::new(next_group),
                 tallies: Tallies::default(),
+                totals: Totals::default(),
                 habits: Mutex::default(),
             }),
-        }
+        };
+        tree.add_up_memory(&tree.lock());
+        tree
     }
 
     /// The store that it lives in.
@@ -390,15 +400,17 @@ impl Tree {
         let (gone, made) = difference(&old.root, &root);
         for node in &made {
             trunk.uses.acquire_node(node);
+            trunk.memory += node.memory_bytes();
         }
         self.shared.version.store(Arc::new(version));
         trunk.abandon_overtaken(&root, flushed, self.shared.store.epochs());
         for node in &gone {
             trunk.uses.release_node(node);
+            trunk.memory -= node.memory_bytes();
             self.forget_stored(trunk, node);
         }
-        self.sweep(trunk);
         trunk.plan(&made, &root);
+        self.sweep(trunk);
     }
 
     /// Gives up the extents that nothing uses any more: unlinked, as of now.
@@ -407,6 +419,17 @@ impl Tree {
         for extent in trunk.uses.sweep() {
             self.shared.store.extents().release(extent, epoch);
         }
+        self.add_up_memory(trunk);
+    }
+
+    /// Leaves the totals for those who ask.
+    fn add_up_memory(&self, trunk: &Trunk) {
+        let (held, totals) = (trunk.uses.memory(), &self.shared.totals);
+        let tables = held.counts + trunk.inflight.memory_bytes() + trunk.shelves.memory_bytes();
+        totals.trunk.store(trunk.memory, Ordering::Relaxed);
+        totals.runs.store(held.runs, Ordering::Relaxed);
+        totals.maplets.store(held.maplets, Ordering::Relaxed);
+        totals.tables.store(tables, Ordering::Relaxed);
     }
 }
 
@@ -421,7 +444,8 @@ impl Trunk {
                 // The root too, when it is a leaf: many small memtables would never make it large enough to split.
                 let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.runs(0));
                 if wanted || pending || crowded {
-                    self.inflight.plan(claim(node, index));
+                    let bytes = self.stretch(node, index).bytes(node, index);
+                    self.inflight.plan(claim(node, index), bytes);
                 }
             }
         }

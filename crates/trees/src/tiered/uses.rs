@@ -27,6 +27,15 @@ struct RunUses {
     counts: Vec<u32>,
     /// Which of them were given up.
     gone: Vec<bool>,
+    /// Memory of the run.
+    memory: u64,
+}
+
+impl RunUses {
+    /// Memory of the counts, with the tables' share.
+    fn counts_bytes(&self) -> u64 {
+        (size_of::<(RunKey, RunUses)>() + self.counts.len() * 5) as u64
+    }
 }
 
 /// The counts of the current version and of the compactions under way.
@@ -37,6 +46,16 @@ pub(super) struct Uses {
     /// Those whose counts have changed since the last sweep.
     touched_runs: HashSet<RunKey>,
     touched_groups: HashSet<u64>,
+    memory: Held,
+}
+
+/// Bytes of memory that all runs and maplets in use take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) runs: u64,
+    pub(super) maplets: u64,
+    /// Of the counts themselves, about.
+    pub(super) counts: u64,
 }
 
 impl Uses {
@@ -44,11 +63,18 @@ impl Uses {
     pub(super) fn acquire(&mut self, part: &Part, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
-            let uses = self.runs.entry(key_of(run.pointer())).or_insert_with(|| RunUses {
-                run: run.clone(),
-                parts: 0,
-                counts: vec![0; run.extents().len()],
-                gone: vec![false; run.extents().len()],
+            let memory = &mut self.memory;
+            let uses = self.runs.entry(key_of(run.pointer())).or_insert_with(|| {
+                let uses = RunUses {
+                    run: run.clone(),
+                    parts: 0,
+                    counts: vec![0; run.extents().len()],
+                    gone: vec![false; run.extents().len()],
+                    memory: run.memory_bytes() as u64,
+                };
+                memory.runs += uses.memory;
+                memory.counts += uses.counts_bytes();
+                uses
             });
             uses.parts += 1;
             for (index, extent) in run.extents().iter().enumerate() {
@@ -58,10 +84,18 @@ impl Uses {
                 }
             }
         }
-        self.groups
-            .entry(part.group.id)
-            .or_insert_with(|| (part.clone(), 0))
-            .1 += 1;
+        let memory = &mut self.memory;
+        let (_, count) = self.groups.entry(part.group.id).or_insert_with(|| {
+            memory.maplets += part.group.maplet.memory_bytes();
+            (part.clone(), 0)
+        });
+        *count += 1;
+    }
+
+    /// The memory of what is in use.
+    #[must_use]
+    pub(super) fn memory(&self) -> Held {
+        self.memory
     }
 
     /// Takes one use back. What nobody uses any more is found by [`Uses::sweep`].
@@ -119,15 +153,20 @@ impl Uses {
                 }
             }
             if uses.parts == 0 {
+                self.memory.runs -= uses.memory;
+                self.memory.counts -= uses.counts_bytes();
                 self.runs.remove(&key);
             }
         }
         for id in self.touched_groups.drain() {
             if self.groups.get(&id).is_some_and(|(_, count)| *count == 0) {
                 let (part, _) = self.groups.remove(&id).expect("it was there a moment ago");
+                self.memory.maplets -= part.group.maplet.memory_bytes();
                 dead.extend(part.group.maplet.extents().map(|(extent, _)| extent));
             }
         }
+        // One seed gives one run: nothing may hang on how a table is laid out.
+        dead.sort_unstable();
         dead
     }
 
@@ -176,6 +215,12 @@ impl Uses {
     #[must_use]
     pub(super) fn differences(&self, other: &Uses) -> Vec<String> {
         let mut found = Vec::new();
+        if self.memory != other.memory {
+            found.push(format!(
+                "memory is counted {:?}, found {:?}",
+                self.memory, other.memory
+            ));
+        }
         for key in self.runs.keys().chain(other.runs.keys()).collect::<BTreeSet<_>>() {
             let counts = |uses: &Uses| uses.runs.get(key).map(|uses| uses.counts.clone());
             let (mine, others) = (counts(self), counts(other));

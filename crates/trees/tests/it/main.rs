@@ -1,10 +1,13 @@
 //! The tiered tree: against a reference model, and under crashes and faults.
 
 mod crashes;
+mod estimates;
 mod faults;
 mod history;
+mod keyspaces;
 mod model;
 mod reads;
+mod schema;
 mod stack;
 mod story;
 mod world;

@@ -99,6 +99,9 @@ fn workloads() -> Vec<(&'static str, Workload)> {
         named("compressed", &|to| {
             to.codec = Codec::Lz4;
         }),
+        named("keyspaces", &|to| {
+            (to.prefix, to.long_values) = (6, 3);
+        }),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! A tree with a memtable above it, driven by one seed and compared with the reference at every step.
 
 use crate::history::History;
+use crate::schema::schema;
 use crate::stack::Stack;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
@@ -9,25 +10,14 @@ use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, LogOptions, Result};
 use alluvium_trees::memtable::Memtable;
-use alluvium_trees::merge::{Append, Operator};
 use alluvium_trees::tiered::{
-    Depth, Edge, Incorporation, Job, Maintenance, Progress, Schema, Shape, Step, Tree, TreeOptions, Victim,
+    Depth, Edge, Incorporation, Job, Maintenance, Progress, Shape, Step, Tree, TreeOptions, Victim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Compactions that go on at once.
 const WORKERS: usize = 20;
-
-/// Every key has the operator that appends.
-#[derive(Clone, Copy, Debug)]
-struct Appending;
-
-impl Schema for Appending {
-    fn operator(&self, _key: &[u8]) -> Option<&dyn Operator> {
-        Some(&Append)
-    }
-}
 
 /// How keys are drawn, and how often what is done.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +34,8 @@ pub(crate) struct Workload {
     pub(crate) shape: Shape,
     pub(crate) victim: Victim,
     pub(crate) codec: Codec,
+    /// Bytes of a keyspace's prefix; with none, all keys are in one.
+    pub(crate) prefix: usize,
 }
 
 impl Default for Workload {
@@ -62,6 +54,7 @@ impl Default for Workload {
             },
             victim: Victim::Fullest,
             codec: Codec::None,
+            prefix: 0,
         }
     }
 }
@@ -146,10 +139,8 @@ impl World {
         TreeOptions {
             shape: workload.shape,
             victim: workload.victim,
-            codec: workload.codec,
             fingerprint_bits: 24,
-            schema: Arc::new(Appending),
-            ..TreeOptions::default()
+            schema: schema(workload.prefix, workload.codec),
         }
     }
 
@@ -163,9 +154,9 @@ impl World {
         } else {
             self.random.u32(..keys)
         };
-        // Some keys are long, one is empty.
+        // Some keys are long, one is empty where that can be.
         match number {
-            0 => Vec::new(),
+            0 if self.workload.prefix == 0 => Vec::new(),
             number if number % 1000 == 999 => [format!("{number:08}").as_bytes(), &[b'k'; 3000]].concat(),
             number => format!("{number:08}").into_bytes(),
         }

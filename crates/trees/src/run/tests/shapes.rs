@@ -59,6 +59,55 @@ fn the_nodes_of_a_run_are_the_same_whenever_it_is_built() {
 }
 
 #[test]
+fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
+    let store = store();
+    let mut builder = Builder::new(&store, &options()).unwrap();
+    let codecs = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::None, Codec::Lz4];
+    let mut keys = Vec::new();
+    for (keyspace, codec) in (b'a'..).zip(codecs) {
+        builder.begin_keyspace(codec, Some(30)).unwrap();
+        // One keyspace in which nothing remains, one with a single record, others with many.
+        for number in 0..[0, 1, 900, 30, 900][usize::from(keyspace - b'a')] {
+            let key = [&[keyspace], format!("{number:05}").as_bytes()].concat();
+            let value = put(vec![7; if number % 3 == 0 { 200 } else { 20 }]);
+            builder.push(&key, record(1, &value)).unwrap();
+            keys.push((key, codec));
+        }
+    }
+    let built = builder.finish().unwrap().unwrap();
+    store.extents().install(&built.extents);
+    let guard = store.epochs().pin();
+    let mut owners: BTreeMap<u64, u8> = BTreeMap::new();
+    let mut owned = |node: &NodePointer, key: &[u8], codec: Codec| {
+        assert_eq!(*owners.entry(node.offset).or_insert(key[0]), key[0], "{node:?}");
+        // What is not worth it is not compressed: a page without its neighbours.
+        assert!(
+            node.codec == codec || (node.pages == 1 && codec != Codec::None),
+            "{node:?}"
+        );
+    };
+    for (key, codec) in &keys {
+        let leaf = built
+            .run
+            .locate(key, store.cache(), &guard, Purpose::Other)
+            .unwrap()
+            .unwrap();
+        owned(&leaf, key, *codec);
+        built
+            .run
+            .find(key, 1, store.cache(), &guard, Purpose::Other, |record| {
+                if let Value::Separate(pointer) = record.value {
+                    owned(&pointer.node, key, *codec);
+                }
+                Ok(ControlFlow::Break(()))
+            })
+            .unwrap();
+    }
+    assert_eq!(built.run.check(&store), []);
+    assert_eq!(built.run.summary().separate, 1 + 300 + 10 + 300);
+}
+
+#[test]
 fn a_tall_run_is_walked_both_ways() {
     // Long separators make a tall index of few records.
     let mut random = fastrand::Rng::with_seed(3);

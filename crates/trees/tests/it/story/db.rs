@@ -13,26 +13,14 @@ use alluvium_sim::Durability;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Result, log};
 use alluvium_trees::memtable::Memtable;
-use alluvium_trees::merge::{Append, Direction, Operator};
+use alluvium_trees::merge::{Append, Direction};
 use alluvium_trees::range::KeyRange;
-use alluvium_trees::tiered::{
-    Gather, Incorporation, Iter, Memtables, Schema, Stats, Step, Tree, TreeOptions,
-};
+use alluvium_trees::tiered::{Gather, Incorporation, Iter, Memtables, Stats, Step, Tree, TreeOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Room of a memtable: far more than makes it full, since a log that is replayed fills one.
 const ROOM: usize = 1 << 20;
-
-/// Every key has the operator that appends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Appending;
-
-impl Schema for Appending {
-    fn operator(&self, _key: &[u8]) -> Option<&dyn Operator> {
-        Some(&Append)
-    }
-}
 
 /// A memtable that takes no more writes.
 pub(super) struct Sealed {

@@ -8,6 +8,7 @@ mod ops;
 
 pub(crate) use flaw::Flaw;
 
+use crate::schema::schema;
 use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
@@ -15,7 +16,7 @@ use alluvium_storage::{Codec, Error, log};
 use alluvium_trees::merge::{Append, Operator};
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Depth, Shape, TreeOptions, Victim};
-use db::{Appending, Db};
+use db::Db;
 use ops::{Action, Op};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,13 +94,11 @@ impl Tiered {
                 log::Access::Mapped => Victim::Fullest,
                 log::Access::Written => Victim::RandomMessage,
             },
-            codec: match self.access {
-                log::Access::Mapped => Codec::None,
-                log::Access::Written => Codec::Lz4,
-            },
             fingerprint_bits: 24,
-            schema: Arc::new(Appending),
-            ..TreeOptions::default()
+            schema: match self.access {
+                log::Access::Mapped => schema(0, Codec::None),
+                log::Access::Written => schema(1, Codec::None),
+            },
         }
     }
 

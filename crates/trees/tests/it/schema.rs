@@ -1,0 +1,47 @@
+//! Keyspaces for tests: named by the first bytes of a key, kept in different ways.
+
+use alluvium_storage::Codec;
+use alluvium_trees::merge::Append;
+use alluvium_trees::tiered::{KeyspaceRules, OneKeyspace, Schema};
+use std::sync::Arc;
+
+/// Prefixes of so many bytes; every key has as many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prefixed(pub(crate) usize);
+
+impl Schema for Prefixed {
+    fn prefix_len(&self, _key: &[u8]) -> usize {
+        self.0
+    }
+
+    fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules> {
+        let (codec, value_threshold) = match key[self.0 - 1] % 4 {
+            0 => (Codec::None, None),
+            1 => (Codec::Lz4, Some(16)),
+            2 => (Codec::Zstd, Some(4096)),
+            _ => (Codec::None, Some(60)),
+        };
+        Arc::new(KeyspaceRules {
+            value_threshold,
+            ..appending(codec)
+        })
+    }
+}
+
+/// Merges append.
+pub(crate) fn appending(codec: Codec) -> KeyspaceRules {
+    KeyspaceRules {
+        operator: Some(Arc::new(Append)),
+        codec,
+        ..KeyspaceRules::default()
+    }
+}
+
+/// All keys in one keyspace, or in one for each prefix of so many bytes.
+pub(crate) fn schema(prefix: usize, codec: Codec) -> Arc<dyn Schema> {
+    if prefix == 0 {
+        Arc::new(OneKeyspace::new(appending(codec)))
+    } else {
+        Arc::new(Prefixed(prefix))
+    }
+}
