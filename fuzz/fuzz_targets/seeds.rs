@@ -38,6 +38,7 @@ fn main() -> std::io::Result<()> {
         ("quotient", quotients()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),
+        ("records", records()),
         ("trunk", trunks()),
         (
             "bloom",
@@ -51,6 +52,19 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn records() -> Vec<Vec<u8>> {
+    use alluvium::format::{encode_keyspace, encode_one, encode_range, keyspace_key};
+    let mut record = Vec::new();
+    encode_one(&mut record, &[1], b"key", alluvium_base::Kind::Put, 0, b"value");
+    encode_one(&mut record, &[1], b"key", alluvium_base::Kind::Put, 7, b"value");
+    encode_one(&mut record, &[1], b"key", alluvium_base::Kind::Delete, 0, b"");
+    encode_range(&mut record, &[1], &[2]);
+    let options = alluvium::KeyspaceOptions::new().merge_operator("add");
+    let mut keyspace = keyspace_key("rivers0").to_vec();
+    keyspace.extend_from_slice(&encode_keyspace(300, &options));
+    vec![record, keyspace]
 }
 
 /// Every kind of call, over bytes that hold what is asked for.

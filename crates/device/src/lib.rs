@@ -28,6 +28,7 @@ pub mod contract;
 pub mod counters;
 pub mod error;
 pub mod file;
+pub mod machine;
 pub mod memory;
 pub mod simulated;
 pub mod throttled;

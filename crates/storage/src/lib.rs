@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: keys, messages, trees, transactions; what a log record means.
 //!
-//! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`memory`], [`cache`], [`log`], [`store`].
+//! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`memory`], [`cache`], [`watermark`], [`log`], [`store`].
 //!
 //! Invariants:
 //!
@@ -30,6 +30,7 @@ pub mod store;
 pub mod superblock;
 mod sync;
 pub mod tiers;
+pub mod watermark;
 
 pub use cache::{Cache, CacheStats, FrameRef, NodeRef, Pending, Residence};
 pub use epoch::{Epochs, Guard, Hold};

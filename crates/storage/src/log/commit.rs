@@ -14,8 +14,8 @@
 //!
 //! A failure is for good: [`Commit::poison`] keeps its cause, and everybody who waits or comes later gets it.
 
-use super::watermark::order;
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
+use crate::watermark::order;
 use crate::{Error, Result};
 
 /// How often a leader lets others run before it syncs, at most.

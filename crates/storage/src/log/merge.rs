@@ -7,8 +7,8 @@
 
 use super::format::Kind;
 use super::scan::{Cursor, Located, Source, Stop};
-use super::watermark::WINDOW;
 use crate::Result;
+use crate::watermark::WINDOW;
 use alluvium_base::Purpose;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};

@@ -6,7 +6,7 @@
 //! *Does not know*: what a record means, who assigns sequences, when a checkpoint is due.
 //!
 //! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses), `lane` (where records are
-//! put), `pool` (slots between uses), `watermark` (what is complete), `commit` (who syncs), `shared` (an append from
+//! put), `pool` (slots between uses), [`watermark`](crate::watermark) (what is complete), `commit` (who syncs), `shared` (an append from
 //! start to end), `release` (space back, the background step), `close` (the mark of a clean close), `scan` and `merge`
 //! (reading back), `recover`, [`check`].
 //!
@@ -66,7 +66,6 @@ mod segment;
 mod shared;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
-mod watermark;
 
 pub use lane::write_as;
 pub use options::{Access, Durability, Importance, LogOptions, MAX_LANES, MAX_PAYLOAD};
@@ -295,6 +294,18 @@ impl Log {
         self.shared.commit.healthy()?;
         self.shared.wait_synced(self.shared.watermark.completed())?;
         Ok(self.synced())
+    }
+
+    /// Makes everything up to `sequence` durable, with whoever else asks meanwhile.
+    ///
+    /// # Errors
+    /// As the device says; the log is poisoned then.
+    pub fn sync_through(&self, sequence: u64) -> Result<()> {
+        self.shared.commit.healthy()?;
+        if self.synced() >= sequence {
+            return Ok(());
+        }
+        self.shared.wait_synced(sequence)
     }
 
     /// Everything up to this sequence survives the loss of power.

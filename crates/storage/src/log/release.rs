@@ -144,7 +144,7 @@ impl Shared {
             limit_bytes: self.options.limit_bytes,
             live_bytes: pool.live_bytes,
             disk_bytes: pool.live_bytes + pool.idle_bytes,
-            resident_bytes: resident + pool.idle_resident_bytes + super::watermark::WINDOW * 8,
+            resident_bytes: resident + pool.idle_resident_bytes + crate::watermark::BYTES,
             segments: table.len(),
             ready_slots: pool.ready,
             free_slots: pool.free,

@@ -7,7 +7,7 @@ use super::lane::{Entry, Lanes, check_payload};
 use super::options::{Durability, LogOptions};
 use super::pool::{Claim, Limit, Pool};
 use super::segment::Segment;
-use super::watermark::Watermark;
+use crate::watermark::Watermark;
 use crate::{Error, Result};
 use alluvium_device::{BootId, Device, Directory};
 use parking_lot::Mutex;

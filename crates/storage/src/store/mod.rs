@@ -66,7 +66,7 @@ pub struct Store {
     health: Health,
     page_size: PageSize,
     /// Given back last, when everything else is closed.
-    _lock: Lock,
+    lock: Mutex<Option<Lock>>,
 }
 
 /// What [`Store::open`] found in the superblock, before the log is replayed.
@@ -184,7 +184,7 @@ impl Store {
             building,
             health: Health::default(),
             page_size: options.page_size,
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         })
     }
 
@@ -322,14 +322,16 @@ impl Store {
         Ok(violations)
     }
 
-    /// Closes the store cleanly: the log is synced and marked, so that any damage to it is found at the next open.
+    /// Closes the store cleanly: the log is synced and marked, so that any damage to it is found at the next open, and others may
+    /// open the store. Whoever still has it neither reads nor writes any more.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] after an earlier failure, or as the device says.
-    pub fn close(self) -> Result<()> {
+    pub fn close(&self) -> Result<()> {
         self.health.check()?;
-        let Store { log, _lock, .. } = self;
-        log.close()
+        self.log.clone().close()?;
+        *self.lock.lock() = None;
+        Ok(())
     }
 }
 

@@ -319,6 +319,7 @@ fn said_after(harm: impl FnOnce(&SimDirectory)) -> Error {
     store.log().append(1, 1, b"one", Durability::Disk).unwrap();
     checkpoint(&store, "sound", 0).unwrap();
     store.close().unwrap();
+    drop(store);
     harm(&sim);
     open(&(Arc::new(sim) as Arc<dyn Directory>))
         .map(|_| ())

@@ -52,12 +52,20 @@ pub struct SuperblockFile {
     durable: Superblock,
 }
 
+/// Whether a store was created in a directory, whatever state it is in.
+///
+/// # Errors
+/// As the device says.
+pub fn exists(directory: &dyn Directory) -> Result<bool> {
+    Ok(directory.list()?.iter().any(|name| name == FILE))
+}
+
 /// Says what a directory is that has no superblock, before anything is locked or created in it.
 ///
 /// # Errors
 /// [`Error::NotAStore`] without a superblock, or as the device says.
 pub fn require(directory: &dyn Directory) -> Result<()> {
-    if directory.list()?.iter().any(|name| name == FILE) {
+    if exists(directory)? {
         return Ok(());
     }
     Err(Error::NotAStore {

@@ -6,6 +6,7 @@ use super::policy::{self, Wish};
 use super::shape::{self, Rank};
 use super::tree::{Tree, replace};
 use crate::merge::Older;
+use crate::range::KeyRange;
 use crate::run::Run;
 use alluvium_base::Sequence;
 use alluvium_storage::Result;
@@ -104,6 +105,12 @@ impl Tree {
         maintenance.budget_bytes -= bytes.min(maintenance.budget_bytes);
         self.compact_fully(&low)?;
         Ok(true)
+    }
+
+    /// The keys of the leaf that holds a key, as the tree is now.
+    #[must_use]
+    pub fn leaf_range(&self, key: &[u8]) -> KeyRange {
+        leaf_for(&self.version().root, key).range.clone()
     }
 
     /// Asks for the full compaction of the leaf that holds a key: what lies above it sinks to it, and then all of it becomes one run. The

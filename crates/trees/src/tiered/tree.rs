@@ -41,6 +41,12 @@ impl Horizon {
         self.sequence.fetch_max(sequence, Ordering::AcqRel);
     }
 
+    /// The oldest sequence number that anyone may still read at: whoever reads at an older one may miss what was folded.
+    #[must_use]
+    pub fn sequence(&self) -> Sequence {
+        self.sequence.load(Ordering::Acquire)
+    }
+
     /// Puts that expire at or before this moment, in milliseconds of the caller's clock, are gone for every reader from now on.
     pub fn tick(&self, now_ms: u64) {
         self.now_ms.fetch_max(now_ms, Ordering::AcqRel);

@@ -1,8 +1,8 @@
 //! Limits, release, recycling, large records, gaps on the same boot and on another, generations.
 
-use super::super::watermark::WINDOW;
 use super::super::*;
 use super::{memory, reopen, small};
+use crate::watermark::WINDOW;
 use alluvium_base::Purpose;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use alluvium_device::{Buffer, FileOptions};

@@ -1,9 +1,9 @@
 //! Many threads at once.
 
 use super::super::commit::Commit;
-use super::super::watermark::WINDOW;
 use super::super::*;
 use super::{memory, reopen, small};
+use crate::watermark::WINDOW;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 

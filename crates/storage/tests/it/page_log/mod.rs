@@ -12,7 +12,7 @@ use alluvium_device::Directory;
 use alluvium_sim::generate::{Action, Mix};
 use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, ReclaimLimit, UNIT};
-use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Error, log};
 use std::sync::Arc;
 
@@ -240,7 +240,7 @@ impl Story for PageLog {
     fn close(&self, mini: Mini, world: &World) -> Result<(), Trouble> {
         let Mini { store, snapshots, .. } = mini;
         drop(snapshots);
-        Store::close(store).map_err(trouble)?;
+        store.close().map_err(trouble)?;
         world.ledger.cover(world.ledger.newest());
         Ok(())
     }

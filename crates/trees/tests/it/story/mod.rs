@@ -11,7 +11,7 @@ pub(crate) use flaw::Flaw;
 use crate::schema::schema;
 use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Codec, Error, log};
 use alluvium_trees::merge::{Append, Operator};
 use alluvium_trees::range::KeyRange;
@@ -254,7 +254,7 @@ impl Story for Tiered {
         let store = Arc::clone(tree.store());
         drop(tree);
         let store = Arc::into_inner(store).expect("nobody else has the store");
-        Store::close(store).map_err(trouble)?;
+        store.close().map_err(trouble)?;
         world.ledger.cover(world.ledger.newest());
         Ok(())
     }

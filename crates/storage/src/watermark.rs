@@ -1,4 +1,5 @@
-//! Which sequences are complete: a ring of completions that arrive out of order from many threads.
+//! Which sequences are complete: a ring of completions that arrive out of order from many threads. The log counts what is appended
+//! with it, and the floors above may count what else happens to their sequences.
 //!
 //! A completion of `first..=last` writes `last` into the slot of `first`; the watermark moves from `w` to the value in
 //! the slot of `w + 1` as long as that value is above `w`. A slot never needs to be cleared: what an earlier lap left
@@ -6,27 +7,38 @@
 //! cleaning.)
 //!
 //! *Bounded*: a completion may begin at most [`WINDOW`] sequences above the watermark; who comes earlier waits until
-//! the lower sequences are complete. This is the log's back-pressure on a writer that falls behind the others.
+//! the lower sequences are complete. This is the back-pressure on a writer that falls behind the others.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// How far above the watermark a record may begin.
-pub(super) const WINDOW: u64 = if cfg!(alluvium_model_check) { 4 } else { 1 << 16 };
+/// How far above the watermark a completion may begin.
+pub const WINDOW: u64 = if cfg!(alluvium_model_check) { 4 } else { 1 << 16 };
 
 const _: () = assert!(WINDOW.is_power_of_two());
+
+/// Bytes that a watermark takes in memory.
+pub const BYTES: u64 = WINDOW * 8;
 
 /// Stands where one access must not overtake another. Of two threads that complete neighbours, one fills a slot and looks at
 /// the watermark, the other moves the watermark and looks at the slot: one must see the other. All four accesses are
 /// sequentially consistent, which says just that and costs nothing beside the compare-and-swap. The model checker
 /// knows sequential consistency of fences only.
-pub(super) fn order() {
+pub(crate) fn order() {
     #[cfg(alluvium_model_check)]
     crate::sync::fence(Ordering::SeqCst);
 }
 
 /// The completion watermark: every sequence up to it is complete.
+///
+/// ```
+/// use alluvium_storage::watermark::Watermark;
+/// let watermark = Watermark::new(10);
+/// assert!(!watermark.complete(12, 14), "11 is missing");
+/// assert!(watermark.complete(11, 11));
+/// assert_eq!(watermark.completed(), 14);
+/// ```
 #[derive(Debug)]
-pub(super) struct Watermark {
+pub struct Watermark {
     /// Alone on its line: every writer moves it.
     completed: Padded,
     slots: Box<[AtomicU64]>,
@@ -39,7 +51,7 @@ struct Padded(AtomicU64);
 impl Watermark {
     /// A watermark at which everything up to `start` is complete.
     #[must_use]
-    pub(super) fn new(start: u64) -> Watermark {
+    pub fn new(start: u64) -> Watermark {
         Watermark {
             completed: Padded(AtomicU64::new(start)),
             slots: (0..WINDOW).map(|_| AtomicU64::new(0)).collect(),
@@ -48,13 +60,13 @@ impl Watermark {
 
     /// Every sequence up to this one is complete.
     #[must_use]
-    pub(super) fn completed(&self) -> u64 {
+    pub fn completed(&self) -> u64 {
         self.completed.0.load(Ordering::SeqCst)
     }
 
     /// Whether a record that begins at `first` is inside the window.
     #[must_use]
-    pub(super) fn has_room(&self, first: u64) -> bool {
+    pub fn has_room(&self, first: u64) -> bool {
         first <= self.completed() + WINDOW
     }
 
@@ -66,7 +78,7 @@ impl Watermark {
     ///
     /// # Panics
     /// When the range is empty, outside the window, or complete already: a bug of whoever assigns sequences.
-    pub(super) fn complete(&self, first: u64, last: u64) -> bool {
+    pub fn complete(&self, first: u64, last: u64) -> bool {
         let completed = self.completed();
         assert!(
             first <= last && first > completed && first <= completed + WINDOW,

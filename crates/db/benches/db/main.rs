@@ -1,0 +1,336 @@
+//! What the store does in a second, and how long it takes at worst: `cargo bench -p alluvium --bench db [PART…]`.
+//!
+//! *memory* puts and gets records that fit a memtable; *pages* gets records from cached pages; *load* puts more than fits the memory, at full speed,
+//! and *open* at 70 % of that rate, on a schedule that does not wait for slow answers (so that what waits behind one is counted); *commit* times commits at
+//! `Disk`. Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`, `ALLUVIUM_DB_MEMORY` (bytes), `ALLUVIUM_DB_SECONDS` and
+//! `ALLUVIUM_DB_DIRECTORY` change what is done; without `--bench` everything is tiny.
+
+use alluvium::{Db, Durability, Keyspace, Options, WriteBatch};
+use alluvium_device::Directory;
+use alluvium_device::memory::MemoryDirectory;
+use hdrhistogram::Histogram;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes of a record: its key and its value.
+const RECORD: u64 = 124;
+
+#[derive(Clone, Debug)]
+struct Sizes {
+    records: u64,
+    memory: u64,
+    seconds: f64,
+    directory: Option<PathBuf>,
+}
+
+/// One of the words on the command line.
+type Part = fn(&Sizes);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let real = arguments.iter().any(|argument| argument == "--bench");
+    let directory = std::env::var_os("ALLUVIUM_DB_DIRECTORY").map(PathBuf::from);
+    let sizes = if real {
+        Sizes {
+            records: number("ALLUVIUM_DB_RECORDS", 10_000_000),
+            memory: number("ALLUVIUM_DB_MEMORY", 512 << 20),
+            seconds: number("ALLUVIUM_DB_SECONDS", 60) as f64,
+            directory,
+        }
+    } else {
+        Sizes {
+            records: 20_000,
+            memory: 16 << 20,
+            seconds: 0.05,
+            directory,
+        }
+    };
+    let parts: [(&str, Part); 5] = [
+        ("memory", memory),
+        ("pages", pages),
+        ("load", load),
+        ("open", open),
+        ("commit", commit),
+    ];
+    let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    for (name, part) in parts {
+        if wanted.is_empty() || wanted.iter().any(|word| *word == name) {
+            part(&sizes);
+        }
+    }
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
+    })
+}
+
+/// A bijection that scatters numbers (the finalizer of SplitMix64).
+fn mix(number: u64) -> u64 {
+    let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn key(number: u64) -> [u8; 24] {
+    let mut key = *b"user0000000000000000keys";
+    let scattered = mix(number);
+    for (digit, byte) in key[4..20].iter_mut().enumerate() {
+        *byte = b"0123456789abcdef"[(scattered >> (60 - 4 * digit)) as usize & 15];
+    }
+    key
+}
+
+fn value(number: u64) -> [u8; 100] {
+    let mut value = [0; 100];
+    for (at, chunk) in value.chunks_mut(8).enumerate() {
+        let bytes = mix(number.wrapping_mul(31) + at as u64).to_le_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
+    }
+    value
+}
+
+/// A store in a directory that is removed in the end.
+struct Place {
+    db: Db,
+    keyspace: Keyspace,
+    _directory: tempfile::TempDir,
+}
+
+fn place(sizes: &Sizes, options: &Options) -> Place {
+    let directory = match &sizes.directory {
+        Some(path) => tempfile::tempdir_in(path),
+        None => tempfile::tempdir(),
+    };
+    let directory = directory.expect("a directory for the store");
+    let db = options
+        .clone()
+        .memory(sizes.memory)
+        .open(directory.path().join("store"))
+        .unwrap();
+    let keyspace = db.keyspace("usertable").unwrap();
+    Place {
+        db,
+        keyspace,
+        _directory: directory,
+    }
+}
+
+fn rate(count: u64, began: Instant) -> f64 {
+    count as f64 / began.elapsed().as_secs_f64() / 1e6
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Puts and gets in one memtable, one thread and two.
+fn memory(sizes: &Sizes) {
+    let records = (sizes.memory / 16 / 400).min(sizes.records) / 2 * 2;
+    for threads in [1, 2] {
+        let (mut puts, mut gets) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            let place = place(sizes, &Options::new());
+            let each = |work: &(dyn Fn(u64) + Sync)| {
+                let began = Instant::now();
+                std::thread::scope(|scope| {
+                    for thread in 0..threads {
+                        scope.spawn(move || {
+                            (0..records / threads).for_each(|index| work(index * threads + thread));
+                        });
+                    }
+                });
+                rate(records, began)
+            };
+            puts.push(each(&|index| {
+                place.keyspace.put(key(index), value(index)).unwrap();
+            }));
+            gets.push(each(&|index| {
+                let found = place.keyspace.get(key(mix(index) % records)).unwrap();
+                assert!(found.is_some());
+            }));
+        }
+        println!(
+            "memory, {threads} threads, {records} records: {:.2} M puts/s, {:.2} M gets/s (medians of five)",
+            median(puts),
+            median(gets)
+        );
+    }
+}
+
+/// Gets of records that are in the tree, all of it cached.
+fn pages(sizes: &Sizes) {
+    let records = (sizes.memory / 3 / RECORD).min(sizes.records);
+    let place = place(sizes, &Options::new());
+    for index in 0..records {
+        place.keyspace.put(key(index), value(index)).unwrap();
+    }
+    place.db.checkpoint().unwrap();
+    let mut rates = Vec::new();
+    for round in 0..6 {
+        let began = Instant::now();
+        for index in 0..records {
+            let found = place.keyspace.get(key(mix(index + round) % records)).unwrap();
+            assert!(found.is_some());
+        }
+        // The first round fills the cache.
+        if round > 0 {
+            rates.push(rate(records, began));
+        }
+    }
+    println!(
+        "pages, {records} records in {} levels: {:.2} M gets/s",
+        1,
+        median(rates)
+    );
+}
+
+fn percentiles(histogram: &Histogram<u64>) -> String {
+    let us = |quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
+    format!(
+        "p50 {:.1} us, p99 {:.1}, p99.9 {:.1}, p99.99 {:.1}, longest {:.2} ms",
+        us(0.5),
+        us(0.99),
+        us(0.999),
+        us(0.9999),
+        histogram.max() as f64 / 1e6
+    )
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
+}
+
+/// CPU time of the whole process, in seconds.
+fn cpu() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call fills the structure that it is given.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// Everything at full speed.
+fn load(sizes: &Sizes) {
+    full_speed(sizes);
+}
+
+fn full_speed(sizes: &Sizes) -> f64 {
+    let place = place(sizes, &Options::new());
+    let mut latencies = histogram();
+    let (began, cpu_before) = (Instant::now(), cpu());
+    let mut by_second: Vec<u64> = Vec::new();
+    for index in 0..sizes.records {
+        let before = Instant::now();
+        place.keyspace.put(key(index), value(index)).unwrap();
+        latencies.saturating_record(before.elapsed().as_nanos() as u64);
+        let second = (before - began).as_secs() as usize;
+        by_second.resize(by_second.len().max(second + 1), 0);
+        by_second[second] += 1;
+    }
+    let put = rate(sizes.records, began);
+    place.db.checkpoint().unwrap();
+    let seconds = began.elapsed().as_secs_f64();
+    let stats = place.db.stats();
+    let written = stats.device.total().written_bytes as f64;
+    let user = (sizes.records * RECORD) as f64;
+    println!(
+        "load of {} records, {} MiB of memory: {put:.3} M puts/s, with the last checkpoint {:.3}; {}",
+        sizes.records,
+        sizes.memory >> 20,
+        sizes.records as f64 / seconds / 1e6,
+        percentiles(&latencies)
+    );
+    println!(
+        "  {:.2} us of CPU each; {:.2} bytes written for each of the user's; space {:.2}; {} waits; least second {} k, most {} k",
+        (cpu() - cpu_before) * 1e6 / sizes.records as f64,
+        written / user,
+        stats.space.live_extent_bytes as f64 / user,
+        stats.waits,
+        by_second.iter().rev().skip(1).min().copied().unwrap_or(0) / 1000,
+        by_second.iter().max().copied().unwrap_or(0) / 1000,
+    );
+    place.db.close().unwrap();
+    put
+}
+
+/// Puts on a schedule, at 70 % of what can be done.
+fn open(sizes: &Sizes) {
+    let capacity = full_speed(sizes) * 1e6;
+    let gap = Duration::from_secs_f64(1.0 / (0.7 * capacity));
+    let place = place(sizes, &Options::new());
+    let mut latencies = histogram();
+    let began = Instant::now();
+    let mut index = 0;
+    loop {
+        let due = began + gap.mul_f64(index as f64);
+        if due.duration_since(began).as_secs_f64() > sizes.seconds {
+            break;
+        }
+        while Instant::now() < due {
+            std::hint::spin_loop();
+        }
+        place
+            .keyspace
+            .put(key(index % sizes.records), value(index))
+            .unwrap();
+        latencies.saturating_record(due.elapsed().as_nanos() as u64);
+        index += 1;
+    }
+    println!(
+        "open loop, {index} puts at {:.3} M/s for {:.0} s: {}",
+        0.7 * capacity / 1e6,
+        began.elapsed().as_secs_f64(),
+        percentiles(&latencies)
+    );
+}
+
+/// Commits that survive the loss of power.
+fn commit(sizes: &Sizes) {
+    for threads in [1, 16, 64] {
+        let place = place(sizes, &Options::new());
+        let until = Instant::now() + Duration::from_secs_f64(sizes.seconds.min(3.0));
+        let began = Instant::now();
+        let commits: u64 = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let place = &place;
+                    scope.spawn(move || {
+                        let mut done = 0;
+                        while Instant::now() < until {
+                            let mut batch = WriteBatch::new().durability(Durability::Disk);
+                            let number = done * threads + thread;
+                            batch.put(&place.keyspace, key(number), value(number)).unwrap();
+                            place.db.write(&batch).unwrap();
+                            done += 1;
+                        }
+                        done
+                    })
+                })
+                .collect();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().expect("no panic"))
+                .sum()
+        });
+        println!(
+            "commits at Disk, {threads} committers: {:.1} k/s",
+            rate(commits, began) * 1e3
+        );
+    }
+    let in_memory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let db = Options::new().memory(sizes.memory).open_in(in_memory).unwrap();
+    let keyspace = db.keyspace("usertable").unwrap();
+    let commits = sizes.records.min(1_000_000);
+    let began = Instant::now();
+    for index in 0..commits {
+        keyspace.put(key(index), value(index)).unwrap();
+    }
+    println!("puts in a memory directory: {:.2} M/s", rate(commits, began));
+}

@@ -1,0 +1,215 @@
+//! Writes that take effect together.
+
+use crate::engine::Commit;
+use crate::format;
+use crate::{Durability, Error, Keyspace, Result};
+use alluvium_base::Kind;
+use std::time::SystemTime;
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = alluvium_trees::memtable::MAX_KEY - format::MAX_PREFIX;
+
+/// The longest value, in bytes: with its key it must fit a record of the log.
+pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_KEY - 64;
+
+/// Writes to any keyspaces of one store that take effect together or not at all, in their order.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// use alluvium::WriteBatch;
+/// let accounts = db.keyspace("accounts")?;
+/// let journal = db.keyspace("journal")?;
+/// let mut batch = WriteBatch::new();
+/// batch.put(&accounts, "alice", "90")?;
+/// batch.put(&accounts, "bob", "110")?;
+/// batch.put(&journal, "2026-11-22", "alice gave bob 10")?;
+/// db.write(&batch)?;
+/// assert_eq!(accounts.get("bob")?.as_deref(), Some(&b"110"[..]));
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct WriteBatch {
+    pub(crate) commit: Commit,
+    pub(crate) durability: Option<Durability>,
+    /// The store that it is for, once a keyspace was named.
+    pub(crate) store: Option<usize>,
+}
+
+impl WriteBatch {
+    /// A batch without writes.
+    #[must_use]
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// When it is acknowledged; as the store was opened, if not set.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> WriteBatch {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// How many writes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.commit.count as usize
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all writes, so that the batch can be used again.
+    pub fn clear(&mut self) {
+        self.commit.record.clear();
+        self.commit = Commit {
+            record: std::mem::take(&mut self.commit.record),
+            ..Commit::default()
+        };
+        self.store = None;
+    }
+
+    /// The key has this value.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is as it was.
+    pub fn put(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<&mut Self> {
+        self.add(keyspace, key.as_ref(), Kind::Put, 0, value.as_ref())
+    }
+
+    /// The key has this value until `expires`.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<&mut Self> {
+        self.add(
+            keyspace,
+            key.as_ref(),
+            Kind::Put,
+            expiry_ms(expires),
+            value.as_ref(),
+        )
+    }
+
+    /// The key has no value.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<&mut Self> {
+        self.add(keyspace, key.as_ref(), Kind::Delete, 0, &[])
+    }
+
+    /// The operand is folded into the key's value by the keyspace's merge operator.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`], [`Error::NoOperator`], [`Error::BadOperand`].
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<&mut Self> {
+        keyspace.check_operand(operand.as_ref())?;
+        self.add(keyspace, key.as_ref(), Kind::Merge, 0, operand.as_ref())
+    }
+
+    /// No key in the range has a value: from `start` on and before `end`; without an end, all that follow.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn delete_range(
+        &mut self,
+        keyspace: &Keyspace,
+        start: impl AsRef<[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<&mut Self> {
+        self.belong(keyspace)?;
+        let definition = keyspace.definition();
+        let start = format::tree_key(&definition.prefix, checked_key(start.as_ref())?);
+        let end = match end {
+            Some(end) => format::tree_key(&definition.prefix, checked_key(end)?),
+            None => definition.end.clone(),
+        };
+        if start < end {
+            format::encode_range(&mut self.commit.record, &start, &end);
+            self.commit.count += 1;
+        }
+        Ok(self)
+    }
+
+    fn belong(&mut self, keyspace: &Keyspace) -> Result<()> {
+        keyspace.definition().alive()?;
+        let store = keyspace.store_number();
+        if *self.store.get_or_insert(store) != store {
+            return Err(Error::OtherStore);
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        kind: Kind,
+        expires_ms: u64,
+        operand: &[u8],
+    ) -> Result<&mut Self> {
+        self.belong(keyspace)?;
+        self.commit.add(
+            &keyspace.definition().prefix,
+            checked_key(key)?,
+            kind,
+            expires_ms,
+            checked_value(operand)?,
+        );
+        Ok(self)
+    }
+}
+
+impl Commit {
+    /// One more write of one key.
+    pub(crate) fn add(&mut self, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
+        format::encode_one(&mut self.record, prefix, key, kind, expires_ms, operand);
+        self.count += 1;
+        self.grows |= kind != Kind::Delete;
+    }
+}
+
+/// A moment, in milliseconds since 1970; never zero, which means never.
+pub(crate) fn expiry_ms(expires: SystemTime) -> u64 {
+    let since = expires.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+pub(crate) fn checked_key(key: &[u8]) -> Result<&[u8]> {
+    checked("key", key, MAX_KEY)
+}
+
+pub(crate) fn checked_value(value: &[u8]) -> Result<&[u8]> {
+    checked("value", value, MAX_VALUE)
+}
+
+fn checked<'a>(what: &'static str, bytes: &'a [u8], most: usize) -> Result<&'a [u8]> {
+    if bytes.len() > most {
+        return Err(Error::TooLong {
+            what,
+            bytes: bytes.len(),
+            most,
+        });
+    }
+    Ok(bytes)
+}

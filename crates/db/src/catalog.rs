@@ -1,0 +1,229 @@
+//! Which keyspaces and named snapshots there are, in memory; keyspace 0 of the tree keeps them.
+
+use crate::format::{self, CatalogRecord, KeyspaceId, TreeKey};
+use crate::keyspace::KeyspaceOptions;
+use crate::{Error, Result};
+use alluvium_base::Sequence;
+use alluvium_trees::merge::{Add, Append, CompactionFilter, Maximum, Minimum, Operator};
+use alluvium_trees::tiered::{KeyspaceRules, Schema};
+use parking_lot::RwLock;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A keyspace that exists, or did.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) id: KeyspaceId,
+    /// What stands before its keys.
+    pub(crate) prefix: TreeKey,
+    /// The first key behind it.
+    pub(crate) end: TreeKey,
+    pub(crate) options: KeyspaceOptions,
+    /// How its records are kept.
+    pub(crate) rules: Arc<KeyspaceRules>,
+    name: RwLock<String>,
+    dropped: AtomicBool,
+}
+
+impl Definition {
+    fn new(id: KeyspaceId, name: &str, options: KeyspaceOptions, rules: KeyspaceRules) -> Definition {
+        Definition {
+            id,
+            prefix: format::prefix(id),
+            end: format::prefix(id + 1),
+            options,
+            rules: Arc::new(rules),
+            name: RwLock::new(name.to_owned()),
+            dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// Its name now.
+    pub(crate) fn name(&self) -> String {
+        self.name.read().clone()
+    }
+
+    /// Fails once it was dropped.
+    pub(crate) fn alive(&self) -> Result<()> {
+        if self.dropped.load(Ordering::Acquire) {
+            return Err(Error::KeyspaceDropped { name: self.name() });
+        }
+        Ok(())
+    }
+
+    /// It is being dropped.
+    pub(crate) fn drop_it(&self) {
+        self.dropped.store(true, Ordering::SeqCst);
+    }
+
+    /// It was not dropped after all.
+    pub(crate) fn revive(&self) {
+        self.dropped.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The catalog. Whoever changes it holds the lock of the engine's schema changes.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    operators: Vec<Arc<dyn Operator>>,
+    filters: Vec<(String, Arc<dyn CompactionFilter>)>,
+    state: RwLock<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_name: BTreeMap<String, Arc<Definition>>,
+    by_id: HashMap<KeyspaceId, Arc<Definition>>,
+    snapshots: BTreeMap<String, Sequence>,
+    next: KeyspaceId,
+}
+
+impl Catalog {
+    /// An empty catalog that knows the built-in merge operators, `operators`, and `filters` by their names.
+    pub(crate) fn new(
+        operators: &[Arc<dyn Operator>],
+        filters: &[(String, Arc<dyn CompactionFilter>)],
+    ) -> Catalog {
+        let builtin: [Arc<dyn Operator>; 4] = [
+            Arc::new(Add),
+            Arc::new(Append),
+            Arc::new(Minimum),
+            Arc::new(Maximum),
+        ];
+        Catalog {
+            // The program's own come first: they may replace a built-in one.
+            operators: operators.iter().cloned().chain(builtin).collect(),
+            filters: filters.to_vec(),
+            state: RwLock::new(State {
+                next: format::CATALOG + 1,
+                ..State::default()
+            }),
+        }
+    }
+
+    fn rules_for(&self, keyspace: &str, options: &KeyspaceOptions) -> Result<KeyspaceRules> {
+        let missing = |what, name: &str| Error::NotRegistered {
+            keyspace: keyspace.to_owned(),
+            what,
+            name: name.to_owned(),
+        };
+        let operator = |name: &String| {
+            let found = self.operators.iter().find(|operator| operator.name() == name);
+            found.cloned().ok_or_else(|| missing("merge operator", name))
+        };
+        let filter = |name: &String| {
+            let found = self.filters.iter().find(|(known, _)| known == name);
+            found
+                .map(|(_, filter)| Arc::clone(filter))
+                .ok_or_else(|| missing("compaction filter", name))
+        };
+        Ok(KeyspaceRules {
+            operator: options.merge_operator.as_ref().map(operator).transpose()?,
+            codec: options.compression.codec(),
+            value_threshold: options.value_threshold.map(|bytes| bytes as usize),
+            filter: options.compaction_filter.as_ref().map(filter).transpose()?,
+        })
+    }
+
+    /// A keyspace that may be added: everything that it needs is registered.
+    pub(crate) fn define(
+        &self,
+        id: KeyspaceId,
+        name: &str,
+        options: &KeyspaceOptions,
+    ) -> Result<Arc<Definition>> {
+        let rules = self.rules_for(name, options)?;
+        Ok(Arc::new(Definition::new(id, name, options.clone(), rules)))
+    }
+
+    /// Takes in a record of the catalog as it is found at an opening.
+    pub(crate) fn load(&self, record: CatalogRecord) -> Result<()> {
+        match record {
+            CatalogRecord::Keyspace { name, id, options } => {
+                let definition = self.define(id, &name, &options)?;
+                self.add(&name, definition);
+            }
+            CatalogRecord::Snapshot { name, at } => {
+                self.add_snapshot(&name, at);
+            }
+            CatalogRecord::Next(next) => self.state.write().next = next,
+        }
+        Ok(())
+    }
+
+    /// A keyspace is about to be added: whatever is written to it can be folded.
+    pub(crate) fn prepare(&self, definition: &Arc<Definition>) {
+        self.state
+            .write()
+            .by_id
+            .insert(definition.id, Arc::clone(definition));
+    }
+
+    /// The keyspace exists.
+    pub(crate) fn add(&self, name: &str, definition: Arc<Definition>) {
+        let mut state = self.state.write();
+        state.next = state.next.max(definition.id + 1);
+        state.by_id.insert(definition.id, Arc::clone(&definition));
+        state.by_name.insert(name.to_owned(), definition);
+    }
+
+    /// The number of the next keyspace.
+    pub(crate) fn next(&self) -> KeyspaceId {
+        self.state.read().next
+    }
+
+    /// The keyspace of a name.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Definition>> {
+        self.state.read().by_name.get(name).cloned()
+    }
+
+    /// All names, in order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.state.read().by_name.keys().cloned().collect()
+    }
+
+    /// The keyspace is gone from the catalog. What is left of it in the tree may still have to be folded.
+    pub(crate) fn remove(&self, name: &str) {
+        self.state.write().by_name.remove(name);
+    }
+
+    /// The keyspace has another name.
+    pub(crate) fn rename(&self, from: &str, to: &str) {
+        let mut state = self.state.write();
+        let definition = state.by_name.remove(from).expect("it was found");
+        to.clone_into(&mut definition.name.write());
+        state.by_name.insert(to.to_owned(), definition);
+    }
+
+    /// Named snapshots, by name.
+    pub(crate) fn snapshots(&self) -> BTreeMap<String, Sequence> {
+        self.state.read().snapshots.clone()
+    }
+
+    /// The place of a named snapshot.
+    pub(crate) fn snapshot(&self, name: &str) -> Option<Sequence> {
+        self.state.read().snapshots.get(name).copied()
+    }
+
+    pub(crate) fn add_snapshot(&self, name: &str, at: Sequence) {
+        self.state.write().snapshots.insert(name.to_owned(), at);
+    }
+
+    pub(crate) fn remove_snapshot(&self, name: &str) {
+        self.state.write().snapshots.remove(name);
+    }
+}
+
+impl Schema for Catalog {
+    fn prefix_len(&self, key: &[u8]) -> usize {
+        format::split(key).map_or(0, |(len, _)| len)
+    }
+
+    fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules> {
+        let definition = |(_, id)| self.state.read().by_id.get(&id).cloned();
+        let found = format::split(key).and_then(definition);
+        // What is left of a keyspace that was dropped before this opening follows no rules any more.
+        found.map_or_else(Arc::default, |definition| Arc::clone(&definition.rules))
+    }
+}

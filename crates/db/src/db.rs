@@ -1,0 +1,392 @@
+//! The store: the handle that everything else comes from.
+
+use crate::batch::WriteBatch;
+use crate::catalog::{Catalog, Definition};
+use crate::engine::{Commit, Engine, Worked};
+use crate::format;
+use crate::keyspace::KeyspaceOptions;
+use crate::options::{Existing, Options};
+use crate::snapshot::{Pinned, Snapshot};
+use crate::stats::Stats;
+use crate::worker::Workers;
+use crate::{Durability, Error, Keyspace, Result};
+use alluvium_base::Kind;
+use alluvium_device::Directory;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The longest name of a keyspace or a snapshot, in bytes.
+pub const MAX_NAME: usize = 1024;
+
+/// What all handles of one store share. The last one closes it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+    workers: Workers,
+}
+
+impl Shared {
+    /// Tells this store from others in the process.
+    pub(crate) fn number(&self) -> usize {
+        Arc::as_ptr(&self.engine).addr()
+    }
+
+    /// Fails when the store does not take writes, or with what went wrong in the background.
+    pub(crate) fn healthy(&self) -> Result<()> {
+        self.workers.failure()
+    }
+
+    pub(crate) fn commit(&self, commit: &Commit, durability: Option<Durability>) -> Result<()> {
+        self.healthy()?;
+        let durability = durability.unwrap_or(self.engine.durability);
+        self.engine.commit(commit, durability)?;
+        Ok(())
+    }
+
+    fn close(&self) -> Result<()> {
+        self.workers.stop();
+        self.engine.close()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "the store could not be closed in order; opening it recovers");
+        }
+    }
+}
+
+/// An open store. Handles are cheap to clone and may be used by any thread; the last one closes it.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let path = place.path().join("store");
+/// use alluvium::Db;
+/// let db = Db::open(&path)?;
+/// let rivers = db.keyspace("rivers")?;
+/// rivers.put("Elbe", "1094 km")?;
+/// for pair in rivers.iter() {
+///     let (key, value) = pair?;
+///     assert_eq!((&key[..], &value[..]), (&b"Elbe"[..], &b"1094 km"[..]));
+/// }
+/// db.close()?;
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db")
+            .field("engine", &self.shared.engine)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Db {
+    /// Opens the store in a directory with [`Options`]' defaults, or creates it there.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Options::new().open(path)
+    }
+
+    pub(crate) fn open_in(
+        directory: Arc<dyn Directory>,
+        options: &Options,
+        existing: Existing,
+    ) -> Result<Db> {
+        let engine = Arc::new(Engine::open(directory, options, existing)?);
+        let workers = Workers::start(&engine, engine.plan.workers, options.sync_interval);
+        Ok(Db {
+            shared: Arc::new(Shared { engine, workers }),
+        })
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    fn catalog(&self) -> &Catalog {
+        &self.shared.engine.catalog
+    }
+
+    fn handle(&self, definition: Arc<Definition>) -> Keyspace {
+        Keyspace::new(Arc::clone(&self.shared), definition)
+    }
+
+    /// The keyspace of this name, which is created if there is none.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]; as [`Keyspace::put`] when it is created.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        match self.catalog().get(name) {
+            Some(definition) => Ok(self.handle(definition)),
+            None => self.keyspace_with(name, &KeyspaceOptions::new()),
+        }
+    }
+
+    /// The keyspace of this name, which is created with these options if there is none. One that is there keeps the options it has.
+    ///
+    /// # Errors
+    /// As [`Db::keyspace`], [`Error::NotRegistered`], [`Error::BadOption`] for a value threshold above four pages.
+    pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
+        checked_name(name)?;
+        let _schema = self.engine().schema.lock();
+        if let Some(definition) = self.catalog().get(name) {
+            return Ok(self.handle(definition));
+        }
+        let most = 4 * self.engine().store.page_size().bytes();
+        if let Some(bytes) = options.value_threshold.filter(|&bytes| bytes as usize > most) {
+            let why = format!("{bytes} bytes is more than {most}, four pages");
+            return Err(Error::BadOption {
+                option: "value threshold",
+                why,
+            });
+        }
+        let id = self.catalog().next();
+        let definition = self.catalog().define(id, name, options)?;
+        let mut commit = Commit::default();
+        commit.add(
+            &[],
+            &format::keyspace_key(name),
+            Kind::Put,
+            0,
+            &format::encode_keyspace(id, options),
+        );
+        commit.add(
+            &[],
+            &format::next_key(),
+            Kind::Put,
+            0,
+            &format::encode_next(id + 1),
+        );
+        // Before anybody can write to it, so that whoever folds its merges knows how.
+        self.catalog().prepare(&definition);
+        self.shared.commit(&commit, None)?;
+        self.catalog().add(name, Arc::clone(&definition));
+        Ok(self.handle(definition))
+    }
+
+    /// The keyspace of this name, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`].
+    pub fn existing_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let definition = self.catalog().get(name).ok_or_else(|| no_such(name))?;
+        Ok(self.handle(definition))
+    }
+
+    /// The names of all keyspaces, in order.
+    #[must_use]
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.catalog().names()
+    }
+
+    /// Gives a keyspace another name. Handles stay good.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`], [`Error::KeyspaceExists`], as [`Keyspace::put`].
+    pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
+        checked_name(to)?;
+        let _schema = self.engine().schema.lock();
+        let definition = self.catalog().get(from).ok_or_else(|| no_such(from))?;
+        if self.catalog().get(to).is_some() {
+            return Err(Error::KeyspaceExists { name: to.to_owned() });
+        }
+        let mut commit = Commit::default();
+        let value = format::encode_keyspace(definition.id, &definition.options);
+        commit.add(&[], &format::keyspace_key(from), Kind::Delete, 0, &[]);
+        commit.add(&[], &format::keyspace_key(to), Kind::Put, 0, &value);
+        self.shared.commit(&commit, None)?;
+        self.catalog().rename(from, to);
+        Ok(())
+    }
+
+    /// Drops a keyspace with everything in it. It costs one small record; its space comes back in the background. Handles to it
+    /// fail from now on.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`], as [`Keyspace::delete`].
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        let _schema = self.engine().schema.lock();
+        let definition = self.catalog().get(name).ok_or_else(|| no_such(name))?;
+        definition.drop_it();
+        // Whoever has not seen that it is being dropped is done before the range is deleted.
+        self.engine().wait_for_writers();
+        let mut commit = Commit::default();
+        commit.add(&[], &format::keyspace_key(name), Kind::Delete, 0, &[]);
+        format::encode_range(&mut commit.record, &definition.prefix, &definition.end);
+        commit.count += 1;
+        self.shared
+            .commit(&commit, None)
+            .inspect_err(|_| definition.revive())?;
+        self.catalog().remove(name);
+        Ok(())
+    }
+
+    /// Writes a batch: all of it or nothing.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`], [`Error::OtherStore`].
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        if batch.store.is_some_and(|store| store != self.shared.number()) {
+            return Err(Error::OtherStore);
+        }
+        self.shared.commit(&batch.commit, batch.durability)
+    }
+
+    /// Makes everything that was acknowledged survive the loss of power.
+    ///
+    /// # Errors
+    /// As the device says: after a failure the store takes no writes until it is opened anew.
+    pub fn sync(&self) -> Result<()> {
+        self.shared.healthy()?;
+        self.engine().health()?;
+        self.engine().sync()
+    }
+
+    /// All keyspaces as they are now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(Pinned::now(&self.shared))
+    }
+
+    /// Keeps all keyspaces as they are now under a name, until it is removed; also when the store is closed and opened again.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotExists`], [`Error::TooLong`], as [`Keyspace::put`].
+    pub fn create_snapshot(&self, name: &str) -> Result<Snapshot> {
+        checked_name(name)?;
+        let _schema = self.engine().schema.lock();
+        if self.catalog().snapshot(name).is_some() {
+            return Err(Error::SnapshotExists {
+                name: name.to_owned(),
+            });
+        }
+        let pinned = Pinned::now(&self.shared);
+        let mut commit = Commit::default();
+        let at = format::encode_snapshot(pinned.sequence());
+        commit.add(&[], &format::snapshot_key(name), Kind::Put, 0, &at);
+        self.shared.commit(&commit, None)?;
+        // The name's own hold on it, beside the handle's.
+        self.engine().open_snapshot_at(pinned.sequence());
+        self.catalog().add_snapshot(name, pinned.sequence());
+        Ok(Snapshot::new(pinned))
+    }
+
+    /// A snapshot that was kept under a name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSnapshot`].
+    pub fn open_snapshot(&self, name: &str) -> Result<Snapshot> {
+        let _schema = self.engine().schema.lock();
+        let at = self
+            .catalog()
+            .snapshot(name)
+            .ok_or_else(|| Error::NoSuchSnapshot {
+                name: name.to_owned(),
+            })?;
+        Ok(Snapshot::new(Pinned::at(&self.shared, at)))
+    }
+
+    /// The names of all kept snapshots, in order, and the commits they end with.
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<(String, u64)> {
+        self.catalog().snapshots().into_iter().collect()
+    }
+
+    /// Keeps a snapshot no longer. Handles to it stay good until they are dropped.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSnapshot`], as [`Keyspace::delete`].
+    pub fn remove_snapshot(&self, name: &str) -> Result<()> {
+        let _schema = self.engine().schema.lock();
+        let at = self
+            .catalog()
+            .snapshot(name)
+            .ok_or_else(|| Error::NoSuchSnapshot {
+                name: name.to_owned(),
+            })?;
+        let mut commit = Commit::default();
+        commit.add(&[], &format::snapshot_key(name), Kind::Delete, 0, &[]);
+        self.shared.commit(&commit, None)?;
+        self.catalog().remove_snapshot(name);
+        self.engine().close_snapshot(at);
+        Ok(())
+    }
+
+    /// Writes everything that was acknowledged into the tree and makes it durable, so that the log is empty. The store does this by itself.
+    ///
+    /// # Errors
+    /// As the device says; [`Error::is_full`].
+    pub fn checkpoint(&self) -> Result<()> {
+        self.shared.healthy()?;
+        self.engine().health()?;
+        self.engine().checkpoint_everything()
+    }
+
+    /// Compacts everything: old versions and what was deleted go, and compaction filters are asked of all values. The store does what is worth it
+    /// by itself; this is for who wants all of it now. It writes the whole store once.
+    ///
+    /// # Errors
+    /// As the device says; [`Error::is_full`].
+    pub fn compact(&self) -> Result<()> {
+        self.shared.healthy()?;
+        self.engine().health()?;
+        self.engine().compact()
+    }
+
+    /// A slice of the work that is done in the background as a rule, about a millisecond; whether there was any. For programs that have
+    /// opened the store without workers.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn work(&self) -> Result<bool> {
+        self.engine().health()?;
+        Ok(self.engine().work()? == Worked::Something)
+    }
+
+    /// What was done since the store was opened, and what there is.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine().stats()
+    }
+
+    /// The last commit that everybody sees, by its number.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.engine().visible()
+    }
+
+    /// Closes the store: everything in memory goes to the disk, so that the next opening is fast. Other handles fail from now on. The
+    /// last handle that is dropped does the same, but cannot say what went wrong.
+    ///
+    /// # Errors
+    /// As the device says. Nothing that was acknowledged is lost.
+    pub fn close(self) -> Result<()> {
+        self.shared.close()
+    }
+}
+
+fn no_such(name: &str) -> Error {
+    Error::NoSuchKeyspace {
+        name: name.to_owned(),
+    }
+}
+
+fn checked_name(name: &str) -> Result<()> {
+    if name.len() > MAX_NAME {
+        return Err(Error::TooLong {
+            what: "name",
+            bytes: name.len(),
+            most: MAX_NAME,
+        });
+    }
+    Ok(())
+}

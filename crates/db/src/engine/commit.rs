@@ -1,0 +1,197 @@
+//! A commit from start to end.
+//!
+//! ```text
+//!   admitted        room on the disk, debt not too high       throttle.rs
+//!   assigned        its sequence numbers and its memtable     queue.rs
+//!   logged          in the page cache                         storage::log
+//!   applied         in the memtable
+//!   visible         all lower ones are, too                   visible.rs
+//!   synced          if it asked for it                        storage::log
+//!   acknowledged
+//! ```
+//!
+//! A commit is seen before it is synced: a reader may see what the loss of power then undoes. Whatever he writes upon it is undone
+//! with it, for the log keeps a prefix.
+
+use super::Engine;
+use super::queue::{Place, RECORD_OVERHEAD};
+use crate::format::{Write, Writes};
+use crate::{Durability, Error, Result};
+use alluvium_base::{Message, Sequence};
+use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
+use alluvium_trees::memtable::{Full, Memtable};
+
+/// Writes that take effect together, as they stand in the log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Commit {
+    /// The record of the log.
+    pub(crate) record: Vec<u8>,
+    /// How many writes.
+    pub(crate) count: u32,
+    /// Whether there is a write that takes more than it frees.
+    pub(crate) grows: bool,
+}
+
+/// What a commit depends on. Nobody writes to its keys while it is asked.
+pub(crate) type Condition<'a> = dyn Fn() -> Result<Verdict> + 'a;
+
+/// What a condition says about going on.
+pub(crate) enum Verdict {
+    /// The condition holds.
+    Go,
+    /// It does not: nothing is written.
+    Stop,
+}
+
+impl Engine {
+    /// Commits, and returns the last sequence number when `durability` holds.
+    pub(crate) fn commit(&self, commit: &Commit, durability: Durability) -> Result<Sequence> {
+        let at = self.commit_if(commit, durability, None)?;
+        Ok(at.expect("there is no condition"))
+    }
+
+    /// Commits if a condition holds once nobody else can write to the same keys. None when it does not.
+    pub(crate) fn commit_if(
+        &self,
+        commit: &Commit,
+        durability: Durability,
+        condition: Option<&Condition<'_>>,
+    ) -> Result<Option<Sequence>> {
+        if commit.record.len() as u64 > MAX_PAYLOAD {
+            return Err(Error::TooLong {
+                what: "batch",
+                bytes: commit.record.len(),
+                most: MAX_PAYLOAD as usize,
+            });
+        }
+        if commit.count == 0 {
+            return Ok(Some(self.visible.at()));
+        }
+        if condition.is_some() {
+            self.stripes.want(&self.writers);
+        }
+        loop {
+            self.admit(commit)?;
+            match self.try_commit(commit, condition) {
+                Ok(None) => return Ok(None),
+                Ok(Some(last)) => {
+                    if !self.visible.wait_for(last) {
+                        self.store.health()?;
+                        return Err(Error::Closed);
+                    }
+                    if durability == Durability::Disk {
+                        self.sync_through(last)?;
+                    }
+                    return Ok(Some(last));
+                }
+                // A checkpoint frees log; a commit that is let through by none of them is refused.
+                Err(Error::Storage(alluvium_storage::Error::LogFull { .. })) => self.make_log_room()?,
+                Err(error) => {
+                    self.note_full(&error);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Until it is applied. Ends before anything is assigned when the condition does not hold.
+    fn try_commit(&self, commit: &Commit, condition: Option<&Condition<'_>>) -> Result<Option<Sequence>> {
+        let _writing = self.writers.pin();
+        let _held = match condition {
+            None => self.stripes.lock_if_wanted(&commit.record),
+            Some(_) => self.stripes.lock(&commit.record),
+        };
+        if let Some(condition) = condition
+            && let Verdict::Stop = condition()?
+        {
+            return Ok(None);
+        }
+        let count = u64::from(commit.count);
+        let bytes = commit.record.len() as u64 + count * RECORD_OVERHEAD;
+        let place = self.queue.assign(count, bytes, || self.note_sealed());
+        let last = place.first + count - 1;
+        if let Err(error) = self.log(commit, &place) {
+            self.visible.complete(place.first, last);
+            return Err(error.into());
+        }
+        if apply(&place.slot.memtable, &commit.record, place.first).is_err() {
+            // It is in the log and cannot be shown: whoever opens the store anew finds it.
+            self.visible.stop();
+            let cause = format!("a memtable has no room for {bytes} bytes that were reserved");
+            return Ok(self
+                .store
+                .judge(Err(alluvium_storage::Error::Poisoned { cause }))?);
+        }
+        self.visible.complete(place.first, last);
+        self.tallies.written(count, commit.record.len() as u64);
+        Ok(Some(last))
+    }
+
+    /// Puts the record into the log, or gives its numbers up.
+    fn log(&self, commit: &Commit, place: &Place) -> alluvium_storage::Result<()> {
+        let importance = if commit.grows {
+            Importance::Normal
+        } else {
+            Importance::Essential
+        };
+        let log = self.store.log();
+        let appended = log.append_as(
+            place.first,
+            commit.count,
+            &commit.record,
+            log::Durability::Process,
+            importance,
+        );
+        match appended {
+            Err(error) if error.is_full() => {
+                self.store.judge(log.void(place.first, commit.count))?;
+                Err(error)
+            }
+            other => self.store.judge(other),
+        }
+    }
+
+    /// Waits until everything up to `at` survives the loss of power.
+    pub(crate) fn sync_through(&self, at: Sequence) -> Result<()> {
+        Ok(self.store.judge(self.store.log().sync_through(at))?)
+    }
+}
+
+/// Applies the writes of a record to a memtable, from sequence number `first` on.
+pub(crate) fn apply(memtable: &Memtable, record: &[u8], first: Sequence) -> std::result::Result<(), Unfit> {
+    for (write, sequence) in Writes::new(record).zip(first..) {
+        match write.map_err(Unfit::Damaged)? {
+            Write::One {
+                key,
+                kind,
+                expires_ms,
+                operand,
+            } => memtable.insert(
+                key,
+                Message {
+                    sequence,
+                    kind,
+                    expires_ms,
+                    operand,
+                },
+            )?,
+            Write::Range { start, end } => memtable.delete_range(start, end, sequence)?,
+        }
+    }
+    Ok(())
+}
+
+/// Why a record cannot be applied.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    /// The memtable is full.
+    Full,
+    /// It is no record.
+    Damaged(String),
+}
+
+impl From<Full> for Unfit {
+    fn from(_: Full) -> Unfit {
+        Unfit::Full
+    }
+}

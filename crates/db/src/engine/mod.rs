@@ -1,0 +1,199 @@
+//! The open store without threads: commits, reads, and the work in the background as slices that anybody may do.
+//!
+//! *Knows*: which sequence number a write gets, when a memtable is sealed and a checkpoint due, who must wait, what a reader sees.
+//!
+//! *Does not know*: threads, names of keyspaces, what users hold in their hands.
+//!
+//! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `snapshots.rs`,
+//! `read.rs`, `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `open.rs` (recovery).
+//!
+//! Invariants:
+//!
+//! - **E1** A memtable holds exactly the commits above its base, up to its cut; the tree holds exactly those up to its cut.
+//! - **E2** A reader at a place sees every commit up to it and none above: it takes the place first, then the list of memtables, then
+//!   the tree's version, and leaves out the memtables that the version holds.
+//! - **E3** What the tree forgets is older than every place that anyone reads at.
+//! - **E4** A commit is acknowledged when it and all before it are visible, and its durability holds.
+//! - **E5** Memtables are incorporated in their order, each once every commit up to its cut is visible.
+
+mod commit;
+mod open;
+mod policy;
+mod queue;
+mod read;
+mod snapshots;
+mod stripes;
+mod tallies;
+mod throttle;
+mod visible;
+mod work;
+
+/// A walk over a range of the tree's keys.
+pub(crate) use alluvium_trees::tiered::Iter as Scan;
+pub(crate) use commit::{Commit, Verdict};
+pub(crate) use read::At;
+pub(crate) use work::Worked;
+
+use crate::catalog::Catalog;
+use crate::options::{Clock, Durability, Plan};
+use crate::{Error, Result};
+use alluvium_base::Sequence;
+use alluvium_storage::Epochs;
+use alluvium_storage::store::Store;
+use alluvium_trees::merge::Direction;
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::tiered::{Memtables, Tree};
+use parking_lot::Mutex;
+use queue::Queue;
+use snapshots::Snapshots;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use stripes::Stripes;
+use tallies::Tallies;
+use throttle::Pressure;
+use visible::Visible;
+use work::Work;
+
+/// What was counted since the store was opened, and what there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    pub(crate) writes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) waits: u64,
+    pub(crate) memtable_bytes: u64,
+    pub(crate) sealed: usize,
+    pub(crate) snapshots: usize,
+}
+
+/// An open store.
+pub(crate) struct Engine {
+    pub(crate) store: Arc<Store>,
+    pub(crate) tree: Tree,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) plan: Plan,
+    pub(crate) durability: Durability,
+    clock: Clock,
+    queue: Arc<Queue>,
+    visible: Visible,
+    /// Commits under way pin it.
+    writers: Epochs,
+    stripes: Stripes,
+    snapshots: Snapshots,
+    work: Work,
+    pressure: Pressure,
+    tallies: Tallies,
+    /// Held while the catalog changes.
+    pub(crate) schema: Mutex<()>,
+    closed: AtomicBool,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("directory", &self.store.directory().describe())
+            .field("visible", &self.visible.at())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Every commit up to this one is seen by whoever begins to read now.
+    pub(crate) fn visible(&self) -> Sequence {
+        self.visible.at()
+    }
+
+    /// The time, in milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// Somebody reads at what everybody sees now, until he says that he does not.
+    pub(crate) fn open_snapshot(&self) -> Sequence {
+        self.snapshots.open(|| self.visible.at())
+    }
+
+    /// Somebody reads at a place that is kept otherwise.
+    pub(crate) fn open_snapshot_at(&self, at: Sequence) {
+        self.snapshots.open(|| at);
+    }
+
+    /// Nobody reads there any more, as far as this one goes.
+    pub(crate) fn close_snapshot(&self, at: Sequence) {
+        self.snapshots.close(at);
+    }
+
+    /// Waits until every commit that is under way now is done.
+    pub(crate) fn wait_for_writers(&self) {
+        stripes::grace(&self.writers);
+    }
+
+    /// The keys of the tree within a range that have a value, as of a place that is kept.
+    pub(crate) fn scan(&self, range: KeyRange, direction: Direction, at: Sequence) -> Scan {
+        let memtables = Arc::clone(&self.queue) as Arc<dyn Memtables>;
+        self.tree
+            .iter_with(memtables, range, direction, at, self.now_ms())
+    }
+
+    /// Whether there is work that somebody waits for.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.queue.sealed() > 0 || self.compactions() > 0
+    }
+
+    /// What was counted.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            writes: self.tallies.writes(),
+            written_bytes: self.tallies.written_bytes(),
+            checkpoints: self.tallies.checkpoints.load(Ordering::Relaxed),
+            waits: self.tallies.waits.load(Ordering::Relaxed),
+            memtable_bytes: self.queue.memory_bytes(),
+            sealed: self.queue.sealed(),
+            snapshots: self.snapshots.len(),
+        }
+    }
+
+    /// Makes everything that was acknowledged survive the loss of power.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.sync_through(self.visible.at())
+    }
+
+    /// Fails once the store was closed.
+    pub(crate) fn is_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    /// Fails once the store was closed, or refuses changes.
+    pub(crate) fn health(&self) -> Result<()> {
+        self.is_open()?;
+        Ok(self.store.health()?)
+    }
+
+    /// What is in memory goes into the tree, a checkpoint is made, and the log is closed: the next opening has nothing to replay.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.store.health()?;
+        let result = self.close_down();
+        self.visible.stop();
+        result
+    }
+
+    fn close_down(&self) -> Result<()> {
+        self.wait_for_writers();
+        match self.checkpoint_everything() {
+            // The log keeps what the disk has no room for.
+            Err(error) if error.is_full() => {}
+            other => other?,
+        }
+        self.drop_steps();
+        // Whoever has begun to read is done before somebody else may open the store.
+        stripes::grace(self.store.epochs());
+        Ok(self.store.close()?)
+    }
+}

@@ -1,0 +1,172 @@
+//! Creation, and recovery: the newest checkpoint, then the log above it.
+
+use super::Engine;
+use super::commit::{Unfit, apply};
+use super::queue::{Queue, RECORD_OVERHEAD};
+use super::snapshots::Snapshots;
+use super::stripes::Stripes;
+use super::tallies::Tallies;
+use super::throttle::Pressure;
+use super::visible::Visible;
+use super::work::Work;
+use crate::Result;
+use crate::catalog::Catalog;
+use crate::format::{self, Writes};
+use crate::options::{Existing, Options, Plan};
+use alluvium_base::Sequence;
+use alluvium_device::Directory;
+use alluvium_storage::log::Record;
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Epochs, Error, Place, Structure, superblock};
+use alluvium_trees::merge::Direction;
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::tiered::{Tree, TreeOptions};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+impl Engine {
+    pub(crate) fn open(
+        directory: Arc<dyn Directory>,
+        options: &Options,
+        existing: Existing,
+    ) -> Result<Engine> {
+        let plan = options.plan()?;
+        let store_options = store_options(&plan);
+        let exists = match existing {
+            Existing::Open => true,
+            Existing::Create => false,
+            Existing::OpenOrCreate => superblock::exists(&*directory)?,
+        };
+        let catalog = Arc::new(Catalog::new(&options.operators, &options.filters));
+        let tree_options = TreeOptions {
+            shape: plan.scale.shape,
+            schema: Arc::clone(&catalog) as Arc<_>,
+            ..TreeOptions::default()
+        };
+        if !exists {
+            let store = Arc::new(Store::create(directory, &store_options, b"")?);
+            let tree = Tree::create(Arc::clone(&store), tree_options);
+            return Engine::assemble(
+                store,
+                tree,
+                catalog,
+                options,
+                plan,
+                Queue::new(plan.scale.memtable, 0),
+                0,
+            );
+        }
+        let opening = Store::open(directory, &store_options)?;
+        let cut = opening.superblock().cut;
+        let mut replay = Replay {
+            queue: Queue::new(plan.scale.memtable, cut),
+            last: cut,
+        };
+        let store = Arc::new(opening.replay(&mut |record| replay.take(&record))?);
+        let tree = Tree::open(Arc::clone(&store), tree_options)?;
+        let last = replay.last.max(store.log().completed());
+        replay.queue.skip_to(last);
+        Engine::assemble(store, tree, catalog, options, plan, replay.queue, last)
+    }
+
+    fn assemble(
+        store: Arc<Store>,
+        tree: Tree,
+        catalog: Arc<Catalog>,
+        options: &Options,
+        plan: Plan,
+        queue: Queue,
+        last: Sequence,
+    ) -> Result<Engine> {
+        let covered = tree.cut();
+        let engine = Engine {
+            store,
+            tree,
+            catalog,
+            plan,
+            durability: options.durability,
+            clock: Arc::clone(&options.clock),
+            queue: Arc::new(queue),
+            visible: Visible::new(last),
+            writers: Epochs::new(),
+            stripes: Stripes::default(),
+            snapshots: Snapshots::default(),
+            work: Work::new(covered),
+            pressure: Pressure::default(),
+            tallies: Tallies::default(),
+            schema: Mutex::new(()),
+            closed: AtomicBool::new(false),
+        };
+        engine.load_catalog()?;
+        Ok(engine)
+    }
+
+    /// Reads the catalog as everybody sees it now.
+    fn load_catalog(&self) -> Result<()> {
+        let range = KeyRange::new(
+            &format::prefix(format::CATALOG),
+            Some(&format::prefix(format::CATALOG + 1)),
+        );
+        let mut records = self.scan(range, Direction::Forward, self.visible());
+        while let Some((key, value)) = records.next()? {
+            let record = format::decode_catalog(key, value).map_err(|found| {
+                Error::corrupt(
+                    Place::new(Structure::Node, "the catalog", 0),
+                    "a record of the catalog",
+                    found,
+                )
+            })?;
+            self.catalog.load(record)?;
+        }
+        for at in self.catalog.snapshots().into_values() {
+            self.open_snapshot_at(at);
+        }
+        Ok(())
+    }
+}
+
+/// The log's records, as they go into memtables again.
+struct Replay {
+    queue: Queue,
+    last: Sequence,
+}
+
+impl Replay {
+    fn take(&mut self, record: &Record<'_>) -> alluvium_storage::Result<()> {
+        let damaged = |found: String| {
+            let place = Place::new(Structure::LogRecord, format!("log, sequence {}", record.first), 0);
+            Error::corrupt(place, "the writes of a commit", found)
+        };
+        let writes = Writes::new(record.payload).count() as u64;
+        if writes != u64::from(record.count) {
+            return Err(damaged(format!("{writes} writes for {} numbers", record.count)));
+        }
+        let bytes = record.payload.len() as u64 + writes * RECORD_OVERHEAD;
+        // What the log does not have was never acknowledged, or given up.
+        self.queue.skip_to(record.first - 1);
+        let place = self.queue.assign(writes, bytes, || ());
+        assert_eq!(
+            place.first, record.first,
+            "the log hands its records over in their order"
+        );
+        apply(&place.slot.memtable, record.payload, record.first).map_err(|unfit| match unfit {
+            Unfit::Damaged(found) => damaged(found),
+            Unfit::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
+        })?;
+        self.last = record.first + writes - 1;
+        Ok(())
+    }
+}
+
+fn store_options(plan: &Plan) -> StoreOptions {
+    let scale = &plan.scale;
+    StoreOptions {
+        id: scale.id,
+        page_size: plan.page_size,
+        cache_bytes: scale.cache,
+        extents: scale.extents,
+        log: scale.log,
+        ..StoreOptions::default()
+    }
+}

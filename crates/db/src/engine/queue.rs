@@ -1,0 +1,348 @@
+//! The memtables that are not in the tree yet, and the counter that gives every write its place.
+//!
+//! One word holds the number of the newest memtable and the last sequence number that was given out. A writer takes his numbers
+//! and learns the memtable they belong to by one compare-and-swap; a seal changes the memtable's number in the same word. So the
+//! cut between two memtables is exact, and neither side waits for the other.
+//!
+//! ```text
+//!   counter   ┌ number of the newest memtable: 8 bits ┬ last sequence given out: 56 bits ┐
+//!   slots     newest ── sealed, cut 900 ── sealed, cut 400 ──► tree, cut 200
+//!             (900, …]  (400, 900]          (200, 400]
+//! ```
+//!
+//! Room in a memtable is reserved before a number is taken, by an upper bound of what the writes can need, so that a write that is
+//! in the log always fits. What needs more than a part of a memtable gets one of its own.
+
+use alluvium_base::Sequence;
+use alluvium_trees::memtable::Memtable;
+use alluvium_trees::tiered::{MemtableEntry, MemtableList, Memtables};
+use arc_swap::ArcSwap;
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bits of a sequence number: at ten million writes a second enough for two centuries.
+const SEQUENCE_BITS: u32 = 56;
+const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
+
+/// What a record takes in a memtable beside its key and operand, at most: its header, and its share of nodes that split.
+pub(crate) const RECORD_OVERHEAD: u64 = 160;
+
+/// Bytes that the writers of a memtable may have taken ahead, beyond what was reserved.
+const AHEAD: u64 = 8 << 20;
+
+/// Not known yet.
+const UNKNOWN: Sequence = Sequence::MAX;
+
+/// A memtable and the stretch of the commit order that it holds.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) memtable: Arc<Memtable>,
+    number: u8,
+    /// It holds commits above this one only; unknown until it is the newest.
+    base: AtomicU64,
+    /// The last that it holds; unknown until it is sealed.
+    cut: AtomicU64,
+    /// Bytes that were reserved in it.
+    reserved: CachePadded<AtomicU64>,
+    /// How many may be.
+    room: u64,
+}
+
+impl Slot {
+    fn new(number: u8, room: u64) -> Slot {
+        let limit = (room + room / 4 + AHEAD).clamp(1 << 20, 16 << 30);
+        Slot {
+            memtable: Arc::new(Memtable::new(limit as usize)),
+            number,
+            base: AtomicU64::new(UNKNOWN),
+            cut: AtomicU64::new(UNKNOWN),
+            reserved: CachePadded::new(AtomicU64::new(0)),
+            room,
+        }
+    }
+
+    /// It holds commits above this one only.
+    pub(crate) fn base(&self) -> Sequence {
+        self.base.load(Ordering::Acquire)
+    }
+
+    /// The last commit that it holds, once it is sealed.
+    pub(crate) fn cut(&self) -> Option<Sequence> {
+        Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
+    }
+
+    /// Takes room for so many bytes, if there is any.
+    fn reserve(&self, bytes: u64) -> bool {
+        let before = self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes) <= self.room;
+        if !fits {
+            self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+/// Numbers for some writes, and the memtable they go to.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) first: Sequence,
+}
+
+/// The memtables, newest first.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    slots: ArcSwap<Vec<Arc<Slot>>>,
+    counter: CachePadded<AtomicU64>,
+    /// Held while the list changes.
+    sealing: Mutex<()>,
+    /// Room of an ordinary memtable.
+    room: u64,
+}
+
+impl Queue {
+    /// A queue with one empty memtable that holds what comes after `cut`.
+    pub(crate) fn new(room: u64, cut: Sequence) -> Queue {
+        let slot = Slot::new(0, room);
+        slot.base.store(cut, Ordering::Relaxed);
+        Queue {
+            slots: ArcSwap::from_pointee(vec![Arc::new(slot)]),
+            counter: CachePadded::new(AtomicU64::new(cut)),
+            sealing: Mutex::new(()),
+            room,
+        }
+    }
+
+    /// The memtables, newest first, for the length of a call.
+    pub(crate) fn slots(&self) -> arc_swap::Guard<Arc<Vec<Arc<Slot>>>> {
+        self.slots.load()
+    }
+
+    /// The last sequence number that was given out.
+    pub(crate) fn last(&self) -> Sequence {
+        self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
+    }
+
+    /// How many memtables are sealed and not in the tree.
+    pub(crate) fn sealed(&self) -> usize {
+        self.slots().len() - 1
+    }
+
+    /// Numbers up to `last` are given to nobody: at an opening, those that were used before.
+    pub(crate) fn skip_to(&self, last: Sequence) {
+        let skip = |old: u64| (old & SEQUENCE_MASK < last).then_some(old & !SEQUENCE_MASK | last);
+        // An error means that they were given out.
+        let _ = self
+            .counter
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, skip);
+    }
+
+    /// Takes numbers for `count` writes of at most `bytes` in memory. When the newest memtable is full it is sealed, and then
+    /// `sealed` is called.
+    pub(crate) fn assign(&self, count: u64, bytes: u64, mut sealed: impl FnMut()) -> Place {
+        loop {
+            let slot = Arc::clone(&self.slots()[0]);
+            if slot.reserve(bytes) {
+                if let Some(first) = self.take(slot.number, count) {
+                    return Place { slot, first };
+                }
+                // It was sealed meanwhile.
+                slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
+            } else if bytes > self.room / 2 {
+                let place = self.assign_alone(count, bytes);
+                sealed();
+                return place;
+            } else if self.seal_if_newest(&slot) {
+                sealed();
+            }
+        }
+    }
+
+    /// Takes numbers as long as the newest memtable is this one.
+    fn take(&self, number: u8, count: u64) -> Option<Sequence> {
+        let mut old = self.counter.load(Ordering::Relaxed);
+        loop {
+            if (old >> SEQUENCE_BITS) as u8 != number {
+                return None;
+            }
+            assert!(
+                (old & SEQUENCE_MASK) + count < SEQUENCE_MASK,
+                "all sequence numbers are used up"
+            );
+            let taken =
+                self.counter
+                    .compare_exchange_weak(old, old + count, Ordering::AcqRel, Ordering::Relaxed);
+            match taken {
+                Ok(_) => return Some((old & SEQUENCE_MASK) + 1),
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Numbers in a memtable that nobody else uses.
+    fn assign_alone(&self, count: u64, bytes: u64) -> Place {
+        let sealing = self.sealing.lock();
+        let slot = self.open(&sealing, bytes);
+        slot.reserved.store(bytes, Ordering::Relaxed);
+        let first = self.take(slot.number, count).expect("nobody else seals");
+        self.open(&sealing, self.room);
+        Place { slot, first }
+    }
+
+    fn seal_if_newest(&self, slot: &Arc<Slot>) -> bool {
+        let sealing = self.sealing.lock();
+        let is_newest = Arc::ptr_eq(slot, &self.slots()[0]);
+        if is_newest {
+            self.open(&sealing, self.room);
+        }
+        is_newest
+    }
+
+    /// Seals the newest memtable, unless nothing was ever written to it. Returns the last sequence number before the next memtable.
+    pub(crate) fn seal(&self) -> Sequence {
+        let sealing = self.sealing.lock();
+        let base = self.slots()[0].base();
+        if self.last() > base {
+            self.open(&sealing, self.room);
+        }
+        self.slots()[0].base()
+    }
+
+    /// Puts a memtable before the newest, which takes no more from then on.
+    fn open(&self, _sealing: &MutexGuard<'_, ()>, room: u64) -> Arc<Slot> {
+        let slots = self.slots.load_full();
+        let newest = &slots[0];
+        let next = Arc::new(Slot::new(newest.number.wrapping_add(1), room));
+        let list = std::iter::once(&next).chain(slots.iter()).cloned().collect();
+        // Whoever gets a number of the next memtable must find it in the list.
+        self.slots.store(Arc::new(list));
+        let number = u64::from(next.number) << SEQUENCE_BITS;
+        let renumber = |old: u64| Some(number | old & SEQUENCE_MASK);
+        let cut = self
+            .counter
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, renumber)
+            .expect("it always changes")
+            & SEQUENCE_MASK;
+        newest.cut.store(cut, Ordering::Release);
+        next.base.store(cut, Ordering::Release);
+        next
+    }
+
+    /// The oldest memtable, if it is sealed.
+    pub(crate) fn oldest_sealed(&self) -> Option<Arc<Slot>> {
+        let slots = self.slots();
+        let oldest = slots.last().expect("there is always one");
+        (slots.len() > 1)
+            .then(|| Arc::clone(oldest))
+            .filter(|slot| slot.cut().is_some())
+    }
+
+    /// Takes a memtable away that is in the tree now.
+    pub(crate) fn remove(&self, slot: &Arc<Slot>) {
+        let _sealing = self.sealing.lock();
+        let slots = self.slots.load_full();
+        assert!(
+            slots.len() > 1 && Arc::ptr_eq(slot, &slots[slots.len() - 1]),
+            "the oldest memtable is incorporated first"
+        );
+        self.slots.store(Arc::new(slots[..slots.len() - 1].to_vec()));
+    }
+
+    /// Bytes of all memtables.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.slots().iter().map(|slot| slot.memtable.bytes() as u64).sum()
+    }
+}
+
+impl Memtables for Queue {
+    fn newest_first(&self) -> MemtableList {
+        let slots = self.slots();
+        let older = slots.iter().skip(1).map(|slot| slot.base()).chain([UNKNOWN]);
+        let entry = |(slot, older): (&Arc<Slot>, Sequence)| MemtableEntry {
+            memtable: Arc::clone(&slot.memtable),
+            // While it is being opened its base is not known. It is not below that of the one before, which is not in the tree, for its
+            // cut is not known either.
+            base: Some(slot.base()).filter(|&base| base != UNKNOWN).unwrap_or(older),
+        };
+        Arc::new(slots.iter().zip(older).map(entry).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: u64 = 4096;
+
+    #[test]
+    fn a_full_memtable_is_sealed_at_an_exact_cut() {
+        let queue = Queue::new(ROOM, 100);
+        let mut seals = 0;
+        let places: Vec<Place> = (0..10).map(|_| queue.assign(3, 1000, || seals += 1)).collect();
+        let firsts: Vec<Sequence> = places.iter().map(|place| place.first).collect();
+        assert_eq!(firsts, [101, 104, 107, 110, 113, 116, 119, 122, 125, 128]);
+        assert_eq!(seals, 2, "four fit into each");
+        let bounds: Vec<_> = queue
+            .slots()
+            .iter()
+            .map(|slot| (slot.base(), slot.cut()))
+            .collect();
+        assert_eq!(bounds, [(124, None), (112, Some(124)), (100, Some(112))]);
+        let oldest = queue.oldest_sealed().unwrap();
+        assert!(Arc::ptr_eq(&oldest, &places[3].slot) && !Arc::ptr_eq(&oldest, &places[4].slot));
+        queue.remove(&oldest);
+        assert_eq!((queue.sealed(), queue.seal(), queue.seal()), (1, 130, 130));
+        assert_eq!(queue.sealed(), 2, "an empty memtable is not sealed");
+    }
+
+    #[test]
+    fn what_is_large_has_a_memtable_to_itself() {
+        let queue = Queue::new(ROOM, 0);
+        queue.assign(1, 100, || ());
+        let alone = queue.assign(5, 1 << 20, || ());
+        let after = queue.assign(1, 100, || ());
+        assert_eq!((alone.first, after.first), (2, 7));
+        let bounds: Vec<_> = queue
+            .slots()
+            .iter()
+            .map(|slot| (slot.base(), slot.cut()))
+            .collect();
+        assert_eq!(bounds, [(6, None), (1, Some(6)), (0, Some(1))]);
+        assert!(alone.slot.memtable.limit() > 1 << 20);
+    }
+
+    #[test]
+    fn many_writers_get_dense_numbers_of_the_right_memtables() {
+        let queue = Queue::new(ROOM, 0);
+        let mut firsts: Vec<Sequence> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let place = |_| {
+                            let place = queue.assign(2, 64, || ());
+                            let (base, cut) = (place.slot.base(), place.slot.cut());
+                            assert!(base == UNKNOWN || base < place.first);
+                            assert!(cut.is_none_or(|cut| place.first < cut));
+                            place.first
+                        };
+                        (0..1000).map(place).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            writers
+                .into_iter()
+                .flat_map(|writer| writer.join().unwrap())
+                .collect()
+        });
+        firsts.sort_unstable();
+        assert!(
+            firsts
+                .iter()
+                .enumerate()
+                .all(|(index, &first)| first == 2 * index as u64 + 1)
+        );
+        assert_eq!(queue.last(), 8000);
+    }
+}

@@ -1,0 +1,44 @@
+//! Who reads at which place of the commit order, and therefore what must not be forgotten.
+
+use alluvium_base::Sequence;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// The places that are read at, each with how many read there.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    open: Mutex<BTreeMap<Sequence, usize>>,
+}
+
+impl Snapshots {
+    /// Somebody reads at what `now` says, from now on.
+    pub(crate) fn open(&self, now: impl FnOnce() -> Sequence) -> Sequence {
+        let mut open = self.open.lock();
+        // Under the lock, so that the horizon cannot pass in between.
+        let at = now();
+        *open.entry(at).or_default() += 1;
+        at
+    }
+
+    /// One fewer reads there.
+    pub(crate) fn close(&self, at: Sequence) {
+        let mut open = self.open.lock();
+        let count = open.get_mut(&at).expect("it was opened");
+        *count -= 1;
+        if *count == 0 {
+            open.remove(&at);
+        }
+    }
+
+    /// Hands the oldest place that anyone reads at, `now` if nobody does, to `raise`; nobody begins to read meanwhile.
+    pub(crate) fn raise(&self, now: impl FnOnce() -> Sequence, raise: impl FnOnce(Sequence)) {
+        let open = self.open.lock();
+        let now = now();
+        raise(open.first_key_value().map_or(now, |(&oldest, _)| oldest.min(now)));
+    }
+
+    /// How many places are read at.
+    pub(crate) fn len(&self) -> usize {
+        self.open.lock().values().sum()
+    }
+}

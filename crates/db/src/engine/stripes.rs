@@ -1,0 +1,88 @@
+//! Locks over keys, for writes that depend on what they have read.
+//!
+//! Ordinary writes do not take them, until somebody writes conditionally for the first time: then everybody does, from a moment on at
+//! which no write is under way that did not know of it (a grace period of the epochs). So a store that is never asked for conditional writes
+//! does not pay for them.
+
+use crate::format::{Write, Writes};
+use alluvium_base::checksum;
+use alluvium_storage::Epochs;
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many locks there are. More than one lock of a batch is taken in ascending order.
+const STRIPES: usize = 256;
+
+/// The locks.
+#[derive(Debug)]
+pub(crate) struct Stripes {
+    locks: Box<[Mutex<()>]>,
+    /// Whether writes take them.
+    wanted: AtomicBool,
+    /// Whether no write is under way that does not.
+    settled: AtomicBool,
+}
+
+/// Locks that are held.
+pub(crate) type Held<'a> = SmallVec<[MutexGuard<'a, ()>; 1]>;
+
+impl Default for Stripes {
+    fn default() -> Stripes {
+        Stripes {
+            locks: (0..STRIPES).map(|_| Mutex::new(())).collect(),
+            wanted: AtomicBool::new(false),
+            settled: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Stripes {
+    fn stripe(key: &[u8]) -> usize {
+        checksum(key) as usize % STRIPES
+    }
+
+    /// For an ordinary write, whose guard is pinned: its locks, if it must take them.
+    pub(crate) fn lock_if_wanted(&self, record: &[u8]) -> Held<'_> {
+        if self.wanted.load(Ordering::SeqCst) {
+            self.lock(record)
+        } else {
+            Held::new()
+        }
+    }
+
+    /// The locks of every key of a record. Nobody writes to them while they are held, once [`Stripes::want`] has returned.
+    pub(crate) fn lock(&self, record: &[u8]) -> Held<'_> {
+        let mut stripes: SmallVec<[usize; 4]> = SmallVec::new();
+        for write in Writes::new(record).flatten() {
+            match write {
+                Write::One { key, .. } => stripes.push(Self::stripe(key)),
+                Write::Range { .. } => {
+                    stripes = (0..STRIPES).collect();
+                    break;
+                }
+            }
+        }
+        stripes.sort_unstable();
+        stripes.dedup();
+        stripes.iter().map(|&stripe| self.locks[stripe].lock()).collect()
+    }
+
+    /// Somebody is about to write conditionally; he has no guard of `writers`.
+    pub(crate) fn want(&self, writers: &Epochs) {
+        if !self.settled.load(Ordering::Acquire) {
+            self.wanted.store(true, Ordering::SeqCst);
+            grace(writers);
+            self.settled.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Waits until every guard that is pinned now is gone.
+pub(crate) fn grace(epochs: &Epochs) {
+    let before = epochs.current();
+    while epochs.safe() <= before {
+        epochs.try_advance();
+        std::thread::yield_now();
+    }
+}

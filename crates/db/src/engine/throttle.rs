@@ -1,0 +1,188 @@
+//! Who must wait: writers, as far as the background is behind, and those for whom the disk has no room.
+
+use super::Engine;
+use super::commit::Commit;
+use super::policy::{self, Debt, MOST_SEALED};
+use super::work::Worked;
+use crate::{Error, Result};
+use alluvium_storage::extents::{Class, MAX_EXTENT_UNITS, UNIT};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long a writer sleeps when there is nothing that he could do, until he looks again.
+const NAP: Duration = Duration::from_millis(2);
+
+/// What is in the way.
+#[derive(Debug, Default)]
+pub(crate) struct Pressure {
+    /// The disk had no room for something that may not use the reserve.
+    full: AtomicBool,
+    /// Bytes that writers have written since they last looked at the debt.
+    since: AtomicU64,
+    lock: Mutex<()>,
+    relieved: Condvar,
+    /// The workers sleep on it.
+    wanted: Condvar,
+}
+
+impl Pressure {
+    /// The class of what must be written whatever happens: from the reserve, when there is nothing else.
+    pub(crate) fn class(&self) -> Class {
+        if self.is_full() {
+            Class::Essential
+        } else {
+            Class::Normal
+        }
+    }
+
+    /// Whether the disk had no room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// An error may say that the disk is full.
+    pub(crate) fn note(&self, error: &alluvium_storage::Error) {
+        if error.is_full() && !self.full.swap(true, Ordering::AcqRel) {
+            tracing::warn!(%error, "the disk is full: writes are refused until there is room");
+        }
+    }
+
+    /// There is room again.
+    pub(crate) fn has_room(&self) {
+        if self.full.swap(false, Ordering::AcqRel) {
+            tracing::info!("there is room on the disk again: writes resume");
+        }
+    }
+
+    /// Whoever waits looks again.
+    pub(crate) fn relieved(&self) {
+        drop(self.lock.lock());
+        self.relieved.notify_all();
+    }
+
+    /// Sleeps a little, until somebody else has done something.
+    pub(crate) fn nap(&self) {
+        let mut guard = self.lock.lock();
+        self.relieved.wait_for(&mut guard, NAP);
+    }
+
+    /// There is work for the background.
+    pub(crate) fn call(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// There is work for everybody, or an end to it.
+    pub(crate) fn call_all(&self) {
+        drop(self.lock.lock());
+        self.wanted.notify_all();
+    }
+
+    /// Sleeps until there is work, or for so long.
+    pub(crate) fn rest(&self, most: Duration) {
+        let mut guard = self.lock.lock();
+        self.wanted.wait_for(&mut guard, most);
+    }
+}
+
+impl Engine {
+    /// Lets a commit in when there is room for it, after it has done its share of the work.
+    pub(crate) fn admit(&self, commit: &Commit) -> Result<()> {
+        self.health()?;
+        if commit.grows && self.pressure.is_full() {
+            return Err(self.full());
+        }
+        let part = self.plan.scale.memtable / 32;
+        let bytes = commit.record.len() as u64;
+        let since = self.pressure.since.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if since >= part {
+            self.pressure.since.fetch_sub(since, Ordering::Relaxed);
+            let debt = Debt {
+                sealed: self.queue.sealed(),
+                compactions: self.compactions(),
+            };
+            self.help(policy::share(&debt) * (since / part) / 100)?;
+        }
+        while self.queue.sealed() >= MOST_SEALED {
+            self.health()?;
+            self.tallies.waits.fetch_add(1, Ordering::Relaxed);
+            self.help(1)?;
+            if commit.grows && self.pressure.is_full() {
+                return Err(self.full());
+            }
+        }
+        Ok(())
+    }
+
+    /// A writer does slices of work, or waits for those who do.
+    fn help(&self, slices: u64) -> Result<()> {
+        for _ in 0..slices {
+            // What is urgent is done by others already, as a rule.
+            let worked = match self.work() {
+                Err(error) if error.is_full() => Worked::Nothing,
+                other => other?,
+            };
+            if worked == Worked::Nothing && self.queue.sealed() > 0 {
+                self.pressure.nap();
+            }
+        }
+        Ok(())
+    }
+
+    /// A memtable was sealed: somebody should write it out.
+    pub(crate) fn note_sealed(&self) {
+        self.pressure.call();
+    }
+
+    /// A commit was refused for lack of room.
+    pub(crate) fn note_full(&self, error: &Error) {
+        if let Error::Storage(error) = error {
+            self.pressure.note(error);
+        }
+    }
+
+    /// Wakes the whole background.
+    pub(crate) fn call_all(&self) {
+        self.pressure.call_all();
+    }
+
+    /// Sleeps until there is work for the background, or for so long.
+    pub(crate) fn rest(&self, most: Duration) {
+        self.pressure.rest(most);
+    }
+
+    fn full(&self) -> Error {
+        let total = self.store.usage().0.total();
+        Error::Storage(alluvium_storage::Error::Full {
+            wanted: self.plan.scale.memtable,
+            free: total.backed_bytes.saturating_sub(total.reserve_bytes),
+            reserve: true,
+        })
+    }
+
+    /// Whether there is room again, after there was none: as much is asked for as writing a memtable out takes.
+    pub(crate) fn look_for_room(&self) {
+        if !self.pressure.is_full() {
+            return;
+        }
+        let extents = self.store.extents();
+        let mut left = (self.plan.scale.memtable * 2).div_ceil(UNIT) as u32;
+        let mut found = Vec::new();
+        while left > 0 {
+            match extents.allocate_between(0, 1..=left.min(MAX_EXTENT_UNITS), Class::Normal, None) {
+                Ok(extent) => {
+                    left -= extent.units;
+                    found.push(extent);
+                }
+                Err(_) => break,
+            }
+        }
+        for extent in found {
+            extents.abandon(extent);
+        }
+        if left == 0 {
+            self.pressure.has_room();
+            self.pressure.relieved();
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The steps: each call does a slice of one, and whoever has time may call.
+
+use super::Engine;
+use super::policy::{self, Task, View};
+use super::queue::Slot;
+use crate::Result;
+use alluvium_storage::extents::ReclaimLimit;
+use alluvium_storage::log;
+use alluvium_trees::tiered::{Incorporation, Maintenance, Progress, Step};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Records of a slice: about a mebibyte of small ones, one to two milliseconds.
+const SLICE: usize = 8 << 10;
+
+/// Slices after which the compaction of a leaf is not waited for any longer.
+const MOST_SLICES: usize = 100_000;
+
+/// A slice of a reclaim.
+const RECLAIM: ReclaimLimit = ReclaimLimit {
+    extents: 64,
+    operations: 4,
+};
+
+/// Whether a call of [`Engine::work`] found anything to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worked {
+    /// It did, and there may be more.
+    Something,
+    /// There is nothing to do now.
+    Nothing,
+}
+
+/// What is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// The memtable that is written out. Locked by who works on it.
+    incorporation: Mutex<Option<(Arc<Slot>, Incorporation)>>,
+    /// Locked by who makes a checkpoint.
+    checkpoint: Mutex<()>,
+    /// What the newest checkpoint holds.
+    covered: AtomicU64,
+    /// Compactions that nobody works on right now.
+    parked: Mutex<Vec<Step>>,
+    /// What maintenance may still write.
+    maintenance: Mutex<Option<Maintenance>>,
+}
+
+impl Work {
+    pub(crate) fn new(covered: u64) -> Work {
+        Work {
+            covered: AtomicU64::new(covered),
+            ..Work::default()
+        }
+    }
+}
+
+impl Engine {
+    /// A slice of the most urgent work.
+    pub(crate) fn work(&self) -> Result<Worked> {
+        self.store.health()?;
+        let prepared = self.store.judge(self.store.log().prepare())?;
+        let worked = match policy::next(&self.view()) {
+            Task::Checkpoint => self.try_checkpoint()?,
+            Task::Incorporate => self.incorporate_slice(SLICE)?,
+            Task::Compact => self.compact_slice(SLICE)?,
+        };
+        if worked == Worked::Something || prepared == log::Progress::Worked {
+            return Ok(Worked::Something);
+        }
+        let reclaimed = self.store.reclaim(RECLAIM)?;
+        self.store.cache().tend();
+        let some = reclaimed.freed_bytes > 0 || reclaimed.punched_bytes > 0 || reclaimed.truncated_bytes > 0;
+        Ok(if some { Worked::Something } else { Worked::Nothing })
+    }
+
+    fn view(&self) -> View {
+        let oldest = self.queue.oldest_sealed();
+        let ready = oldest.is_some_and(|slot| slot.cut() <= Some(self.visible.at()));
+        let usage = self.store.log().usage();
+        View {
+            sealed: if ready { self.queue.sealed() } else { 0 },
+            incorporating: self.work.incorporation.is_locked(),
+            log_bytes: usage.live_bytes,
+            log_limit: usage.limit_bytes,
+            uncovered: self.tree.cut() > self.work.covered.load(Ordering::Acquire),
+            checkpointing: self.work.checkpoint.is_locked(),
+        }
+    }
+
+    /// Compactions that are due or under way.
+    pub(crate) fn compactions(&self) -> usize {
+        let debt = self.tree.debt();
+        (debt.pending_jobs + debt.running_jobs) as usize
+    }
+
+    /// What nobody may tell apart any more may be folded from now on.
+    fn raise_horizon(&self) {
+        self.snapshots
+            .raise(|| self.visible.at(), |at| self.tree.horizon().raise(at));
+        self.tree.horizon().tick(self.now_ms());
+    }
+
+    /// A slice of writing the oldest sealed memtable out, unless somebody else is at it.
+    pub(crate) fn incorporate_slice(&self, records: usize) -> Result<Worked> {
+        let Some(mut under_way) = self.work.incorporation.try_lock() else {
+            return Ok(Worked::Nothing);
+        };
+        if under_way.is_none() {
+            let Some(slot) = self.queue.oldest_sealed() else {
+                return Ok(Worked::Nothing);
+            };
+            let cut = slot.cut().expect("it is sealed");
+            if cut > self.visible.at() {
+                return Ok(Worked::Nothing);
+            }
+            self.raise_horizon();
+            let class = self.pressure.class();
+            let begun = self.tree.incorporate(Arc::clone(&slot.memtable), cut, class);
+            *under_way = Some((slot, begun.inspect_err(|error| self.pressure.note(error))?));
+        }
+        let (_, incorporation) = under_way.as_mut().expect("it was just begun");
+        match incorporation.poll(records) {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => {
+                let (slot, _) = under_way.take().expect("it is under way");
+                self.queue.remove(&slot);
+                drop(under_way);
+                self.pressure.relieved();
+            }
+            Err(error) => {
+                // It begins anew, from the reserve if the disk is full.
+                *under_way = None;
+                self.pressure.note(&error);
+                return Err(error.into());
+            }
+        }
+        Ok(Worked::Something)
+    }
+
+    /// A checkpoint, unless somebody else makes one.
+    pub(crate) fn try_checkpoint(&self) -> Result<Worked> {
+        let Some(_alone) = self.work.checkpoint.try_lock() else {
+            return Ok(Worked::Nothing);
+        };
+        self.checkpoint_alone()?;
+        Ok(Worked::Something)
+    }
+
+    fn checkpoint_alone(&self) -> Result<()> {
+        let cut = self.tree.cut();
+        self.tree.checkpoint()?;
+        self.work.covered.fetch_max(cut, Ordering::AcqRel);
+        self.tallies.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.pressure.relieved();
+        Ok(())
+    }
+
+    /// What was acknowledged goes into the tree, and the tree to the disk.
+    pub(crate) fn checkpoint_everything(&self) -> Result<()> {
+        let cut = self.queue.seal();
+        self.visible.wait_for(cut);
+        while self.tree.cut() < cut {
+            self.store.health()?;
+            if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
+                // Somebody else is at it.
+                std::thread::yield_now();
+            }
+        }
+        if self.work.covered.load(Ordering::Acquire) < cut {
+            self.checkpoint_now()?;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint, after the one that may be under way.
+    fn checkpoint_now(&self) -> Result<()> {
+        let _alone = self.work.checkpoint.lock();
+        self.checkpoint_alone()
+    }
+
+    /// A slice of a compaction, or of what makes one necessary.
+    pub(crate) fn compact_slice(&self, records: usize) -> Result<Worked> {
+        let parked = self.work.parked.lock().pop();
+        let step = match parked {
+            Some(step) => Some(step),
+            None => {
+                self.raise_horizon();
+                self.tree
+                    .next_step()
+                    .inspect_err(|error| self.pressure.note(error))?
+            }
+        };
+        let Some(mut step) = step else {
+            return Ok(Worked::Nothing);
+        };
+        match step.poll(records) {
+            Ok(Progress::More) => self.work.parked.lock().push(step),
+            Ok(Progress::Done) => {}
+            Err(error) => {
+                self.pressure.note(&error);
+                return Err(error.into());
+            }
+        }
+        Ok(Worked::Something)
+    }
+
+    /// Makes one run of every leaf: old versions and what was deleted go, and filters are asked of everything.
+    pub(crate) fn compact(&self) -> Result<()> {
+        self.checkpoint_everything()?;
+        let mut key = Vec::new();
+        loop {
+            self.raise_horizon();
+            self.tree.compact_fully(&key)?;
+            self.settle()?;
+            match self.tree.leaf_range(&key).high {
+                Some(high) => key = high.into_vec(),
+                None => break,
+            }
+        }
+        // What was replaced comes free.
+        self.checkpoint_now()?;
+        while self.store.reclaim(RECLAIM)?.freed_bytes > 0 {}
+        Ok(())
+    }
+
+    /// Does what compactions are due, or waits for who does; while writing goes on there may always be some, and it ends all the same.
+    fn settle(&self) -> Result<()> {
+        for _ in 0..MOST_SLICES {
+            if self.compactions() == 0 {
+                break;
+            }
+            if self.compact_slice(SLICE)? == Worked::Nothing {
+                self.pressure.nap();
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for the compaction that is worth most, as long as the budget lasts; whether one was asked for.
+    pub(crate) fn maintain(&self, bytes: u64) -> Result<bool> {
+        let mut maintenance = self.work.maintenance.lock();
+        let maintenance = maintenance.get_or_insert(Maintenance { budget_bytes: 0 });
+        maintenance.budget_bytes = maintenance.budget_bytes.saturating_add(bytes).min(1 << 40);
+        self.raise_horizon();
+        Ok(self.tree.maintain(maintenance)?)
+    }
+
+    /// What is under way is given up: it begins anew at the next opening.
+    pub(crate) fn drop_steps(&self) {
+        *self.work.incorporation.lock() = None;
+        self.work.parked.lock().clear();
+    }
+
+    /// Room for one more commit of ordinary size in the log, by a checkpoint.
+    pub(crate) fn make_log_room(&self) -> Result<()> {
+        self.checkpoint_everything()
+    }
+}

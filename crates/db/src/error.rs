@@ -1,0 +1,115 @@
+//! What can go wrong for a user of the store, and what to do about it.
+
+use thiserror::Error;
+
+/// The result of an operation of the store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An operation failed. Unless it says otherwise, nothing was changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The floor below says so: the device, damage, a full disk, a failure before.
+    #[error(transparent)]
+    Storage(#[from] alluvium_storage::Error),
+    /// The store was closed by another handle.
+    #[error("the store is closed: open it again")]
+    Closed,
+    /// A background step failed earlier; this is its error. Reported once, on the next call that writes.
+    #[error("work in the background failed: {cause}")]
+    Background {
+        /// What it said.
+        cause: String,
+    },
+    /// There is no keyspace of this name.
+    #[error("there is no keyspace {name:?}: create it with `Db::keyspace`")]
+    NoSuchKeyspace {
+        /// The name.
+        name: String,
+    },
+    /// There is a keyspace of this name already.
+    #[error("there is a keyspace {name:?} already")]
+    KeyspaceExists {
+        /// The name.
+        name: String,
+    },
+    /// The keyspace was dropped while a handle to it was alive.
+    #[error("the keyspace {name:?} was dropped: this handle is of no use any more")]
+    KeyspaceDropped {
+        /// The name it had when the handle was made.
+        name: String,
+    },
+    /// A keyspace names a merge operator or compaction filter that the program has not registered.
+    #[error(
+        "the keyspace {keyspace:?} uses the {what} {name:?}, which is not registered: name it in `Options`"
+    )]
+    NotRegistered {
+        /// The keyspace.
+        keyspace: String,
+        /// "merge operator" or "compaction filter".
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A merge in a keyspace that has no merge operator.
+    #[error("the keyspace {keyspace:?} has no merge operator: choose one when it is created")]
+    NoOperator {
+        /// The keyspace.
+        keyspace: String,
+    },
+    /// The merge operator refuses the operand.
+    #[error("the merge operator of keyspace {keyspace:?} refuses an operand: {why}")]
+    BadOperand {
+        /// The keyspace.
+        keyspace: String,
+        /// What it expects.
+        why: String,
+    },
+    /// A key, value, name or batch is too long.
+    #[error("{what} of {bytes} bytes is too long: at most {most} are possible")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        most: usize,
+    },
+    /// There is no named snapshot of this name.
+    #[error("there is no snapshot {name:?}")]
+    NoSuchSnapshot {
+        /// The name.
+        name: String,
+    },
+    /// There is a named snapshot of this name already.
+    #[error("there is a snapshot {name:?} already: remove it first")]
+    SnapshotExists {
+        /// The name.
+        name: String,
+    },
+    /// A handle of another store.
+    #[error("this keyspace belongs to another store")]
+    OtherStore,
+    /// An option is out of its bounds.
+    #[error("option {option}: {why}")]
+    BadOption {
+        /// The option's name.
+        option: &'static str,
+        /// What is wrong and what would be right.
+        why: String,
+    },
+}
+
+impl From<alluvium_device::Error> for Error {
+    fn from(error: alluvium_device::Error) -> Error {
+        Error::Storage(error.into())
+    }
+}
+
+impl Error {
+    /// Whether room on the disk would have helped: reads and deletes go on, and writing resumes by itself once there is some.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Storage(error) if error.is_full())
+    }
+}

@@ -1,0 +1,406 @@
+//! The bytes that this room alone knows, version 1: keys with their keyspace, what a log record says, and the catalog.
+//!
+//! A key of the tree. Keyspaces are ranges of the tree, in the order of their numbers; number 0 is the catalog.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  the keyspace's number if it is below 240, else 239 and how many bytes of it follow
+//!      1   0-4  the number, most significant byte first, without leading zeros
+//!              the user's key
+//! ```
+//!
+//! A log record is writes, one after the other; each takes one sequence number. Varints are LEB128.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  kind: 0 put, 1 delete, 2 merge, 3 delete a range, 4 put with an expiry
+//!      1        varint: length of the key
+//!              key of the tree; of a range, its first
+//!            8  kind 4 only: when it expires, in milliseconds since 1970
+//!              varint, not in kind 1: length of value or operand; of a range, of its end
+//!              value, operand, or the end of the range (not included)
+//! ```
+//!
+//! The catalog's keys are, behind keyspace 0: `k` and the name of a keyspace; `s` and the name of a snapshot, whose value is its sequence
+//! number, 8 bytes; `n`, whose value is the number of the next keyspace, 4 bytes. A keyspace's value:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  format, 1
+//!      1     4  number
+//!      5     1  codec, as in node pointers
+//!      6     4  value threshold in bytes; all ones for the default
+//!     10        varint: length of the merge operator's name; 0 for none
+//!              the name
+//!              varint: length of the compaction filter's name; 0 for none
+//!              the name
+//! ```
+
+use crate::keyspace::KeyspaceOptions;
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::{Kind, Sequence};
+use alluvium_storage::Codec;
+use smallvec::SmallVec;
+
+/// The number of a keyspace.
+pub type KeyspaceId = u32;
+
+/// The keyspace that the store keeps its own records in.
+pub const CATALOG: KeyspaceId = 0;
+
+/// Numbers below this take one byte.
+const SHORT: KeyspaceId = 240;
+
+/// The most bytes that a keyspace's number takes in front of a key.
+pub const MAX_PREFIX: usize = 5;
+
+/// A key of the tree, mostly short enough for the stack.
+pub type TreeKey = SmallVec<[u8; 64]>;
+
+/// What stands before every key of a keyspace.
+pub fn prefix(keyspace: KeyspaceId) -> TreeKey {
+    if keyspace < SHORT {
+        return TreeKey::from_slice(&[keyspace as u8]);
+    }
+    let bytes = keyspace.to_be_bytes();
+    let skip = bytes.iter().take_while(|&&byte| byte == 0).count();
+    let mut prefix = TreeKey::new();
+    prefix.push(SHORT as u8 - 1 + (bytes.len() - skip) as u8);
+    prefix.extend_from_slice(&bytes[skip..]);
+    prefix
+}
+
+/// How many bytes of a tree's key are its keyspace's number, and the number. None when no keyspace has such keys.
+pub fn split(key: &[u8]) -> Option<(usize, KeyspaceId)> {
+    let &first = key.first()?;
+    if u32::from(first) < SHORT {
+        return Some((1, u32::from(first)));
+    }
+    let len = usize::from(first) + 1 - SHORT as usize;
+    let bytes = key.get(1..=len).filter(|bytes| bytes.len() <= 4)?;
+    let number = bytes
+        .iter()
+        .fold(0, |number, &byte| number << 8 | u32::from(byte));
+    Some((1 + len, number))
+}
+
+/// The tree's key for a user's key.
+pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
+    let mut tree_key = TreeKey::with_capacity(prefix.len() + key.len());
+    tree_key.extend_from_slice(prefix);
+    tree_key.extend_from_slice(key);
+    tree_key
+}
+
+/// What a write of a log record does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write<'a> {
+    /// A message about one key; its sequence number is not known here.
+    One {
+        key: &'a [u8],
+        kind: Kind,
+        expires_ms: u64,
+        operand: &'a [u8],
+    },
+    /// Deletes the keys from `start` on and before `end`.
+    Range { start: &'a [u8], end: &'a [u8] },
+}
+
+const RANGE: u8 = 3;
+const EXPIRING: u8 = 4;
+
+/// Appends a write to a record. The key comes in two parts, which saves joining them.
+pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
+    let expiring = kind == Kind::Put && expires_ms != 0;
+    let mut writer = Writer::new(out);
+    writer
+        .u8(if expiring { EXPIRING } else { kind as u8 })
+        .varint((prefix.len() + key.len()) as u64)
+        .bytes(prefix)
+        .bytes(key);
+    if expiring {
+        writer.u64(expires_ms);
+    }
+    if kind != Kind::Delete {
+        writer.varint(operand.len() as u64).bytes(operand);
+    }
+}
+
+/// Appends the deletion of a range to a record.
+pub fn encode_range(out: &mut Vec<u8>, start: &[u8], end: &[u8]) {
+    Writer::new(out)
+        .u8(RANGE)
+        .varint(start.len() as u64)
+        .bytes(start)
+        .varint(end.len() as u64)
+        .bytes(end);
+}
+
+/// The writes of a record, one after the other.
+pub struct Writes<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Writes<'a> {
+    pub fn new(record: &'a [u8]) -> Writes<'a> {
+        Writes {
+            reader: Reader::new(record),
+        }
+    }
+
+    fn part(&mut self) -> Result<&'a [u8], Truncated> {
+        let len = self.reader.varint()?;
+        self.reader.take(usize::try_from(len).unwrap_or(usize::MAX))
+    }
+
+    fn read(&mut self) -> Result<Write<'a>, String> {
+        let cut = |_| "a write that ends too soon".to_owned();
+        let kind = self.reader.u8().map_err(cut)?;
+        let key = self.part().map_err(cut)?;
+        if kind == RANGE {
+            let end = self.part().map_err(cut)?;
+            return Ok(Write::Range { start: key, end });
+        }
+        let expires_ms = match kind {
+            EXPIRING => self.reader.u64().map_err(cut)?,
+            _ => 0,
+        };
+        let kind = match kind {
+            EXPIRING => Kind::Put,
+            number => Kind::try_from(number).map_err(|unknown| unknown.to_string())?,
+        };
+        let operand = match kind {
+            Kind::Delete => &[],
+            _ => self.part().map_err(cut)?,
+        };
+        Ok(Write::One {
+            key,
+            kind,
+            expires_ms,
+            operand,
+        })
+    }
+}
+
+impl<'a> Iterator for Writes<'a> {
+    type Item = Result<Write<'a>, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.left() == 0 {
+            return None;
+        }
+        let write = self.read();
+        if write.is_err() {
+            // Where the next one begins is not known.
+            self.reader = Reader::new(&[]);
+        }
+        Some(write)
+    }
+}
+
+/// The catalog's key of a keyspace.
+pub fn keyspace_key(name: &str) -> TreeKey {
+    catalog_key(b'k', name)
+}
+
+/// The catalog's key of a named snapshot.
+pub fn snapshot_key(name: &str) -> TreeKey {
+    catalog_key(b's', name)
+}
+
+/// The catalog's key of the next keyspace's number.
+pub fn next_key() -> TreeKey {
+    catalog_key(b'n', "")
+}
+
+fn catalog_key(kind: u8, name: &str) -> TreeKey {
+    let mut key = prefix(CATALOG);
+    key.push(kind);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// A record of the catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CatalogRecord {
+    Keyspace {
+        name: String,
+        id: KeyspaceId,
+        options: KeyspaceOptions,
+    },
+    Snapshot {
+        name: String,
+        at: Sequence,
+    },
+    Next(KeyspaceId),
+}
+
+const KEYSPACE_FORMAT: u8 = 1;
+const DEFAULT_THRESHOLD: u32 = u32::MAX;
+
+/// A keyspace's record in the catalog.
+pub fn encode_keyspace(id: KeyspaceId, options: &KeyspaceOptions) -> Vec<u8> {
+    let mut out = Vec::new();
+    let name = |name: &Option<String>| name.clone().unwrap_or_default();
+    let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
+    Writer::new(&mut out)
+        .u8(KEYSPACE_FORMAT)
+        .u32(id)
+        .u8(options.compression.codec().number())
+        .u32(options.value_threshold.unwrap_or(DEFAULT_THRESHOLD))
+        .varint(operator.len() as u64)
+        .bytes(operator.as_bytes())
+        .varint(filter.len() as u64)
+        .bytes(filter.as_bytes());
+    out
+}
+
+/// The number of the next keyspace, as the catalog keeps it.
+pub fn encode_next(id: KeyspaceId) -> [u8; 4] {
+    id.to_le_bytes()
+}
+
+/// The place of a named snapshot, as the catalog keeps it.
+pub fn encode_snapshot(at: Sequence) -> [u8; 8] {
+    at.to_le_bytes()
+}
+
+/// A record of the catalog, from its key in the tree and its value; what is wrong with it otherwise.
+pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String> {
+    let text =
+        |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| "a name that is not UTF-8".to_owned());
+    let cut = |_| "a catalog record that ends too soon".to_owned();
+    let mut reader = Reader::new(value);
+    let (kind, name) = split(key)
+        .and_then(|(len, _)| key.get(len..)?.split_first())
+        .ok_or("a catalog key without a kind")?;
+    match *kind {
+        b'n' => Ok(CatalogRecord::Next(reader.u32().map_err(cut)?)),
+        b's' => Ok(CatalogRecord::Snapshot {
+            name: text(name)?,
+            at: reader.u64().map_err(cut)?,
+        }),
+        b'k' => {
+            let format = reader.u8().map_err(cut)?;
+            if format != KEYSPACE_FORMAT {
+                return Err(format!("a keyspace in format {format}: upgrade Alluvium"));
+            }
+            let id = reader.u32().map_err(cut)?;
+            let codec = reader.u8().map_err(cut)?;
+            let codec = Codec::from_number(codec).ok_or_else(|| format!("codec {codec}"))?;
+            let threshold = reader.u32().map_err(cut)?;
+            let mut part = || {
+                let len = reader.varint()?;
+                reader.take(usize::try_from(len).unwrap_or(usize::MAX))
+            };
+            let operator = text(part().map_err(cut)?)?;
+            let filter = text(part().map_err(cut)?)?;
+            Ok(CatalogRecord::Keyspace {
+                name: text(name)?,
+                id,
+                options: KeyspaceOptions {
+                    compression: codec.into(),
+                    value_threshold: (threshold != DEFAULT_THRESHOLD).then_some(threshold),
+                    merge_operator: (!operator.is_empty()).then_some(operator),
+                    compaction_filter: (!filter.is_empty()).then_some(filter),
+                },
+            })
+        }
+        other => Err(format!("a catalog key of kind {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::Compression;
+
+    #[test]
+    fn keyspaces_are_ranges_in_the_order_of_their_numbers() {
+        let numbers = [0, 1, 239, 240, 241, 255, 256, 65_535, 65_536, 1 << 24, u32::MAX];
+        for pair in numbers.windows(2) {
+            let low = tree_key(&prefix(pair[0]), &[0xff; 9]);
+            assert!(low < prefix(pair[1]), "{pair:?}");
+        }
+        for number in numbers {
+            let key = tree_key(&prefix(number), b"user");
+            let (len, id) = split(&key).unwrap();
+            assert_eq!((id, &key[len..]), (number, &b"user"[..]));
+            assert!(len <= MAX_PREFIX);
+        }
+        assert_eq!(split(b""), None);
+        assert_eq!(split(&[241, 1]), None, "it ends within the number");
+        assert_eq!(split(&[250, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_are_these() {
+        let mut record = Vec::new();
+        encode_one(&mut record, &[7], b"ab", Kind::Put, 0, b"xyz");
+        encode_one(&mut record, &[7], b"ab", Kind::Put, 258, b"");
+        encode_one(&mut record, &[7], b"c", Kind::Delete, 0, b"");
+        encode_one(&mut record, &[7], b"c", Kind::Merge, 0, b"1");
+        encode_range(&mut record, &[7, 1], &[8]);
+        let expected = b"\x00\x03\x07ab\x03xyz\x04\x03\x07ab\x02\x01\0\0\0\0\0\0\0\x01\x02\x07c\x02\x02\x07c\x011\x03\x02\x07\x01\x01\x08";
+        assert_eq!(record, expected);
+        let one = |key, kind, expires_ms, operand| Write::One {
+            key,
+            kind,
+            expires_ms,
+            operand,
+        };
+        let writes: Vec<_> = Writes::new(&record).map(Result::unwrap).collect();
+        assert_eq!(
+            writes,
+            [
+                one(b"\x07ab", Kind::Put, 0, b"xyz"),
+                one(b"\x07ab", Kind::Put, 258, b""),
+                one(b"\x07c", Kind::Delete, 0, b""),
+                one(b"\x07c", Kind::Merge, 0, b"1"),
+                Write::Range {
+                    start: &[7, 1],
+                    end: &[8]
+                },
+            ]
+        );
+        for len in 0..record.len() {
+            assert!(Writes::new(&record[..len]).count() <= 5, "it ends");
+        }
+        assert!(Writes::new(b"\x09\x01a").next().unwrap().is_err());
+    }
+
+    #[test]
+    fn the_bytes_of_the_catalog_are_these() {
+        let options = KeyspaceOptions {
+            compression: Compression::Lz4,
+            value_threshold: Some(512),
+            merge_operator: Some("add".to_owned()),
+            compaction_filter: None,
+        };
+        let value = encode_keyspace(300, &options);
+        assert_eq!(value, b"\x01\x2c\x01\0\0\x01\0\x02\0\0\x03add\0");
+        let key = keyspace_key("rivers");
+        assert_eq!(&key[..], b"\0krivers");
+        assert_eq!(
+            decode_catalog(&key, &value).unwrap(),
+            CatalogRecord::Keyspace {
+                name: "rivers".to_owned(),
+                id: 300,
+                options
+            }
+        );
+        assert_eq!(
+            decode_catalog(&snapshot_key("monday"), &encode_snapshot(9)).unwrap(),
+            CatalogRecord::Snapshot {
+                name: "monday".to_owned(),
+                at: 9
+            }
+        );
+        assert_eq!(
+            decode_catalog(&next_key(), &encode_next(4)).unwrap(),
+            CatalogRecord::Next(4)
+        );
+        assert!(decode_catalog(b"\0", b"").is_err());
+        assert!(decode_catalog(&keyspace_key("x"), &value[..9]).is_err());
+    }
+}

@@ -1,0 +1,318 @@
+//! A keyspace: the handle that users read and write through.
+//!
+//! *Knows*: how a user's key and value become a write, and what is refused before it is one.
+//!
+//! *Does not know*: what happens to a write; that is the engine's.
+//!
+//! *Read in this order*: `options.rs` (what it is created with), this file.
+
+mod options;
+
+pub use options::{Compression, KeyspaceOptions};
+
+use crate::batch::{checked_key, checked_value, expiry_ms};
+use crate::catalog::Definition;
+use crate::db::Shared;
+use crate::engine::{At, Commit, Verdict};
+use crate::format;
+use crate::iter::Iter;
+use crate::{Durability, Error, Result, Value};
+use alluvium_base::Kind;
+use alluvium_trees::merge::Operator;
+use std::cell::Cell;
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// A set of keys with values, in the order of the keys' bytes. Handles are cheap to clone and may be used by any thread.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// let rivers = db.keyspace("rivers")?;
+/// rivers.put("Elbe", "1094 km")?;
+/// assert_eq!(rivers.get("Elbe")?.unwrap(), b"1094 km");
+/// rivers.delete("Elbe")?;
+/// assert!(!rivers.contains("Elbe")?);
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Keyspace {
+    shared: Arc<Shared>,
+    definition: Arc<Definition>,
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    /// The record of this thread's last single write, for its memory.
+    static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A thread does not keep more than this for its next write, in bytes.
+const KEPT_RECORD: usize = 64 << 10;
+
+impl Keyspace {
+    pub(crate) fn new(shared: Arc<Shared>, definition: Arc<Definition>) -> Keyspace {
+        Keyspace { shared, definition }
+    }
+
+    pub(crate) fn definition(&self) -> &Arc<Definition> {
+        &self.definition
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Tells its store from others.
+    pub(crate) fn store_number(&self) -> usize {
+        self.shared.number()
+    }
+
+    pub(crate) fn operator(&self) -> Option<&dyn Operator> {
+        self.definition.rules.operator.as_deref()
+    }
+
+    pub(crate) fn check_operand(&self, operand: &[u8]) -> Result<()> {
+        let Some(operator) = self.operator() else {
+            return Err(Error::NoOperator {
+                keyspace: self.name(),
+            });
+        };
+        operator.check(operand).map_err(|bad| Error::BadOperand {
+            keyspace: self.name(),
+            why: bad.why,
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.definition.name()
+    }
+
+    /// What it was created with.
+    #[must_use]
+    pub fn options(&self) -> &KeyspaceOptions {
+        &self.definition.options
+    }
+
+    /// The key has this value from now on.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]; [`Error::KeyspaceDropped`]; [`Error::is_full`] when the disk is; [`Error::Background`]; as the device says.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.write(key.as_ref(), Kind::Put, 0, value.as_ref())
+    }
+
+    /// The key has this value until `expires`: then it has none, and its space comes back.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn put_until(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<()> {
+        self.write(key.as_ref(), Kind::Put, expiry_ms(expires), value.as_ref())
+    }
+
+    /// The key has no value from now on.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`]. It works on a full disk, too.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write(key.as_ref(), Kind::Delete, 0, &[])
+    }
+
+    /// Folds an operand into the key's value by the keyspace's merge operator, without reading it.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::KeyspaceOptions;
+    /// let hits = db.keyspace_with("hits", &KeyspaceOptions::new().merge_operator("add"))?;
+    /// hits.merge("home", 1i64.to_le_bytes())?;
+    /// hits.merge("home", 2i64.to_le_bytes())?;
+    /// assert_eq!(hits.get("home")?.unwrap(), &3i64.to_le_bytes());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`], [`Error::NoOperator`], [`Error::BadOperand`].
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.check_operand(operand.as_ref())?;
+        self.write(key.as_ref(), Kind::Merge, 0, operand.as_ref())
+    }
+
+    /// No key from `start` on and before `end` has a value from now on; without an end, none that follows. It costs one small record,
+    /// whatever is in the range.
+    ///
+    /// # Errors
+    /// As [`Keyspace::delete`].
+    pub fn delete_range(&self, start: impl AsRef<[u8]>, end: Option<&[u8]>) -> Result<()> {
+        let mut batch = crate::WriteBatch::new();
+        batch.delete_range(self, start, end)?;
+        self.shared.commit(&batch.commit, None)
+    }
+
+    fn write(&self, key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) -> Result<()> {
+        self.definition.alive()?;
+        let mut commit = Commit {
+            record: RECORD.take(),
+            ..Commit::default()
+        };
+        commit.record.clear();
+        commit.add(
+            &self.definition.prefix,
+            checked_key(key)?,
+            kind,
+            expires_ms,
+            checked_value(operand)?,
+        );
+        let result = self.shared.commit(&commit, None);
+        if commit.record.capacity() <= KEPT_RECORD {
+            RECORD.set(commit.record);
+        }
+        result
+    }
+
+    /// The key gets the value `new`, or loses its value if `new` is none, if it has exactly the value `expected` now, or none if that
+    /// is none. Whether it did.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let locks = db.keyspace("locks")?;
+    /// assert!(locks.compare_and_set("door", None, Some(b"alice"))?);
+    /// assert!(!locks.compare_and_set("door", None, Some(b"bob"))?);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn compare_and_set(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        self.definition.alive()?;
+        let key = checked_key(key.as_ref())?;
+        let mut commit = Commit::default();
+        let prefix = &self.definition.prefix;
+        match new {
+            Some(value) => commit.add(prefix, key, Kind::Put, 0, checked_value(value)?),
+            None => commit.add(prefix, key, Kind::Delete, 0, &[]),
+        }
+        let key = format::tree_key(prefix, key);
+        let engine = &self.shared.engine;
+        let holds = || {
+            let found = engine.get(&key, self.operator(), At::Newest)?;
+            Ok(if found.as_deref() == expected {
+                Verdict::Go
+            } else {
+                Verdict::Stop
+            })
+        };
+        self.shared.healthy()?;
+        let done = engine.commit_if(&commit, engine.durability, Some(&holds))?;
+        Ok(done.is_some())
+    }
+
+    /// The key's value.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`]; as the device says; damage.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_at(key.as_ref(), At::Now)
+    }
+
+    pub(crate) fn get_at(&self, key: &[u8], at: At) -> Result<Option<Value>> {
+        self.definition.alive()?;
+        let key = format::tree_key(&self.definition.prefix, key);
+        let found = self.shared.engine.get(&key, self.operator(), at)?;
+        Ok(found.map(Value::new))
+    }
+
+    /// Whether the key has a value.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// The values of many keys, in their order. What must be read from the device for them is read at once, so this is much faster
+    /// than one after the other.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Value>>> {
+        self.multi_get_at(keys, At::Now)
+    }
+
+    pub(crate) fn multi_get_at<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        at: At,
+    ) -> Result<Vec<Option<Value>>> {
+        self.definition.alive()?;
+        let keys: Vec<_> = keys
+            .into_iter()
+            .map(|key| format::tree_key(&self.definition.prefix, key.as_ref()))
+            .collect();
+        let asked: Vec<_> = keys.iter().map(|key| (&key[..], self.operator())).collect();
+        let found = self.shared.engine.multi_get(&asked, at)?;
+        Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
+    }
+
+    /// Every key and its value, in the order of the keys, as they are now.
+    #[must_use]
+    pub fn iter(&self) -> Iter {
+        self.range::<&[u8]>(..)
+    }
+
+    /// The keys within bounds and their values, as they are now.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let years = db.keyspace("years")?;
+    /// for year in 2020..2026u32 {
+    ///     years.put(year.to_be_bytes(), year.to_string())?;
+    /// }
+    /// let last = years.range(..2024u32.to_be_bytes()).next_back().unwrap()?;
+    /// assert_eq!(last.1, b"2023");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        Iter::new(self, crate::iter::bounds(&self.definition, &range), None)
+    }
+
+    /// The keys that begin with some bytes and their values, as they are now.
+    #[must_use]
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        Iter::new(
+            self,
+            crate::iter::prefixed(&self.definition, prefix.as_ref()),
+            None,
+        )
+    }
+
+    /// When its writes are acknowledged.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.shared.engine.durability
+    }
+}

@@ -1,0 +1,90 @@
+//! What a keyspace is created with.
+
+use alluvium_storage::Codec;
+
+/// How a keyspace's pages are kept on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// As they are.
+    #[default]
+    None,
+    /// LZ4: half the space where there is something to gain, little work.
+    Lz4,
+    /// Zstandard: less space, more work.
+    Zstd,
+}
+
+impl Compression {
+    pub(crate) fn codec(self) -> Codec {
+        match self {
+            Compression::None => Codec::None,
+            Compression::Lz4 => Codec::Lz4,
+            Compression::Zstd => Codec::Zstd,
+        }
+    }
+}
+
+impl From<Codec> for Compression {
+    fn from(codec: Codec) -> Compression {
+        match codec {
+            Codec::None => Compression::None,
+            Codec::Lz4 => Compression::Lz4,
+            Codec::Zstd => Compression::Zstd,
+        }
+    }
+}
+
+/// What a keyspace is created with.
+///
+/// ```
+/// use alluvium::{Compression, KeyspaceOptions};
+/// let options = KeyspaceOptions::new().compression(Compression::Lz4).merge_operator("add");
+/// assert_eq!(options.compression, Compression::Lz4);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceOptions {
+    /// How its pages are kept on the disk.
+    pub compression: Compression,
+    /// Values longer than this many bytes are kept apart from their keys; a quarter of a page if absent.
+    pub value_threshold: Option<u32>,
+    /// The name of the operator that folds what is merged: `add`, `append`, `min`, `max`, or one that the program has registered.
+    pub merge_operator: Option<String>,
+    /// The name of a registered compaction filter.
+    pub compaction_filter: Option<String>,
+}
+
+impl KeyspaceOptions {
+    /// No compression, no merge operator, no filter.
+    #[must_use]
+    pub fn new() -> KeyspaceOptions {
+        KeyspaceOptions::default()
+    }
+
+    /// How its pages are kept on the disk.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> KeyspaceOptions {
+        self.compression = compression;
+        self
+    }
+
+    /// Values longer than this many bytes are kept apart from their keys, so that they are not copied when the keys are.
+    #[must_use]
+    pub fn value_threshold(mut self, bytes: u32) -> KeyspaceOptions {
+        self.value_threshold = Some(bytes);
+        self
+    }
+
+    /// The operator that folds what is merged, by its name.
+    #[must_use]
+    pub fn merge_operator(mut self, name: &str) -> KeyspaceOptions {
+        self.merge_operator = Some(name.to_owned());
+        self
+    }
+
+    /// The filter that compactions ask, by its name.
+    #[must_use]
+    pub fn compaction_filter(mut self, name: &str) -> KeyspaceOptions {
+        self.compaction_filter = Some(name.to_owned());
+        self
+    }
+}

@@ -1,0 +1,58 @@
+//! A write-optimised key-value store: one number for its memory, no stalls, whole after any crash.
+//!
+//! ```
+//! # let place = tempfile::tempdir().unwrap();
+//! # let path = place.path().join("store");
+//! let db = alluvium::Db::open(&path)?;
+//! let rivers = db.keyspace("rivers")?;
+//! rivers.put("Elbe", "1094 km")?;
+//! assert_eq!(rivers.get("Elbe")?.unwrap(), b"1094 km");
+//! # Ok::<(), alluvium::Error>(())
+//! ```
+//!
+//! A [`Db`] has any number of [`Keyspace`]s, each an ordered map from keys to values. A [`WriteBatch`] changes several at once; a
+//! [`Snapshot`] reads all of them as of one moment; an [`Iter`] walks over one from either end. What is acknowledged survives as the
+//! three words of [`Durability`] say.
+//!
+//! *Knows*: keyspaces, commits and their order, who reads at which place, threads for the background, one budget of memory.
+//!
+//! *Does not know*: pages, runs, log segments; networks, file systems.
+//!
+//! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`), [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`;
+//! then `engine/`, which does it all without threads, and `worker.rs`, which has them; `catalog.rs` and `format.rs`.
+//!
+//! Invariants (those of the engine are in its header):
+//!
+//! - **A1** A handle works for ever or fails with a typed error: what another handle closes or drops never makes it panic.
+//! - **A2** An error is returned before anything was changed, or the store takes no more writes until it is opened anew.
+
+mod batch;
+mod catalog;
+mod db;
+mod engine;
+mod error;
+#[doc(hidden)]
+pub mod format;
+mod iter;
+mod keyspace;
+mod machine;
+mod options;
+mod snapshot;
+mod stats;
+mod value;
+mod worker;
+
+pub use alluvium_trees::merge::{
+    BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
+};
+pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
+pub use db::{Db, MAX_NAME};
+pub use error::{Error, Result};
+pub use iter::Iter;
+pub use keyspace::{Compression, Keyspace, KeyspaceOptions};
+#[doc(hidden)]
+pub use options::Scale;
+pub use options::{Durability, MIN_MEMORY, Options};
+pub use snapshot::Snapshot;
+pub use stats::Stats;
+pub use value::Value;

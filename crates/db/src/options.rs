@@ -1,0 +1,302 @@
+//! How a store is opened: every default is right for a machine that nobody has described.
+
+use crate::machine;
+use crate::{Db, Error, Result};
+use alluvium_base::{KIB, MIB};
+use alluvium_device::Directory;
+use alluvium_device::file::FileDirectory;
+use alluvium_storage::PageSize;
+use alluvium_storage::extents::ExtentOptions;
+use alluvium_storage::log::LogOptions;
+use alluvium_trees::merge::{CompactionFilter, Operator};
+use alluvium_trees::tiered::Shape;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When a commit is acknowledged.
+///
+/// | word | acknowledged once | survives |
+/// |---|---|---|
+/// | `Memory` | everybody sees it | nothing in particular |
+/// | `Process` | the log has it in the page cache | the death of the process; the loss of power costs at most the last [`Options::sync_interval`] |
+/// | `Disk` | the log is synced | the loss of power |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Durability {
+    /// Everybody sees it. It is in the log, too, and as safe as `Process` on Linux, but nothing is promised.
+    Memory,
+    /// It survives the death of the process.
+    #[default]
+    Process,
+    /// It survives the loss of power.
+    Disk,
+}
+
+/// The least memory that a store works with.
+pub const MIN_MEMORY: u64 = 16 * MIB;
+
+/// What the milliseconds since 1970 are.
+pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// How a store is opened. Nothing has to be set.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let path = place.path().join("store");
+/// use alluvium::{Durability, Options};
+/// let db = Options::new().memory(64 << 20).durability(Durability::Disk).open(&path)?;
+/// # drop(db);
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) memory: Option<u64>,
+    pub(crate) durability: Durability,
+    pub(crate) sync_interval: Duration,
+    pub(crate) page_size: Option<u32>,
+    pub(crate) workers: Option<usize>,
+    pub(crate) log_limit: Option<u64>,
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) operators: Vec<Arc<dyn Operator>>,
+    pub(crate) filters: Vec<(String, Arc<dyn CompactionFilter>)>,
+    pub(crate) clock: Clock,
+    scale: Option<Scale>,
+}
+
+/// A store on the scale of a simulation, in which everything follows from a seed.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    pub id: u128,
+    pub memtable: u64,
+    pub cache: u64,
+    pub log: LogOptions,
+    pub extents: ExtentOptions,
+    pub shape: Shape,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("memory", &self.memory)
+            .field("durability", &self.durability)
+            .field("sync_interval", &self.sync_interval)
+            .field("page_size", &self.page_size)
+            .field("workers", &self.workers)
+            .field("log_limit", &self.log_limit)
+            .field("max_bytes", &self.max_bytes)
+            .field("operators", &self.operators)
+            .field("filters", &self.filters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            memory: None,
+            durability: Durability::default(),
+            sync_interval: Duration::from_secs(1),
+            page_size: None,
+            workers: None,
+            log_limit: None,
+            max_bytes: None,
+            operators: Vec::new(),
+            filters: Vec::new(),
+            clock: Arc::new(machine::now_ms),
+            scale: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// How many bytes of memory the store may use in all: caches, buffers, everything. A quarter of what the machine or its
+    /// container has, if not set; at least 16 MiB.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Options {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// When commits are acknowledged that do not say it themselves: [`Durability::Process`], if not set.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Options {
+        self.durability = durability;
+        self
+    }
+
+    /// How long a commit at [`Durability::Process`] may wait until it is synced: one second, if not set.
+    #[must_use]
+    pub fn sync_interval(mut self, interval: Duration) -> Options {
+        self.sync_interval = interval;
+        self
+    }
+
+    /// The page size of a store that is created, a power of two from 4 to 64 KiB: 4 KiB, if not set.
+    #[must_use]
+    pub fn page_size(mut self, bytes: u32) -> Options {
+        self.page_size = Some(bytes);
+        self
+    }
+
+    /// How many threads work in the background: half of the processors, from one to four, if not set. With zero nobody does, but the
+    /// writers when they must, and [`Db::work`].
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Options {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// How many bytes of log may wait for a checkpoint: four memtables, if not set. It bounds the time of an opening after a crash.
+    #[must_use]
+    pub fn log_limit(mut self, bytes: u64) -> Options {
+        self.log_limit = Some(bytes);
+        self
+    }
+
+    /// How many bytes the data may take on the disk; what the disk has, if not set.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Options {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// Registers a merge operator, which keyspaces then choose by its name. Not a setting: a store whose keyspaces use it does not open
+    /// without it.
+    #[must_use]
+    pub fn register_merge_operator(mut self, operator: Arc<dyn Operator>) -> Options {
+        self.operators.push(operator);
+        self
+    }
+
+    /// Registers a compaction filter under a name, which keyspaces then choose. Not a setting, as with merge operators.
+    #[must_use]
+    pub fn register_compaction_filter(mut self, name: &str, filter: Arc<dyn CompactionFilter>) -> Options {
+        self.filters.push((name.to_owned(), filter));
+        self
+    }
+
+    /// Simulations choose their scale and their time.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn simulated(mut self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Options {
+        self.scale = Some(scale);
+        self.clock = Arc::new(now_ms);
+        self.workers(0)
+    }
+
+    /// Opens the store in a directory, or creates it there.
+    ///
+    /// # Errors
+    /// [`Error::Storage`] with what is wrong with the directory, the store, or the device; [`Error::BadOption`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_in(
+            Arc::new(FileDirectory::create(path)?),
+            self,
+            Existing::OpenOrCreate,
+        )
+    }
+
+    /// Opens a store that exists.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_in(Arc::new(FileDirectory::open(path)?), self, Existing::Open)
+    }
+
+    /// Creates a store in a directory that holds none.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_in(Arc::new(FileDirectory::create(path)?), self, Existing::Create)
+    }
+
+    /// As [`Options::open`], in a directory of the caller's: in memory, or simulated.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
+        Db::open_in(directory, self, Existing::OpenOrCreate)
+    }
+
+    pub(crate) fn plan(&self) -> Result<Plan> {
+        let page_size = match self.page_size {
+            None => PageSize::default(),
+            Some(bytes) => PageSize::new(bytes)?,
+        };
+        let workers = self.workers.unwrap_or_else(machine::workers);
+        let scale = match self.scale {
+            Some(scale) => scale,
+            None => self.scale()?,
+        };
+        Ok(Plan {
+            scale,
+            page_size,
+            workers,
+        })
+    }
+
+    /// The scale of a store with so much memory.
+    fn scale(&self) -> Result<Scale> {
+        let bad = |option, why| Err(Error::BadOption { option, why });
+        let memory = self.memory.unwrap_or_else(machine::memory_budget);
+        if memory < MIN_MEMORY {
+            return bad("memory", format!("{memory} bytes is less than {MIN_MEMORY}"));
+        }
+        let memtable = (memory / 16).clamp(MIB, 64 * MIB);
+        let log = self.log_limit.unwrap_or(4 * memtable);
+        if log < 2 * memtable {
+            let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
+            return bad("log limit", why);
+        }
+        // What is in memory can be written out when the disk is full.
+        let reserve = 2 * memtable;
+        Ok(Scale {
+            id: fastrand::u128(..),
+            memtable,
+            // Memtables (one that fills, two on their way out) and the log come off the top; a sixteenth is for the trunk and
+            // what else has no place of its own.
+            cache: memory
+                .saturating_sub(3 * memtable + log + memory / 16)
+                .max(memory / 8),
+            log: LogOptions::with_limit(log),
+            extents: ExtentOptions {
+                max_bytes: self.max_bytes,
+                min_reserve: reserve,
+                max_reserve: reserve.max(ExtentOptions::default().max_reserve),
+                ..ExtentOptions::default()
+            },
+            shape: Shape {
+                memtable,
+                ..Shape::default()
+            },
+        })
+    }
+}
+
+/// Whether a store must be there, or must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    Open,
+    Create,
+    OpenOrCreate,
+}
+
+/// What the options come to on this machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) scale: Scale,
+    pub(crate) page_size: PageSize,
+    pub(crate) workers: usize,
+}
+
+const _: () = assert!(MIN_MEMORY / 16 >= 64 * KIB, "a memtable has its least size");

@@ -1,0 +1,139 @@
+//! Reading as of one moment.
+
+use crate::db::Shared;
+use crate::engine::At;
+use crate::iter::{self, Iter};
+use crate::{Error, Keyspace, Result, Value};
+use alluvium_base::Sequence;
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+/// A place in the commit order that somebody reads at: what is seen there is kept until he is done.
+pub(crate) struct Pinned {
+    shared: Arc<Shared>,
+    at: Sequence,
+}
+
+impl Pinned {
+    /// At what everybody sees now.
+    pub(crate) fn now(shared: &Arc<Shared>) -> Pinned {
+        let at = shared.engine.open_snapshot();
+        Pinned {
+            shared: Arc::clone(shared),
+            at,
+        }
+    }
+
+    /// At a place that is pinned already.
+    pub(crate) fn at(shared: &Arc<Shared>, at: Sequence) -> Pinned {
+        shared.engine.open_snapshot_at(at);
+        Pinned {
+            shared: Arc::clone(shared),
+            at,
+        }
+    }
+
+    pub(crate) fn sequence(&self) -> Sequence {
+        self.at
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.shared.engine.close_snapshot(self.at);
+    }
+}
+
+/// All keyspaces as of one moment. It costs next to nothing; old values stay on the disk as long as it is there.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// let rivers = db.keyspace("rivers")?;
+/// rivers.put("Elbe", "1094 km")?;
+/// let before = db.snapshot();
+/// rivers.put("Elbe", "1094.26 km")?;
+/// assert_eq!(before.get(&rivers, "Elbe")?.unwrap(), b"1094 km");
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Snapshot {
+    pinned: Arc<Pinned>,
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("sequence", &self.sequence())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(pinned: Pinned) -> Snapshot {
+        Snapshot {
+            pinned: Arc::new(pinned),
+        }
+    }
+
+    /// The last commit that it holds, by its number.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.pinned.sequence()
+    }
+
+    fn at(&self, keyspace: &Keyspace) -> Result<At> {
+        if keyspace.store_number() != self.pinned.shared().number() {
+            return Err(Error::OtherStore);
+        }
+        Ok(At::Kept(self.sequence()))
+    }
+
+    /// The key's value at that moment.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`], [`Error::OtherStore`].
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        keyspace.get_at(key.as_ref(), self.at(keyspace)?)
+    }
+
+    /// The values of many keys at that moment, in their order.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        keyspace.multi_get_at(keys, self.at(keyspace)?)
+    }
+
+    /// The keys within bounds and their values at that moment.
+    ///
+    /// # Panics
+    /// When the keyspace belongs to another store.
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
+        assert!(self.at(keyspace).is_ok(), "the keyspace belongs to another store");
+        Iter::new(
+            keyspace,
+            iter::bounds(keyspace.definition(), &range),
+            Some(Arc::clone(&self.pinned)),
+        )
+    }
+
+    /// Every key and its value at that moment.
+    ///
+    /// # Panics
+    /// When the keyspace belongs to another store.
+    #[must_use]
+    pub fn iter(&self, keyspace: &Keyspace) -> Iter {
+        self.range::<&[u8]>(keyspace, ..)
+    }
+}

@@ -1,0 +1,60 @@
+//! What the store is doing, in numbers.
+
+use crate::engine::Engine;
+use alluvium_device::counters;
+use alluvium_storage::CacheStats;
+use alluvium_storage::extents::TierUsage;
+use alluvium_storage::log::LogUsage;
+use alluvium_trees::tiered;
+
+/// What was done since the store was opened, and what there is now.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Writes that were acknowledged: puts, deletes, merges, range deletes.
+    pub writes: u64,
+    /// Bytes of them: keys, values and what tells them apart.
+    pub written_bytes: u64,
+    /// Checkpoints that were made.
+    pub checkpoints: u64,
+    /// How often a writer waited for the background.
+    pub waits: u64,
+    /// Bytes of the memtables.
+    pub memtable_bytes: u64,
+    /// Memtables that wait to be written out.
+    pub sealed_memtables: usize,
+    /// Places in the commit order that someone reads at.
+    pub snapshots: usize,
+    /// The data files.
+    pub space: TierUsage,
+    /// The log.
+    pub log: LogUsage,
+    /// The cache.
+    pub cache: CacheStats,
+    /// The tree.
+    pub tree: tiered::Stats,
+    /// What the device was asked for, by purpose.
+    pub device: counters::Snapshot,
+}
+
+impl Engine {
+    /// What was done, and what there is.
+    pub(crate) fn stats(&self) -> Stats {
+        let (usage, log) = self.store.usage();
+        let work = self.counts();
+        Stats {
+            writes: work.writes,
+            written_bytes: work.written_bytes,
+            checkpoints: work.checkpoints,
+            waits: work.waits,
+            memtable_bytes: work.memtable_bytes,
+            sealed_memtables: work.sealed,
+            snapshots: work.snapshots,
+            space: usage.total(),
+            log,
+            cache: self.store.cache().stats(),
+            tree: self.tree.stats(),
+            device: self.store.directory().counters().snapshot(),
+        }
+    }
+}

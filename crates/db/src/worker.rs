@@ -1,0 +1,152 @@
+//! The threads: each does slices of the engine's work, the most urgent first; one keeps the log synced and looks after space.
+
+use crate::Error;
+use crate::engine::{Engine, Worked};
+use alluvium_base::MIB;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a worker sleeps when there is nothing to do, at most: nobody calls it for what becomes due by itself.
+const REST: Duration = Duration::from_millis(20);
+
+/// How long it sleeps after an error, until it tries again.
+const AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// How often the keeper looks around.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// What maintenance may write in a second when there is nothing else to do.
+const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
+
+/// The threads of one store.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    engine: Arc<Engine>,
+    stop: AtomicBool,
+    /// What went wrong, until somebody is told.
+    failure: Mutex<Option<String>>,
+    has_failed: AtomicBool,
+    lock: Mutex<()>,
+    stopping: Condvar,
+    sync_interval: Duration,
+}
+
+impl Workers {
+    /// Starts so many workers, and a keeper. With none, there is no thread at all.
+    pub(crate) fn start(engine: &Arc<Engine>, workers: usize, sync_interval: Duration) -> Workers {
+        let shared = Arc::new(Shared {
+            engine: Arc::clone(engine),
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            has_failed: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            stopping: Condvar::new(),
+            sync_interval,
+        });
+        let mut threads = Vec::new();
+        let mut spawn = |name: String, run: fn(&Shared)| {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name(name).spawn(move || run(&shared));
+            match thread {
+                Ok(thread) => threads.push(thread),
+                // The writers do the work, then.
+                Err(error) => tracing::warn!(%error, "a thread for the background could not be started"),
+            }
+        };
+        for number in 0..workers {
+            spawn(format!("alluvium-work-{number}"), Shared::work);
+        }
+        if workers > 0 {
+            spawn("alluvium-keep".to_owned(), Shared::keep);
+        }
+        Workers {
+            shared,
+            threads: Mutex::new(threads),
+        }
+    }
+
+    /// What went wrong in the background since this was asked last.
+    pub(crate) fn failure(&self) -> Result<(), Error> {
+        if !self.shared.has_failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let cause = self.shared.failure.lock().take();
+        self.shared.has_failed.store(false, Ordering::Relaxed);
+        cause.map_or(Ok(()), |cause| Err(Error::Background { cause }))
+    }
+
+    /// Stops all threads and waits for them.
+    pub(crate) fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.engine.call_all();
+        drop(self.shared.lock.lock());
+        self.shared.stopping.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            // A worker that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    fn work(&self) {
+        while !self.is_stopped() {
+            match self.engine.work() {
+                Ok(Worked::Something) => {}
+                Ok(Worked::Nothing) => self.engine.rest(REST),
+                Err(error) => self.failed(&error),
+            }
+        }
+    }
+
+    /// A full disk is waited for; anything else is told to whoever writes next.
+    fn failed(&self, error: &Error) {
+        if !error.is_full() {
+            tracing::error!(%error, "work in the background failed");
+            self.failure.lock().get_or_insert_with(|| error.to_string());
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        self.pause(AFTER_ERROR);
+    }
+
+    fn pause(&self, time: Duration) {
+        let mut guard = self.lock.lock();
+        if !self.is_stopped() {
+            self.stopping.wait_for(&mut guard, time);
+        }
+    }
+
+    fn keep(&self) {
+        let mut synced = Instant::now();
+        let mut busy_until = Instant::now();
+        while !self.is_stopped() {
+            self.pause(self.sync_interval.min(ROUND));
+            self.engine.look_for_room();
+            if synced.elapsed() >= self.sync_interval {
+                synced = Instant::now();
+                if let Err(error) = self.engine.sync() {
+                    self.failed(&error);
+                }
+            }
+            let now = Instant::now();
+            if self.engine.is_busy() {
+                busy_until = now + ROUND;
+            } else if now >= busy_until && self.engine.maintain(MAINTENANCE_PER_ROUND).unwrap_or(false) {
+                self.engine.call_all();
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! How much memory this process may use: the machine's, or its container's where that is less.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a control group without a limit says, and more.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// Bytes of memory that this process may use, as far as the operating system says.
+#[must_use]
+pub fn memory_limit() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| total(&text));
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = group_files(&groups, Path::new("/sys/fs/cgroup"))
+        .into_iter()
+        .filter_map(|file| limit(&fs::read_to_string(file).ok()?));
+    limits.chain(machine).min()
+}
+
+/// The machine's memory, from `/proc/meminfo`.
+fn total(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+fn limit(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|&bytes| bytes < NO_LIMIT)
+}
+
+/// The files that may hold a limit for a process of these groups (`/proc/self/cgroup`): its group's and those above it, in both
+/// versions of control groups. In a container the group's path is not there, and the mount's root is the group.
+fn group_files(groups: &str, mount: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        let (root, name) = match controllers {
+            "" => (mount.to_owned(), "memory.max"),
+            list if list.split(',').any(|one| one == "memory") => {
+                (mount.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let mut group = root.join(path.trim_start_matches('/'));
+        while group.starts_with(&root) {
+            files.push(group.join(name));
+            if !group.pop() {
+                break;
+            }
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_of_the_group_and_those_above_counts() {
+        let files = group_files("4:memory,hugetlb:/a/b\n1:cpu:/a\n0::/c\n", Path::new("/m"));
+        let names: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            [
+                "/m/memory/a/b/memory.limit_in_bytes",
+                "/m/memory/a/memory.limit_in_bytes",
+                "/m/memory/memory.limit_in_bytes",
+                "/m/c/memory.max",
+                "/m/memory.max",
+            ]
+        );
+        assert_eq!((limit("max\n"), limit("4096\n")), (None, Some(4096)));
+        assert_eq!(limit("9223372036854771712"), None, "version 1 without a limit");
+    }
+
+    #[test]
+    fn the_machine_has_memory() {
+        assert_eq!(total("MemFree: 1 kB\nMemTotal:       24 kB\n"), Some(24 << 10));
+        assert!(memory_limit().is_none_or(|bytes| bytes > 1 << 20));
+    }
+}
