@@ -82,13 +82,18 @@ fn by_place(one: &NodePointer, other: &NodePointer) -> Ordering {
 }
 
 impl<'g> Brought<'g> {
-    /// Reads nodes together, and waits for them.
-    pub(crate) fn wait(from: Blocking<'g>, mut pointers: Vec<NodePointer>) -> Result<Brought<'g>> {
+    /// Reads more nodes together, and waits for them. Those that were brought before stay: where the cache has no room, a lookup that needs
+    /// two would otherwise go without one or the other for ever.
+    pub(crate) fn wait(self, from: Blocking<'g>, mut pointers: Vec<NodePointer>) -> Result<Brought<'g>> {
         pointers.sort_unstable_by(by_place);
         pointers.dedup();
         let nodes = from
             .cache
             .get_many(&pointers, from.guard, from.purpose, Residence::Keep)?;
+        let before = self.pointers.into_iter().zip(self.nodes);
+        let mut all: Vec<_> = before.chain(pointers.into_iter().zip(nodes)).collect();
+        all.sort_by(|one, other| by_place(&one.0, &other.0));
+        let (pointers, nodes) = all.into_iter().unzip();
         Ok(Brought { pointers, nodes })
     }
 

@@ -190,7 +190,7 @@ impl Lookup {
                     return Poll::Pending;
                 }
             }
-            brought = Brought::wait(from, missing)?;
+            brought = brought.wait(from, missing)?;
         }
         let value = self.known.settle(operator).is_some();
         Poll::Ready(Ok(value.then(|| std::mem::take(self.known.value_mut()))))

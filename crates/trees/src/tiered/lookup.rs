@@ -122,7 +122,8 @@ impl Reader<'_> {
             });
             result?;
             // Whoever is still open has noted what it needs.
-            brought = Brought::wait(self.blocking(), fetch.into_missing())?;
+            let missing = fetch.into_missing();
+            brought = brought.wait(self.blocking(), missing)?;
         }
         Ok(())
     }
