@@ -19,7 +19,7 @@ use alluvium_trees::maplet::format::{Body, Root, Stretch};
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::run::{Builder, RunOptions, ValuePointer, Weight};
 use alluvium_trees::tiered::format::{
-    Directory as TrunkDirectory, Form, GroupName, PartName, PivotForm, encode_payload,
+    Directory as TrunkDirectory, Form, GroupName, PartName, PivotForm, RunName, encode_payload,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -365,6 +365,10 @@ fn trunks() -> Vec<Vec<u8>> {
         records: 40,
         tombstones: 1,
     };
+    let run = |offset, base| {
+        let pointer = at(offset);
+        Some(RunName { pointer, base })
+    };
     let part = |clip| PartName { group: 0, clip };
     let pivot = |low: &[u8], offset| PivotForm {
         low: low.into(),
@@ -379,7 +383,7 @@ fn trunks() -> Vec<Vec<u8>> {
         groups: vec![GroupName {
             id: 1,
             maplet: at(4096),
-            runs: vec![Some(at(8192)), None],
+            runs: vec![run(8192, 0), None, run(20480, 9)],
         }],
         clips: vec![KeyRange::new(b"d", Some(b"t"))],
         bundles: vec![vec![part(Some(0))]],

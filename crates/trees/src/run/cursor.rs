@@ -7,7 +7,7 @@ use super::path::Target;
 use super::{Bad, Record, Run, Value, ValuePointer};
 use crate::merge::{Direction, Source};
 use crate::range::KeyRange;
-use alluvium_base::Kind;
+use alluvium_base::{Kind, Sequence};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Residence, Result};
 use std::ops::Range;
@@ -46,6 +46,8 @@ use std::ops::Range;
 /// ```
 pub struct Cursor {
     feed: Feed,
+    /// The lowest sequence number that records have.
+    base: Sequence,
     /// The leaf of the current key, and which of its keys are in the range.
     leaf: Option<Leaf>,
     /// A leaf with older records of the current key, while those are walked through backward.
@@ -90,6 +92,7 @@ impl Run {
     pub fn cursor(&self, store: &Store, range: KeyRange, direction: Direction, access: Access) -> Cursor {
         Cursor {
             feed: Feed::new(self, store, range, direction, access),
+            base: self.base,
             leaf: None,
             older: None,
             trail: Vec::new(),
@@ -400,9 +403,10 @@ impl Cursor {
             (None, Some(leaf)) => (&leaf.layout, &leaf.pointer),
             (None, None) => return Ok(()),
         };
-        let parts = layout
+        let mut parts = layout
             .parts(self.bytes(), number)
             .map_err(|bad| bad.at(pointer))?;
+        parts.sequence = parts.sequence.max(self.base);
         self.separate = match parts.placement {
             Placement::Inline => None,
             Placement::Separate => {

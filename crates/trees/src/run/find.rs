@@ -44,6 +44,14 @@ impl Run {
         fetch: &F,
         mut visit: impl FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>,
     ) -> Poll<Result<()>> {
+        let base = self.base;
+        if at < base {
+            return Poll::Ready(Ok(()));
+        }
+        let mut visit = |record: Record<'_>| {
+            let sequence = record.sequence.max(base);
+            visit(Record { sequence, ..record })
+        };
         let Some(pointer) = ready!(self.locate_in(key, fetch))? else {
             return Poll::Ready(Ok(()));
         };

@@ -179,6 +179,8 @@ pub struct Use {
 #[derive(Clone)]
 pub struct Run {
     inner: Arc<Inner>,
+    /// Records with lower sequence numbers have this one.
+    base: Sequence,
 }
 
 struct Inner {
@@ -196,6 +198,25 @@ struct Inner {
 }
 
 impl Run {
+    /// The same run, of which every record reads as written at `base` at the earliest: for one that was written before anybody knew
+    /// when its records would be committed.
+    #[must_use]
+    pub fn based(self, base: Sequence) -> Run {
+        Run { base, ..self }
+    }
+
+    /// What was set by [`Run::based`]; 0 otherwise.
+    #[must_use]
+    pub fn base(&self) -> Sequence {
+        self.base
+    }
+
+    /// The highest sequence number of a record or range delete.
+    #[must_use]
+    pub fn newest(&self) -> Sequence {
+        self.inner.summary.highest_sequence.max(self.base)
+    }
+
     /// The pointer to the footer, which no other run has.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {

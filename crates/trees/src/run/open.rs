@@ -71,6 +71,7 @@ impl Run {
                 range_deletes,
                 page_size,
             }),
+            base: 0,
         })
     }
 }

@@ -420,11 +420,11 @@ impl Open for Opener<'_> {
             }
         };
         // Each node names the runs that it needs.
-        for (slot, pointer) in group.runs.iter().zip(&name.runs) {
-            if let Some(pointer) = pointer
+        for (slot, name) in group.runs.iter().zip(&name.runs) {
+            if let Some(name) = name
                 && slot.get().is_none()
             {
-                let _ = slot.set(self.run(pointer)?);
+                let _ = slot.set(self.run(&name.pointer)?.based(name.base));
             }
         }
         Ok(group)

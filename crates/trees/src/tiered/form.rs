@@ -1,7 +1,7 @@
 //! Trunk nodes between memory and disk: every group and clip named once, and opened once.
 
 use super::checkpoint::Stored;
-use super::format::{Form, GroupName, PartName, PivotForm};
+use super::format::{Form, GroupName, PartName, PivotForm, RunName};
 use super::node::{Bundle, Group, Node, Owned, Part, Pivot};
 use crate::range::KeyRange;
 use crate::run::ValuePointer;
@@ -73,7 +73,10 @@ pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> ValuePointer) -
             .enumerate()
             .map(|(place, run)| {
                 let run = run.get().filter(|_| needed.contains(&(group.id, place)))?;
-                Some(*run.pointer())
+                Some(RunName {
+                    pointer: *run.pointer(),
+                    base: run.base(),
+                })
             })
             .collect(),
     };

@@ -1,12 +1,12 @@
-//! The bytes of the trunk at a checkpoint, version 1. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! The bytes of the trunk at a checkpoint, version 2. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
-//! The payload of the superblock is a version (1, one byte) and the node pointer (32) of the directory, a node of 1 to 16 pages,
+//! The payload of the superblock is a version (2, one byte) and the node pointer (32) of the directory, a node of 1 to 16 pages,
 //! uncompressed, which is written last:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     4  magic "ATRK"
-//!      4     1  version, 1
+//!      4     1  version, 2
 //!      5     1  bits of a fingerprint
 //!      6     2  zero
 //!      8     8  the number of the next group
@@ -30,12 +30,13 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  version, 1
+//!      0     1  version, 2
 //!      1     1  height
 //!      2     8  the number of the next bundle
 //!     10        range: low key; 1 and high key, or 0
-//!               groups (varint), each: number (8), pointer to its maplet (32), runs (varint), each: 1 and pointer (32),
-//!                 or 0 where no pivot of this node needs it
+//!               groups (varint), each: number (8), pointer to its maplet (32), runs (varint), each: 1 and pointer (32);
+//!                 2, pointer and the sequence number of its records (8), where they have none of their own; or 0 where no pivot of this node
+//!                 needs it
 //!               clips (varint), each: low key; 1 and high key, or 0
 //!               bundles (varint), each: parts (varint), each: group (varint), clip + 1 or 0 (varint)
 //!               pivots (varint), each:
@@ -49,12 +50,13 @@
 
 use crate::range::KeyRange;
 use crate::run::{ValuePointer, Weight};
+use alluvium_base::Sequence;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
 use alluvium_storage::{Error, IMPOSSIBLE, NodePointer, PageSize, Place, Result};
 
 const MAGIC: [u8; 4] = *b"ATRK";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Bytes of a directory before its extents.
 const HEADER_BYTES: usize = 64;
 /// Bytes of an extent.
@@ -102,7 +104,16 @@ pub struct GroupName {
     /// The maplet.
     pub maplet: NodePointer,
     /// The runs that the node needs.
-    pub runs: Vec<Option<NodePointer>>,
+    pub runs: Vec<Option<RunName>>,
+}
+
+/// A run as it is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunName {
+    /// Its footer.
+    pub pointer: NodePointer,
+    /// The sequence number of its records, where they have none of their own; 0 otherwise.
+    pub base: Sequence,
 }
 
 /// A part by the places of its group and clip.
@@ -238,6 +249,16 @@ fn encode_weight(weight: &Weight, out: &mut Vec<u8>) {
         .varint(weight.tombstones);
 }
 
+fn encode_run(run: Option<&RunName>, out: &mut Vec<u8>) {
+    out.push(run.map_or(0, |run| if run.base == 0 { 1 } else { 2 }));
+    if let Some(run) = run {
+        run.pointer.encode(out);
+        if run.base > 0 {
+            Writer::new(out).u64(run.base);
+        }
+    }
+}
+
 fn encode_part(part: PartName, out: &mut Vec<u8>) {
     let clip = part.clip.map_or(0, |clip| clip as u64 + 1);
     Writer::new(out).varint(part.group as u64).varint(clip);
@@ -256,8 +277,7 @@ impl Form {
             group.maplet.encode(&mut out);
             Writer::new(&mut out).varint(group.runs.len() as u64);
             for run in &group.runs {
-                out.push(u8::from(run.is_some()));
-                run.iter().for_each(|run| run.encode(&mut out));
+                encode_run(run.as_ref(), &mut out);
             }
         }
         Writer::new(&mut out).varint(self.clips.len() as u64);
@@ -372,7 +392,7 @@ impl<'b> Decoder<'b> {
                 found: u32::from(found),
                 supported: u32::from(VERSION),
             }),
-            _ => Err(self.bad("version 1")),
+            _ => Err(self.bad("version 2")),
         }
     }
 
@@ -461,17 +481,24 @@ impl<'b> Decoder<'b> {
 
     fn group(&mut self) -> Result<GroupName> {
         let (id, maplet) = (self.read(Reader::u64)?, self.node_pointer()?);
-        let runs = self.list(|decoder| {
-            Ok(if decoder.flag()? {
-                Some(decoder.node_pointer()?)
-            } else {
-                None
-            })
-        })?;
+        let runs = self.list(Decoder::run)?;
         if runs.is_empty() {
             return Err(self.bad("a group with a run"));
         }
         Ok(GroupName { id, maplet, runs })
+    }
+
+    fn run(&mut self) -> Result<Option<RunName>> {
+        let kind = self.u8()?;
+        if kind == 0 {
+            return Ok(None);
+        }
+        let pointer = self.node_pointer()?;
+        let base = if kind == 1 { 0 } else { self.read(Reader::u64)? };
+        if kind > 2 || base >= IMPOSSIBLE || (kind == 2 && base == 0) {
+            return Err(self.bad("a run, with a sequence number or without"));
+        }
+        Ok(Some(RunName { pointer, base }))
     }
 
     fn part(&mut self, groups: usize, clips: usize) -> Result<PartName> {
@@ -546,6 +573,10 @@ mod tests {
 
     fn example() -> Form {
         let name = |group, clip| PartName { group, clip };
+        let run = |offset, base| {
+            let pointer = node_at(offset);
+            Some(RunName { pointer, base })
+        };
         Form {
             height: 1,
             next: 9,
@@ -553,7 +584,7 @@ mod tests {
             groups: vec![GroupName {
                 id: 5,
                 maplet: node_at(4096),
-                runs: vec![Some(node_at(8192)), None],
+                runs: vec![run(8192, 0), None, run(20480, 0x0506)],
             }],
             clips: vec![KeyRange::new(b"b", None)],
             bundles: vec![vec![name(0, None)], vec![name(0, Some(0)), name(0, None)]],
@@ -576,11 +607,13 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_trunk_node_do_not_change() {
-        let mut wanted = b"\x01\x01\x09\0\0\0\0\0\0\0\x01a\x01\x01m\x01\x05\0\0\0\0\0\0\0".to_vec();
+        let mut wanted = b"\x02\x01\x09\0\0\0\0\0\0\0\x01a\x01\x01m\x01\x05\0\0\0\0\0\0\0".to_vec();
         node_at(4096).encode(&mut wanted);
-        wanted.extend_from_slice(b"\x02\x01");
+        wanted.extend_from_slice(b"\x03\x01");
         node_at(8192).encode(&mut wanted);
-        wanted.extend_from_slice(b"\0\x01\x01b\0\x02\x01\0\0\x02\0\x01\0\0\x02\x01a\x01");
+        wanted.extend_from_slice(b"\0\x02");
+        node_at(20480).encode(&mut wanted);
+        wanted.extend_from_slice(b"\x06\x05\0\0\0\0\0\0\x01\x01b\0\x02\x01\0\0\x02\0\x01\0\0\x02\x01a\x01");
         node_at(12288).encode(&mut wanted);
         wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0\x01\0\x01\xe8\x07\xac\x02\x02\x02");
         wanted.extend_from_slice(b"\x01\xac\x02\x02\x02\xac\x02\x02\x03\xac\x02\x02\x01f\x01");
@@ -602,7 +635,7 @@ mod tests {
                 units: 2,
             }],
         };
-        let mut wanted = b"ATRK\x01\x21\0\0\x02\x01\0\0\0\0\0\0".to_vec();
+        let mut wanted = b"ATRK\x02\x21\0\0\x02\x01\0\0\0\0\0\0".to_vec();
         node_at(4096).encode(&mut wanted);
         wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0\x01\0\0\0\x01\x07\0\0\0\x02\0\0\0");
         assert_eq!(directory.encode(), wanted);
@@ -642,5 +675,8 @@ mod tests {
         assert!(refused(&|form| form.bundles[0][0].group = 1));
         assert!(refused(&|form| form.bundles[0][0].clip = Some(1)));
         assert!(refused(&|form| form.groups[0].runs.clear()));
+        assert!(refused(
+            &|form| form.groups[0].runs[0].as_mut().unwrap().base = u64::MAX
+        ));
     }
 }

@@ -244,9 +244,7 @@ fn range_deletes(node: &Node, index: usize) -> u64 {
 /// The newest message in a pivot's stack, or one that is not older.
 fn newest(node: &Node, index: usize) -> Sequence {
     let runs = node.stack(index).flat_map(|layer| layer.part.group.runs());
-    runs.map(|(_, run)| run.summary().highest_sequence)
-        .max()
-        .unwrap_or(0)
+    runs.map(|(_, run)| run.newest()).max().unwrap_or(0)
 }
 
 fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish {

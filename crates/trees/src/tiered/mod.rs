@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `rules.rs` (what
-//! differs by keyspace), `incorporate.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `asynchronous.rs`, `scan.rs` (with
+//! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `asynchronous.rs`, `scan.rs` (with
 //! `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `estimate.rs`, `draw.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
@@ -34,6 +34,7 @@
 //!   decided, which nothing changes any more.
 //! - **T8** Filters are asked by compactions only, and only by those that began while nobody held filters back.
 //! - **T9** A leaf of a run holds records of one keyspace, and so does a node of separate values.
+//! - **T10** Where the trunk names a run with a sequence number, all its records have that one, whatever the run says.
 
 mod asynchronous;
 mod batch;
@@ -48,6 +49,7 @@ mod fuse;
 mod gather;
 mod incorporate;
 mod inflight;
+mod ingest;
 mod lookup;
 mod maintain;
 mod memtables;
@@ -69,6 +71,7 @@ pub use estimate::{Debt, Memory};
 pub use gather::{Answer, Gather};
 pub use incorporate::Incorporation;
 pub use inflight::Edge;
+pub use ingest::Ingest;
 pub use lookup::Reader;
 pub use maintain::{Maintenance, Step};
 pub use memtables::{MemtableEntry, MemtableList, Memtables};

@@ -76,6 +76,8 @@ fn the_tree_survives_every_crash() {
         "crash in a checkpoint",
         "crash in a compaction",
         "crash in an incorporation",
+        "crash behind an ingest",
+        "ingest",
         "nested recovery",
         "flush",
         "leaf split",
@@ -116,6 +118,7 @@ fn every_wrong_use_of_the_tree_is_found() {
         Flaw::ForgetsDeletes,
         Flaw::ForgetsRangeDeletes,
         Flaw::ReplaysOneLess,
+        Flaw::LeavesIngestsToTheLog,
         Flaw::AcknowledgesEarly,
     ] {
         let story = Tiered {

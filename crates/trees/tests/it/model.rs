@@ -30,7 +30,8 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
                 Ok(())
             }
             929..975 => world.get(),
-            975..985 => world.get_at(),
+            975..981 => world.get_at(),
+            981..985 => world.ingest(),
             985..990 => world.scan(),
             990..994 => {
                 world.toggle_snapshot();
@@ -113,12 +114,13 @@ fn the_tree_reads_what_the_reference_reads() {
     let workloads = workloads();
     let each = operations / (workloads.len() as u64 * rounds).max(1);
     let mut edges: BTreeMap<Edge, u64> = BTreeMap::new();
-    let mut highest = 0;
+    let (mut highest, mut ingests) = (0, 0);
     for round in 0..rounds {
         for (name, workload) in &workloads {
             let seed = first + round;
             let world = run(*workload, seed, each);
             highest = highest.max(world.tree.height());
+            ingests += world.ingests;
             let stats = world.tree.stats();
             println!(
                 "{name}, seed {seed}: height {}, {:?}, trace {:016x}",
@@ -134,7 +136,8 @@ fn the_tree_reads_what_the_reference_reads() {
     for (edge, count) in &edges {
         println!("{edge}: {count}");
     }
-    println!("highest trunk: {highest}");
+    println!("highest trunk: {highest}, {ingests} ingests");
+    assert!(operations < 10_000 || ingests >= 5, "{ingests} ingests");
     if operations >= LARGE {
         assert!(highest >= 3, "a trunk of three levels");
         for edge in Edge::ALL {

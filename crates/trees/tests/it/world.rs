@@ -11,7 +11,7 @@ use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, LogOptions, Result};
 use alluvium_trees::memtable::Memtable;
 use alluvium_trees::tiered::{
-    Depth, Edge, Incorporation, Job, Maintenance, Progress, Shape, Step, Tree, TreeOptions, Victim,
+    Depth, Edge, Incorporation, Ingest, Job, Maintenance, Progress, Shape, Step, Tree, TreeOptions, Victim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,6 +77,14 @@ pub(crate) fn store_options() -> StoreOptions {
     }
 }
 
+/// An ingest, what it has taken, and what it takes next.
+struct UnderWay {
+    ingest: Ingest,
+    taken: Vec<(Vec<u8>, u64, Vec<u8>)>,
+    next: u32,
+    stride: u32,
+}
+
 pub(crate) struct World {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) tree: Tree,
@@ -91,6 +99,9 @@ pub(crate) struct World {
     pub(crate) stack: Arc<Stack>,
     /// Compactions under way at once.
     steps: Vec<Step>,
+    ingest: Option<UnderWay>,
+    /// Ingests that were attached.
+    pub(crate) ingests: u64,
     pub(crate) snapshots: Vec<Sequence>,
     pub(crate) sequence: Sequence,
     /// What the newest checkpoint holds: a reopening goes back to it.
@@ -119,6 +130,8 @@ impl World {
             sealed: None,
             stack: Arc::default(),
             steps: Vec::new(),
+            ingest: None,
+            ingests: 0,
             snapshots: Vec::new(),
             sequence: 0,
             durable: 0,
@@ -154,7 +167,11 @@ impl World {
         } else {
             self.random.u32(..keys)
         };
-        // Some keys are long, one is empty where that can be.
+        self.key_of(number)
+    }
+
+    /// Keys come in the order of their numbers. Some are long, one is empty where that can be.
+    fn key_of(&self, number: u32) -> Vec<u8> {
         match number {
             0 if self.workload.prefix == 0 => Vec::new(),
             number if number % 1000 == 999 => [format!("{number:08}").as_bytes(), &[b'k'; 3000]].concat(),
@@ -382,6 +399,59 @@ impl World {
         edges
     }
 
+    /// A slice of an ingest: it begins, takes more, becomes part of the tree or is dropped.
+    pub(crate) fn ingest(&mut self) -> Result<()> {
+        let Some(mut under_way) = self.ingest.take() else {
+            self.ingest = Some(UnderWay {
+                ingest: self.tree.ingest(Class::Normal)?,
+                taken: Vec::new(),
+                next: self.random.u32(..self.workload.keys),
+                stride: 1 + self.random.u32(..self.workload.keys.div_ceil(500)),
+            });
+            return Ok(());
+        };
+        match self.random.u32(..20) {
+            0 => return Ok(()),
+            1..6 => return self.attach(under_way),
+            _ => {}
+        }
+        for _ in 0..self.random.usize(..1500) {
+            let UnderWay { next, stride, .. } = under_way;
+            if next >= self.workload.keys {
+                return self.attach(under_way);
+            }
+            let (key, value) = (self.key_of(next), self.value());
+            let expires_ms = if next.is_multiple_of(50) {
+                self.now_ms + 100
+            } else {
+                0
+            };
+            under_way.ingest.push(&key, &value, expires_ms)?;
+            under_way.taken.push((key, expires_ms, value));
+            under_way.next += 1 + self.random.u32(..stride);
+        }
+        self.ingest = Some(under_way);
+        Ok(())
+    }
+
+    fn attach(&mut self, under_way: UnderWay) -> Result<()> {
+        self.seal()?;
+        while self.sealed.is_some() {
+            self.poll_incorporation()?;
+        }
+        self.sequence += 1;
+        // The memtable's commits lie above the ingest.
+        self.base = self.sequence;
+        self.restack();
+        under_way.ingest.attach(self.sequence)?;
+        self.ingests += 1;
+        for (key, expires_ms, value) in under_way.taken {
+            self.history
+                .add(&key, self.sequence, Kind::Put, expires_ms, &value);
+        }
+        Ok(())
+    }
+
     /// A compaction is dropped half-way, as by a worker that stops.
     pub(crate) fn drop_step(&mut self) {
         self.steps.pop();
@@ -412,6 +482,7 @@ impl World {
     /// The store is closed and opened: what was not checkpointed is gone.
     pub(crate) fn reopen(&mut self) -> Result<()> {
         self.steps.clear();
+        self.ingest = None;
         self.sealed = None;
         self.edges = self.edges();
         self.memtable = Arc::new(Memtable::new(256 << 10));

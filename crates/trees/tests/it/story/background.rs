@@ -28,7 +28,7 @@ const ALL: usize = 100_000;
 
 impl Db {
     /// What the store is in the middle of, between two actions or within one.
-    fn amid(&self, world: &World, what: Option<&'static str>) {
+    pub(super) fn amid(&self, world: &World, what: Option<&'static str>) {
         let between = self
             .steps
             .iter()
@@ -67,7 +67,7 @@ impl Db {
         Ok(())
     }
 
-    fn finish_incorporation(&mut self, world: &World) -> Result<()> {
+    pub(super) fn finish_incorporation(&mut self, world: &World) -> Result<()> {
         while self.sealed.is_some() {
             self.poll_incorporation(ALL, world)?;
         }
@@ -158,6 +158,7 @@ impl Db {
         }
         self.amid(world, Some("crash in a checkpoint"));
         self.tree.checkpoint()?;
+        self.is_unlogged = false;
         world.coverage.hit("checkpoint");
         if sealing {
             world.ledger.cover(covered);
@@ -171,7 +172,7 @@ impl Db {
     pub(super) fn background(&mut self, choice: u32, world: &World) -> std::result::Result<(), Trouble> {
         let records = 1 + (choice >> 8) as usize % 160;
         self.read_on(records / 8)?;
-        match choice % 24 {
+        match choice % 26 {
             0..11 => self.poll_step((choice >> 6) as usize % 2, records, world),
             11..15 => self.poll_incorporation(records, world),
             15..18 => self.reclaim(world),
@@ -197,6 +198,7 @@ impl Db {
                 self.checkpoint(false, covered, world)
             }
             22 => self.rest(world),
+            23 | 24 => return self.ingest(choice, world),
             _ => return self.toggle_snapshot(world),
         }
         .map_err(trouble)

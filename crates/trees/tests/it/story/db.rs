@@ -4,6 +4,7 @@
 //! memtable is sealed when it has grown enough, and written out by slices; until that has ended, readers look into it.
 
 use super::flaw::Flaw;
+use super::ingest::UnderWay;
 use super::ops::{Op, decode, encode};
 use crate::stack::Stack;
 use alluvium_base::message::LAST;
@@ -44,6 +45,9 @@ pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(crate) struct Db {
     pub(super) steps: [Option<Step>; 2],
     pub(super) sealed: Option<Sealed>,
+    pub(super) ingest: Option<UnderWay>,
+    /// An ingest was attached that no durable generation holds.
+    pub(super) is_unlogged: bool,
     pub(super) tree: Tree,
     pub(super) memtable: Arc<Memtable>,
     /// The memtable holds what was committed above this.
@@ -151,6 +155,8 @@ impl Db {
         let db = Db {
             steps: [None, None],
             sealed: None,
+            ingest: None,
+            is_unlogged: false,
             seen: tree.stats(),
             base: tree.cut(),
             stack: Arc::default(),

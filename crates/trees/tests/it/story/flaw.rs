@@ -21,6 +21,8 @@ pub(crate) enum Flaw {
     ForgetsRangeDeletes,
     /// The first record after the cut is not replayed.
     ReplaysOneLess,
+    /// What an ingest has attached is not made durable before commits follow.
+    LeavesIngestsToTheLog,
     /// `Disk` is answered at `Process`.
     AcknowledgesEarly,
 }

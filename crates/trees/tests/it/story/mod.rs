@@ -4,6 +4,7 @@
 mod background;
 mod db;
 mod flaw;
+mod ingest;
 mod ops;
 
 pub(crate) use flaw::Flaw;
@@ -140,6 +141,7 @@ impl Tiered {
 
     fn commit(db: &mut Db, ops: &[Op], durability: Durability, world: &World) -> Result<(), Trouble> {
         db.make_room(world).map_err(trouble)?;
+        db.log_again(world.ledger.newest(), world).map_err(trouble)?;
         let writes = Self::outcome(db, ops)?;
         let ledger = &world.ledger;
         let number = ledger.begin(&writes);
@@ -173,6 +175,7 @@ impl Tiered {
         match action {
             Action::Commit { ops, durability } => Self::commit(db, ops, *durability, world),
             Action::Sync => {
+                db.log_again(newest, world).map_err(trouble)?;
                 db.store().health().map_err(trouble)?;
                 let result = db.store().log().sync_all();
                 let synced = db.store().judge(result).map_err(trouble)?;
@@ -242,15 +245,17 @@ impl Story for Tiered {
         db.tree.check(depth, &db.jobs()).map_err(trouble)
     }
 
-    fn close(&self, db: Db, world: &World) -> Result<(), Trouble> {
+    fn close(&self, mut db: Db, world: &World) -> Result<(), Trouble> {
+        db.log_again(world.ledger.newest(), world).map_err(trouble)?;
         let Db {
             steps,
             sealed,
             snapshot,
+            ingest,
             tree,
             ..
         } = db;
-        drop((steps, sealed, snapshot));
+        drop((steps, sealed, snapshot, ingest));
         let store = Arc::clone(tree.store());
         drop(tree);
         let store = Arc::into_inner(store).expect("nobody else has the store");
