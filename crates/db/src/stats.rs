@@ -1,6 +1,6 @@
 //! What the store is doing, in numbers.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, RecordStats};
 use alluvium_device::counters;
 use alluvium_storage::CacheStats;
 use alluvium_storage::extents::TierUsage;
@@ -29,8 +29,10 @@ pub struct Stats {
     pub space: TierUsage,
     /// The log.
     pub log: LogUsage,
-    /// The cache.
+    /// The cache of pages.
     pub cache: CacheStats,
+    /// The cache of records.
+    pub records: RecordStats,
     /// The tree.
     pub tree: tiered::Stats,
     /// What the device was asked for, by purpose.
@@ -53,6 +55,7 @@ impl Engine {
             space: usage.total(),
             log,
             cache: self.store.cache().stats(),
+            records: self.record_stats(),
             tree: self.tree.stats(),
             device: self.store.directory().counters().snapshot(),
         }

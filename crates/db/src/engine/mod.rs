@@ -5,7 +5,7 @@
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `snapshots.rs`,
-//! `read.rs`, `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `open.rs` (recovery).
+//! `read.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `open.rs` (recovery).
 //!
 //! Invariants:
 //!
@@ -21,6 +21,7 @@ mod open;
 mod policy;
 mod queue;
 mod read;
+mod records;
 mod snapshots;
 mod stripes;
 mod tallies;
@@ -32,6 +33,7 @@ mod work;
 pub(crate) use alluvium_trees::tiered::Iter as Scan;
 pub(crate) use commit::{Commit, Verdict};
 pub(crate) use read::At;
+pub use records::RecordStats;
 pub(crate) use work::Worked;
 
 use crate::catalog::Catalog;
@@ -45,6 +47,7 @@ use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Memtables, Tree};
 use parking_lot::Mutex;
 use queue::Queue;
+use records::Records;
 use snapshots::Snapshots;
 use std::fmt;
 use std::sync::Arc;
@@ -81,6 +84,7 @@ pub(crate) struct Engine {
     writers: Epochs,
     stripes: Stripes,
     snapshots: Snapshots,
+    records: Records,
     work: Work,
     pressure: Pressure,
     tallies: Tallies,
@@ -152,6 +156,11 @@ impl Engine {
             sealed: self.queue.sealed(),
             snapshots: self.snapshots.len(),
         }
+    }
+
+    /// The record cache.
+    pub(crate) fn record_stats(&self) -> RecordStats {
+        self.records.stats()
     }
 
     /// Makes everything that was acknowledged survive the loss of power.

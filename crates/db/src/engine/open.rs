@@ -3,6 +3,7 @@
 use super::Engine;
 use super::commit::{Unfit, apply};
 use super::queue::{Queue, RECORD_OVERHEAD};
+use super::records::Records;
 use super::snapshots::Snapshots;
 use super::stripes::Stripes;
 use super::tallies::Tallies;
@@ -92,6 +93,7 @@ impl Engine {
             writers: Epochs::new(),
             stripes: Stripes::default(),
             snapshots: Snapshots::default(),
+            records: Records::new(plan.records, covered),
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),

@@ -1,11 +1,10 @@
-//! Point reads: memtables newest first, then the tree.
+//! Point reads: memtables newest first, then the record cache, then the tree.
 
 use super::Engine;
 use crate::Result;
-use alluvium_base::Sequence;
 use alluvium_base::message::LAST;
-use alluvium_trees::merge::Operator;
-use alluvium_trees::tiered::{Answer, Gather};
+use alluvium_base::{Message, Sequence};
+use alluvium_trees::tiered::{Answer, Gather, KeyspaceRules};
 
 /// Where a reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +18,12 @@ pub(crate) enum At {
 }
 
 impl Engine {
-    /// The value of a key of the tree.
-    pub(crate) fn get(&self, key: &[u8], operator: Option<&dyn Operator>, at: At) -> Result<Answer> {
+    /// The value of a key of the tree, whose keyspace has these rules.
+    pub(crate) fn get(&self, key: &[u8], rules: &KeyspaceRules, at: At) -> Result<Answer> {
         let now_ms = self.now_ms();
         loop {
             let place = self.place(at);
-            let mut gather = Gather::new(place, now_ms, operator);
+            let mut gather = Gather::new(place, now_ms, rules.operator.as_deref());
             let slots = self.queue.slots();
             let mut reader = self.tree.reader();
             self.is_open()?;
@@ -42,13 +41,33 @@ impl Engine {
                     return Ok(gather.finish());
                 }
             }
+            let asks = is_kept(rules, at);
+            let is_untouched = gather.is_untouched();
+            let mut value = Vec::new();
+            if asks
+                && self
+                    .records
+                    .get(key, seen(&gather, place, reader.cut()), &mut value)
+            {
+                if is_untouched {
+                    return Ok(Some(value));
+                }
+                // What the tree says is older than all that memtables say.
+                let _ = gather.message(&Message::put(0, &value));
+                return Ok(gather.finish());
+            }
             reader.gather(key, &mut gather)?;
-            return Ok(gather.finish());
+            let offers = asks && is_untouched && !gather.expires();
+            let answer = gather.finish();
+            if let Some(value) = answer.as_ref().filter(|_| offers) {
+                self.records.offer(key, value, place);
+            }
+            return Ok(answer);
         }
     }
 
-    /// The values of many keys of the tree, each with its merge operator, in their order.
-    pub(crate) fn multi_get(&self, keys: &[(&[u8], Option<&dyn Operator>)], at: At) -> Result<Vec<Answer>> {
+    /// The values of many keys of the tree, each with the rules of its keyspace, in their order.
+    pub(crate) fn multi_get(&self, keys: &[(&[u8], &KeyspaceRules)], at: At) -> Result<Vec<Answer>> {
         let now_ms = self.now_ms();
         loop {
             let place = self.place(at);
@@ -60,7 +79,7 @@ impl Engine {
             }
             let mut gathers: Vec<Gather<'_>> = keys
                 .iter()
-                .map(|(_, operator)| Gather::new(place, now_ms, *operator))
+                .map(|(_, rules)| Gather::new(place, now_ms, rules.operator.as_deref()))
                 .collect();
             for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
                 for ((key, _), gather) in keys.iter().zip(&mut gathers) {
@@ -75,10 +94,44 @@ impl Engine {
                     }
                 }
             }
+            let missed = self.ask_records(keys, at, &mut gathers, reader.cut(), place);
             let names: Vec<&[u8]> = keys.iter().map(|(key, _)| *key).collect();
             reader.gather_many(&names, &mut gathers)?;
+            for index in missed {
+                let gather = &mut gathers[index];
+                if !gather.expires()
+                    && let Some(value) = gather.value()
+                {
+                    self.records.offer(names[index], value, place);
+                }
+            }
             return Ok(gathers.into_iter().map(Gather::finish).collect());
         }
+    }
+
+    /// Feeds lookups that memtables have not decided with records that are kept. Those of the others that are to be offered afterwards.
+    fn ask_records(
+        &self,
+        keys: &[(&[u8], &KeyspaceRules)],
+        at: At,
+        gathers: &mut [Gather<'_>],
+        cut: Sequence,
+        place: Sequence,
+    ) -> Vec<usize> {
+        let mut missed = Vec::new();
+        let mut value = Vec::new();
+        for (index, ((key, rules), gather)) in keys.iter().zip(gathers).enumerate() {
+            if gather.is_decided() || !is_kept(rules, at) {
+                continue;
+            }
+            value.clear();
+            if self.records.get(key, seen(gather, place, cut), &mut value) {
+                let _ = gather.message(&Message::put(0, &value));
+            } else if gather.is_untouched() {
+                missed.push(index);
+            }
+        }
+        missed
     }
 
     fn place(&self, at: At) -> Sequence {
@@ -93,5 +146,20 @@ impl Engine {
     /// takes a new one, then. A place that is kept is never forgotten.
     fn is_forgotten(&self, at: At, place: Sequence) -> bool {
         at == At::Now && self.tree.horizon().sequence() > place
+    }
+}
+
+/// Whether what the tree says about a keyspace's keys changes by commits only, for a reader of the latest version.
+fn is_kept(rules: &KeyspaceRules, at: At) -> bool {
+    at == At::Now && rules.filter.is_none()
+}
+
+/// Up to where a reader knows that he has found in memtables what there is about the key above his version: to his place when he found
+/// nothing, to his version's end when he found something that older messages are folded into.
+fn seen(gather: &Gather<'_>, place: Sequence, cut: Sequence) -> Sequence {
+    if gather.is_untouched() {
+        place
+    } else {
+        place.min(cut)
     }
 }

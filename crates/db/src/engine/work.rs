@@ -3,6 +3,7 @@
 use super::Engine;
 use super::policy::{self, Task, View};
 use super::queue::Slot;
+use super::records::Forgetting;
 use crate::Result;
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::log;
@@ -36,7 +37,7 @@ pub(crate) enum Worked {
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// The memtable that is written out. Locked by who works on it.
-    incorporation: Mutex<Option<(Arc<Slot>, Incorporation)>>,
+    incorporation: Mutex<Option<WritingOut>>,
     /// Locked by who makes a checkpoint.
     checkpoint: Mutex<()>,
     /// What the newest checkpoint holds.
@@ -45,6 +46,15 @@ pub(crate) struct Work {
     parked: Mutex<Vec<Step>>,
     /// What maintenance may still write.
     maintenance: Mutex<Option<Maintenance>>,
+}
+
+/// One memtable on its way into the tree.
+#[derive(Debug)]
+struct WritingOut {
+    slot: Arc<Slot>,
+    /// Done before the tree is told to publish (Y1).
+    forgetting: Forgetting,
+    incorporation: Incorporation,
 }
 
 impl Work {
@@ -118,14 +128,23 @@ impl Engine {
             self.raise_horizon();
             let class = self.pressure.class();
             let begun = self.tree.incorporate(Arc::clone(&slot.memtable), cut, class);
-            *under_way = Some((slot, begun.inspect_err(|error| self.pressure.note(error))?));
+            let incorporation = begun.inspect_err(|error| self.pressure.note(error))?;
+            let forgetting = self.records.begin(&slot.memtable, cut);
+            *under_way = Some(WritingOut {
+                slot,
+                forgetting,
+                incorporation,
+            });
         }
-        let (_, incorporation) = under_way.as_mut().expect("it was just begun");
-        match incorporation.poll(records) {
+        let step = under_way.as_mut().expect("it was just begun");
+        if step.forgetting.poll(&self.records, records) == Progress::More {
+            return Ok(Worked::Something);
+        }
+        match step.incorporation.poll(records) {
             Ok(Progress::More) => {}
             Ok(Progress::Done) => {
-                let (slot, _) = under_way.take().expect("it is under way");
-                self.queue.remove(&slot);
+                let done = under_way.take().expect("it is under way");
+                self.queue.remove(&done.slot);
                 drop(under_way);
                 self.pressure.relieved();
             }

@@ -217,7 +217,7 @@ impl Keyspace {
         let key = format::tree_key(prefix, key);
         let engine = &self.shared.engine;
         let holds = || {
-            let found = engine.get(&key, self.operator(), At::Newest)?;
+            let found = engine.get(&key, &self.definition.rules, At::Newest)?;
             Ok(if found.as_deref() == expected {
                 Verdict::Go
             } else {
@@ -240,7 +240,7 @@ impl Keyspace {
     pub(crate) fn get_at(&self, key: &[u8], at: At) -> Result<Option<Value>> {
         self.definition.alive()?;
         let key = format::tree_key(&self.definition.prefix, key);
-        let found = self.shared.engine.get(&key, self.operator(), at)?;
+        let found = self.shared.engine.get(&key, &self.definition.rules, at)?;
         Ok(found.map(Value::new))
     }
 
@@ -271,7 +271,8 @@ impl Keyspace {
             .into_iter()
             .map(|key| format::tree_key(&self.definition.prefix, key.as_ref()))
             .collect();
-        let asked: Vec<_> = keys.iter().map(|key| (&key[..], self.operator())).collect();
+        let rules = &*self.definition.rules;
+        let asked: Vec<_> = keys.iter().map(|key| (&key[..], rules)).collect();
         let found = self.shared.engine.multi_get(&asked, at)?;
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
     }

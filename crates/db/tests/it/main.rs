@@ -1,3 +1,4 @@
 //! The store from outside.
 
 mod basics;
+mod records;

@@ -44,6 +44,8 @@ pub(super) struct Known {
     now_ms: u64,
     /// The newest range delete that was met.
     deleted: Sequence,
+    /// Whether a record was met that expires, or has expired.
+    expires: bool,
     /// Operands of merges, newest first, in the first `count`; the memory of the others is used again.
     operands: Vec<Vec<u8>>,
     count: usize,
@@ -85,6 +87,19 @@ impl<'op> Gather<'op> {
         self.known.is_decided()
     }
 
+    /// Whether nothing that was fed so far says anything about the key.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        let known = &self.known;
+        !known.is_decided() && known.count == 0 && known.deleted == 0
+    }
+
+    /// Whether the answer may change by the mere passing of time.
+    #[must_use]
+    pub fn expires(&self) -> bool {
+        self.known.expires
+    }
+
     /// A range delete covers the key.
     pub fn range_deleted(&mut self, sequence: Option<Sequence>) {
         self.known.range_deleted(sequence);
@@ -116,6 +131,7 @@ impl Known {
     pub(super) fn reset(&mut self, at: Sequence, now_ms: u64) {
         (self.at, self.now_ms) = (at, now_ms);
         self.deleted = 0;
+        self.expires = false;
         self.count = 0;
         self.outcome = Outcome::Open;
     }
@@ -167,6 +183,7 @@ impl Known {
         if record.sequence > self.at {
             return Poll::Ready(Ok(ControlFlow::Continue(())));
         }
+        self.expires |= record.expires_ms != 0;
         let expired = record.expires_ms != 0 && record.expires_ms <= self.now_ms;
         if record.sequence < self.deleted || record.kind == Kind::Delete || expired {
             self.outcome = Outcome::Nothing;
@@ -255,6 +272,27 @@ mod tests {
         assert!(gather.message(&Message::put(1, b"x")).is_break());
         assert_eq!(gather.value(), Some(&b"x"[..]));
         assert_eq!(gather.value(), Some(&b"x"[..]));
+    }
+
+    #[test]
+    fn it_tells_whether_it_was_touched_and_whether_time_changes_the_answer() {
+        let mut gather = Gather::new(9, 5, Some(&Append));
+        let _ = gather.message(&Message::put(10, b"later"));
+        assert!(gather.is_untouched() && !gather.expires());
+        gather.range_deleted(Some(3));
+        assert!(!gather.is_untouched());
+        gather.reset(9, 5, Some(&Append));
+        let _ = gather.message(&Message::merge(9, b"c"));
+        assert!(!gather.is_untouched() && !gather.expires());
+        let expired = Message {
+            expires_ms: 5,
+            ..Message::put(8, b"b")
+        };
+        let _ = gather.message(&expired);
+        assert!(gather.expires());
+        assert_eq!(gather.value(), Some(&b"c"[..]));
+        gather.reset(9, 5, None);
+        assert!(gather.is_untouched() && !gather.expires());
     }
 
     #[test]

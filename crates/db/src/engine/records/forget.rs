@@ -1,0 +1,115 @@
+//! Before a memtable's messages are in the tree, the cache forgets every key that they are about.
+
+use super::Records;
+use alluvium_base::Sequence;
+use alluvium_trees::memtable::Memtable;
+use alluvium_trees::tiered::Progress;
+use std::sync::Arc;
+
+/// One memtable's messages on their way into the tree. Its keys are forgotten by slices; afterwards the tree may publish.
+#[derive(Debug)]
+pub(crate) struct Forgetting {
+    memtable: Arc<Memtable>,
+    cut: Sequence,
+    /// The shards whose keys are still to be compared with the range deletes.
+    shards: std::ops::Range<usize>,
+    keys: Keys,
+}
+
+#[derive(Debug)]
+enum Keys {
+    /// From the first one on.
+    All,
+    After(Vec<u8>),
+    Done,
+}
+
+impl Records {
+    /// The memtable with the commits up to `cut` is about to go into the tree.
+    pub(crate) fn begin(&self, memtable: &Arc<Memtable>, cut: Sequence) -> Forgetting {
+        self.raise(cut);
+        let mut forgetting = Forgetting {
+            memtable: Arc::clone(memtable),
+            cut,
+            shards: 0..0,
+            keys: Keys::Done,
+        };
+        // Whoever puts something into a shard that was seen to be empty sees the new cut (Y2).
+        if !self.is_empty() {
+            forgetting.keys = Keys::All;
+            if !memtable.range_deletes().is_empty() {
+                forgetting.shards = 0..self.shards();
+            }
+        }
+        forgetting
+    }
+}
+
+impl Forgetting {
+    /// Forgets about so many keys.
+    pub(crate) fn poll(&mut self, records: &Records, keys: usize) -> Progress {
+        let mut left = keys;
+        for shard in self.shards.by_ref() {
+            let compared =
+                records.forget_in(shard, |key| self.memtable.range_deleted(key, self.cut).is_some());
+            left = left.saturating_sub(1 + compared);
+            if left == 0 {
+                return Progress::More;
+            }
+        }
+        let mut cursor = self.memtable.cursor();
+        match &self.keys {
+            Keys::Done => return Progress::Done,
+            Keys::All => cursor.first(),
+            Keys::After(last) => {
+                cursor.seek(last);
+                if cursor.key() == Some(last) {
+                    cursor.next();
+                }
+            }
+        }
+        while let Some(key) = cursor.key() {
+            records.forget(key);
+            left = left.saturating_sub(1);
+            if left == 0 {
+                self.keys = Keys::After(key.to_vec());
+                return Progress::More;
+            }
+            cursor.next();
+        }
+        self.keys = Keys::Done;
+        Progress::Done
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use alluvium_base::Message;
+
+    #[test]
+    fn every_key_that_a_memtable_is_about_is_forgotten_whatever_the_slices() {
+        let memtable = Memtable::new(1 << 20);
+        for number in (0..1000u32).step_by(3) {
+            let message = Message::put(u64::from(number) + 1, b"new");
+            memtable.insert(&number.to_be_bytes(), message).unwrap();
+        }
+        memtable
+            .delete_range(&500u32.to_be_bytes(), &600u32.to_be_bytes(), 2000)
+            .unwrap();
+        let memtable = Arc::new(memtable);
+        for slice in [1, 7, 100, usize::MAX] {
+            let records = Records::new(1 << 20, 0);
+            for number in 0..1000u32 {
+                records.offer(&number.to_be_bytes(), b"old", 0);
+            }
+            let mut forgetting = records.begin(&memtable, 2000);
+            while forgetting.poll(&records, slice) == Progress::More {}
+            for number in 0..1000u32 {
+                let is_found = records.get(&number.to_be_bytes(), 2000, &mut Vec::new());
+                let is_touched = number % 3 == 0 || (500..600).contains(&number);
+                assert_eq!(is_found, !is_touched, "{number} with slices of {slice}");
+            }
+        }
+    }
+}

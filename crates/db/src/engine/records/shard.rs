@@ -1,0 +1,285 @@
+//! A part of the cache under one lock: the ring of records, the table that finds them, and the ghosts of those that it turned away.
+
+use super::ghosts::{GHOST_BYTES, Ghosts};
+use super::ring::{PIECE_BYTES, Ring};
+use super::table::{MOST_HEAT, SLOT_BYTES, Table};
+use alluvium_base::checksum;
+
+/// With less than this it keeps nothing.
+const LEAST_BYTES: usize = 4 << 10;
+
+/// Of a hundred slots so many are in use when the ring is full.
+const LOAD_PERCENT: usize = 60;
+
+/// A table that is fuller is made anew, larger; so is one that is emptier though the ring is full, smaller.
+const MOST_LOAD_PERCENT: usize = 75;
+const LEAST_LOAD_PERCENT: usize = 25;
+
+/// As long as nothing is known, records are taken to be so long.
+const FIRST_RECORD_BYTES: usize = 128;
+
+/// How many records that were used may be put behind the others before one of them goes.
+const MOST_AGAIN: usize = 32;
+
+const _: () = assert!(LEAST_LOAD_PERCENT < LOAD_PERCENT && LOAD_PERCENT < MOST_LOAD_PERCENT);
+
+/// A part of the cache.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    table: Table,
+    ring: Ring,
+    ghosts: Ghosts,
+    budget: usize,
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+    /// Records that were let in because they had been asked for or dropped not long before.
+    pub(super) ghost_hits: u64,
+}
+
+impl Shard {
+    /// Bytes that it was given; what is not touched yet takes no memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.table.bytes() + self.ring.bytes() + self.ghosts.bytes()
+    }
+
+    /// How many records it keeps.
+    pub(super) fn len(&self) -> usize {
+        self.table.used()
+    }
+
+    /// How many bytes more would be needed to keep what the ghosts remember.
+    pub(super) fn ghost_bytes(&self) -> usize {
+        self.ghosts.keys() * (self.mean() + SLOT_BYTES + PIECE_BYTES)
+    }
+
+    /// How long records are.
+    fn mean(&self) -> usize {
+        let (mut count, mut bytes) = (0, 0);
+        for piece in self.ring.pieces() {
+            count += 1;
+            bytes += usize::from(piece.key_len) + usize::from(piece.value_len);
+        }
+        if count == 0 {
+            FIRST_RECORD_BYTES
+        } else {
+            bytes.div_ceil(count)
+        }
+    }
+
+    /// Appends the value of a key, if it is here.
+    #[inline]
+    pub(super) fn get(&mut self, hash: u64, key: &[u8], value: &mut Vec<u8>) -> bool {
+        let Shard { table, ring, .. } = self;
+        let found = table.find(hash, |piece| ring.key(piece) == key);
+        match found {
+            Some(slot) => {
+                slot.heat = MOST_HEAT.min(slot.heat + 1);
+                value.extend_from_slice(ring.value(slot.piece));
+                self.hits += 1;
+                true
+            }
+            None => {
+                self.misses += 1;
+                false
+            }
+        }
+    }
+
+    /// Keeps a record, if there is room or it was asked for not long ago.
+    pub(super) fn offer(&mut self, hash: u64, key: &[u8], value: &[u8]) {
+        let Shard { table, ring, .. } = self;
+        let len = key.len() + value.len();
+        if len > ring.longest() || table.find(hash, |piece| ring.key(piece) == key).is_some() {
+            return;
+        }
+        let mut pushed = ring.push(key, value);
+        if pushed.is_none() {
+            if !self.ghosts.take(hash) {
+                self.ghosts.note(hash);
+                return;
+            }
+            self.ghost_hits += 1;
+            let mut again = 0;
+            while pushed.is_none() {
+                self.evict(&mut again);
+                pushed = self.ring.push(key, value);
+            }
+        }
+        let piece = pushed.expect("it was pushed in the end");
+        self.table.add(hash, piece, 0);
+        self.fit();
+    }
+
+    /// Drops the oldest record, or puts it behind the others if it was used.
+    fn evict(&mut self, again: &mut usize) {
+        let Some(oldest) = self.ring.pop() else {
+            return;
+        };
+        let hash = checksum(self.ring.key(oldest));
+        let Some(slot) = self.table.find(hash, |piece| piece == oldest) else {
+            // It was forgotten.
+            return;
+        };
+        if slot.heat > 0
+            && *again < MOST_AGAIN
+            && let Some(piece) = self.ring.push_again(oldest)
+        {
+            *again += 1;
+            slot.piece = piece;
+            slot.heat -= 1;
+            return;
+        }
+        self.table.remove(hash, |piece| piece == oldest);
+        self.ghosts.note(hash);
+    }
+
+    /// Makes the table anew when records are much shorter or longer than it was made for.
+    fn fit(&mut self) {
+        let slots = self.table.slots();
+        let pieces = self.ring.pieces().len();
+        let is_crowded = self.table.used() * 100 > slots * MOST_LOAD_PERCENT;
+        let is_empty = pieces * 100 < slots * LEAST_LOAD_PERCENT && self.ring.is_full();
+        if is_crowded || is_empty {
+            self.reshape(self.budget);
+        }
+    }
+
+    /// Forgets a key.
+    pub(super) fn forget(&mut self, hash: u64, key: &[u8]) {
+        let Shard { table, ring, .. } = self;
+        table.remove(hash, |piece| ring.key(piece) == key);
+    }
+
+    /// Forgets all keys that `is` says.
+    pub(super) fn forget_all(&mut self, is: impl Fn(&[u8]) -> bool) {
+        let Shard { table, ring, .. } = self;
+        table.remove_all(|piece| is(ring.key(piece)));
+    }
+
+    /// Takes on another size, with the newest of its records.
+    pub(super) fn reshape(&mut self, budget: usize) {
+        let mut old = std::mem::take(self);
+        self.budget = budget;
+        (self.hits, self.misses, self.ghost_hits) = (old.hits, old.misses, old.ghost_hits);
+        if budget < LEAST_BYTES {
+            return;
+        }
+        // A record takes its bytes, its share of slots that are in use or free, and half a ghost.
+        let of_slot = (SLOT_BYTES + PIECE_BYTES) * 100 / LOAD_PERCENT + GHOST_BYTES;
+        let records = budget / (old.mean() + of_slot);
+        self.table = Table::new((records * 100 / LOAD_PERCENT).max(1));
+        self.ghosts = Ghosts::new(records / 2);
+        let slots = self.table.slots();
+        let beside = self.table.bytes() + self.ghosts.bytes() + slots * PIECE_BYTES;
+        self.ring = Ring::new(budget.saturating_sub(beside), slots);
+        for piece in old.ring.pieces() {
+            let key = old.ring.key(piece);
+            let hash = checksum(key);
+            let value = old.ring.value(piece);
+            let Some(heat) = old.table.remove(hash, |found| found == piece) else {
+                continue;
+            };
+            if key.len() + value.len() > self.ring.longest() {
+                continue;
+            }
+            let mut again = MOST_AGAIN;
+            loop {
+                if let Some(piece) = self.ring.push(key, value) {
+                    self.table.add(hash, piece, heat);
+                    break;
+                }
+                self.evict(&mut again);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    fn shard(budget: usize) -> Shard {
+        let mut shard = Shard::default();
+        shard.reshape(budget);
+        shard
+    }
+
+    fn offer(shard: &mut Shard, key: &[u8], value: &[u8]) {
+        shard.offer(checksum(key), key, value);
+    }
+
+    fn get(shard: &mut Shard, key: &[u8]) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        shard.get(checksum(key), key, &mut value).then_some(value)
+    }
+
+    #[test]
+    fn what_is_used_stays_while_what_is_asked_for_now_and_then_passes_by() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut shard = shard(64 << 10);
+        let ask = |shard: &mut Shard, key: String| {
+            let found = get(shard, key.as_bytes()).is_some();
+            if !found {
+                offer(shard, key.as_bytes(), &[1; 100]);
+            }
+            found
+        };
+        let (mut hot, mut cold) = (0, 0);
+        for turn in 0..100_000u32 {
+            hot += u32::from(ask(&mut shard, format!("hot {}", turn % 50)));
+            cold += u32::from(ask(&mut shard, format!("cold {}", random.u32(0..5000))));
+        }
+        assert!(hot > 99_000, "{hot} of 100,000 hits among 50 keys");
+        assert!((2_000..12_000).contains(&cold), "{cold} of 100,000 among 5,000");
+        assert!(shard.ghost_hits > 1_000, "{} were let in", shard.ghost_hits);
+    }
+
+    #[test]
+    fn any_mixture_of_operations_answers_what_was_offered_within_the_budget() {
+        let mut random = fastrand::Rng::with_seed(2);
+        let mut budget = 64 << 10;
+        let mut shard = shard(budget);
+        let mut forgotten = std::collections::HashSet::new();
+        let value = |key: u32, longest: u32| vec![key as u8; (key % longest) as usize];
+        let (mut found, mut longest, mut shapes) = (0, 40, 0);
+        for turn in 0..300_000u32 {
+            if turn % 50_000 == 0 {
+                // Records become long, and short again.
+                longest = 1240 - longest;
+                shard.forget_all(|_| true);
+                assert_eq!(shard.len(), 0);
+                shapes += 1;
+            }
+            let number = random.u32(0..3000) * random.u32(0..100) / 100;
+            let key = format!("key {number}").into_bytes();
+            match random.u32(0..1000) {
+                0 => {
+                    budget = random.usize(0..128 << 10);
+                    shard.reshape(budget);
+                }
+                1..20 => {
+                    shard.forget(checksum(&key), &key);
+                    forgotten.insert(number);
+                }
+                20..30 => shard.forget_all(|key| key.ends_with(b"7")),
+                _ => match get(&mut shard, &key) {
+                    Some(got) => {
+                        assert_eq!(got, value(number, longest));
+                        assert!(!forgotten.contains(&number));
+                        found += 1;
+                    }
+                    None => {
+                        offer(&mut shard, &key, &value(number, longest));
+                        forgotten.remove(&number);
+                    }
+                },
+            }
+            assert!(
+                shard.bytes() <= budget.max(LEAST_BYTES),
+                "{} of {budget}",
+                shard.bytes()
+            );
+        }
+        assert!(found > 50_000 && shapes == 6, "{found} found");
+    }
+}
