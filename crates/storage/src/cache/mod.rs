@@ -5,7 +5,7 @@
 //! *Does not know*: what is in a node, when it dies, which thread of the store calls.
 //!
 //! *Read in this order*: this file, `frame.rs` (a frame's life), `table.rs` and `tables.rs` (from node to frame), `read.rs`
-//! (misses; `turn.rs` is one of them), `supply.rs` and `lane.rs` (free frames, CLOCK), `chunks.rs`, `geometry.rs` and
+//! (misses; `turn.rs` is one of them, `requests.rs` makes one read of neighbours), `supply.rs` and `lane.rs` (free frames, CLOCK), `chunks.rs`, `geometry.rs` and
 //! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `check.rs`, `model.rs`.
 //!
 //! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no lock, no shared write
@@ -46,6 +46,7 @@ mod model;
 mod node_ref;
 mod pending;
 mod read;
+mod requests;
 mod stats;
 mod supply;
 mod table;
@@ -293,6 +294,22 @@ impl Cache {
         let key = Key::of(pointer);
         let frame = shared.look(&key, key.hash(), guard)?;
         shared.header(frame).touch();
+        shared.counters.hit(guard);
+        Some(shared.node_ref(frame, pointer, guard))
+    }
+
+    /// The same without a trace in the node's warmth: for whoever had it read ahead and uses it once.
+    ///
+    /// # Panics
+    /// When the guard is of other epochs.
+    pub fn glance<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
+        let shared = &self.shared;
+        assert!(
+            guard.is_of(&shared.epochs),
+            "the guard is of other epochs than the cache"
+        );
+        let key = Key::of(pointer);
+        let frame = shared.look(&key, key.hash(), guard)?;
         shared.counters.hit(guard);
         Some(shared.node_ref(frame, pointer, guard))
     }

@@ -13,6 +13,7 @@
 use super::budget::{Charge, Owner};
 use super::frame::{FrameId, Key};
 use super::node_ref::{Home, Private};
+use super::requests::{Group, grouped};
 use super::turn::{Progress, Turn};
 use super::{NodeRef, Residence, Shared, failure};
 use crate::{Codec, Error, Guard, Hold, NodePointer, Result};
@@ -95,10 +96,21 @@ pub(super) struct Job {
     device: Arc<dyn Device>,
     ticket: Ticket,
     entries: Vec<Entry>,
+    /// The requests, in their order.
+    groups: Vec<Group>,
+    purpose: Purpose,
     /// Keeps what is being read from being freed and overwritten.
     _hold: Hold,
     reading_bytes: u64,
     _charge: Charge,
+}
+
+/// What a read has brought of a node.
+enum Brought<'b> {
+    /// Its own outcome, whose buffer is the node's memory.
+    Own(Outcome),
+    /// A part of what several nodes share.
+    Shared(&'b [u8]),
 }
 
 /// What [`Shared::begin`] found or began for one node.
@@ -269,22 +281,25 @@ impl Shared {
             .tiers
             .get(issue.tier)
             .expect("the tier was looked up when the batch was begun");
-        let mut batch = Batch::with_capacity(issue.entries.len());
+        let groups = grouped(issue.entries.iter().map(|entry| &entry.pointer));
+        let mut batch = Batch::with_capacity(groups.len());
         let (mut bytes, mut reading_bytes) = (0, 0);
         for entry in &issue.entries {
             bytes += RECORD_BYTES;
             reading_bytes += self.page_size.node_bytes(entry.pointer.pages) as u64;
-            let len = entry.pointer.read_len();
-            let buffer = match entry.memory {
-                // SAFETY: the frame was taken for this entry alone, and has room for the encoded node, which is never
-                // longer than the decoded one.
-                Memory::Frame(frame) => unsafe { self.arena.buffer(self.data_at(frame), len) },
-                Memory::Private(_) => {
-                    bytes += len as u64;
-                    Buffer::zeroed(len)
-                }
+            if let Memory::Private(_) = entry.memory {
+                bytes += entry.pointer.read_len() as u64;
+            }
+        }
+        for group in &groups {
+            let buffer = if let [node] = group.nodes[..] {
+                self.memory_of(&issue.entries[node])
+            } else {
+                let len = group.bytes.end - group.bytes.start;
+                bytes += len;
+                Buffer::zeroed(len as usize)
             };
-            batch.read(entry.pointer.offset, buffer, purpose);
+            batch.read(group.bytes.start, buffer, purpose);
         }
         self.reading_bytes.fetch_add(reading_bytes, Ordering::Relaxed);
         let ticket = device.submit(batch);
@@ -292,10 +307,23 @@ impl Shared {
             device: Arc::clone(device),
             ticket,
             entries: std::mem::take(&mut issue.entries),
+            groups,
+            purpose,
             _hold: self.epochs.hold(),
             reading_bytes,
             _charge: Charge::new(&self.budget, Owner::Working, bytes),
         });
+    }
+
+    /// Where a node's encoded bytes are read to when nobody shares the read.
+    fn memory_of(&self, entry: &Entry) -> Buffer {
+        let len = entry.pointer.read_len();
+        match entry.memory {
+            // SAFETY: the frame was taken for this entry alone, and has room for the encoded node, which is never
+            // longer than the decoded one.
+            Memory::Frame(frame) => unsafe { self.arena.buffer(self.data_at(frame), len) },
+            Memory::Private(_) => Buffer::zeroed(len),
+        }
     }
 
     /// Waits for a batch, or for whoever does. `None` when that thread panicked.
@@ -318,16 +346,48 @@ impl Shared {
         let outcomes = job.ticket.take();
         assert_eq!(
             outcomes.len(),
-            job.entries.len(),
+            job.groups.len(),
             "a batch has an outcome per request"
         );
-        let settled = job.entries.into_iter().zip(outcomes);
+        let mut entries: Vec<Option<Entry>> = job.entries.into_iter().map(Some).collect();
+        let mut settled: Vec<Option<Settled>> = entries.iter().map(|_| None).collect();
+        for (group, outcome) in job.groups.iter().zip(outcomes) {
+            let mut entry_of = |node: usize| entries[node].take().expect("a node is in one request");
+            if let [node] = group.nodes[..] {
+                settled[node] = Some(self.settle_one(entry_of(node), Brought::Own(outcome), guard));
+                continue;
+            }
+            let shared = outcome.into_buffer();
+            for &node in &group.nodes {
+                let entry = entry_of(node);
+                let brought = match &shared {
+                    Ok(bytes) => {
+                        let at = (entry.pointer.offset - group.bytes.start) as usize;
+                        Brought::Shared(&bytes[at..at + entry.pointer.read_len()])
+                    }
+                    // Each has what becomes of its own bytes.
+                    Err(_) => Brought::Own(self.read_alone(&entry, &*job.device, job.purpose)),
+                };
+                settled[node] = Some(self.settle_one(entry, brought, guard));
+            }
+        }
+        let settled = settled.into_iter();
         settled
-            .map(|(entry, outcome)| self.settle_one(entry, outcome, guard))
+            .map(|settled| settled.expect("a node is in one request"))
             .collect()
     }
 
-    fn settle_one(&self, entry: Entry, outcome: Outcome, guard: &Guard) -> Settled {
+    /// Reads a node again whose shared read has failed, and waits for it.
+    #[cold]
+    fn read_alone(&self, entry: &Entry, device: &dyn Device, purpose: Purpose) -> Outcome {
+        let mut batch = Batch::with_capacity(1);
+        batch.read(entry.pointer.offset, self.memory_of(entry), purpose);
+        let ticket = device.submit(batch);
+        device.wait(&ticket);
+        ticket.take().pop().expect("a batch has an outcome per request")
+    }
+
+    fn settle_one(&self, entry: Entry, brought: Brought<'_>, guard: &Guard) -> Settled {
         let Entry {
             pointer,
             key,
@@ -336,14 +396,14 @@ impl Shared {
             residence,
         } = entry;
         let home = match memory {
-            Memory::Frame(frame) => match self.fill_frame(&pointer, frame, outcome) {
+            Memory::Frame(frame) => match self.fill_frame(&pointer, frame, brought) {
                 Ok(()) => Ok(Home::Frame(frame)),
                 Err(error) => {
                     self.return_frame(frame, guard);
                     Err(error)
                 }
             },
-            Memory::Private(charge) => self.fill_private(&pointer, charge, outcome),
+            Memory::Private(charge) => self.fill_private(&pointer, charge, brought),
         };
         let mut shard = self.flights.shard(hash);
         let listed = match &home {
@@ -381,8 +441,17 @@ impl Shared {
         self.tables.insert(hash, frame, guard)
     }
 
-    fn fill_frame(&self, pointer: &NodePointer, frame: FrameId, outcome: Outcome) -> Result<()> {
-        let read = outcome.into_buffer()?;
+    fn fill_frame(&self, pointer: &NodePointer, frame: FrameId, brought: Brought<'_>) -> Result<()> {
+        let read = match brought {
+            Brought::Own(outcome) => outcome.into_buffer()?,
+            Brought::Shared(bytes) => {
+                pointer.verify(bytes)?;
+                let len = self.page_size.node_bytes(pointer.pages);
+                // SAFETY: the frame was taken for this node alone.
+                let mut node = unsafe { self.arena.buffer(self.data_at(frame), len) };
+                return Codec::decode(pointer, self.page_size, bytes, &mut node);
+            }
+        };
         pointer.verify(&read)?;
         if pointer.codec == Codec::None {
             return Ok(());
@@ -397,15 +466,24 @@ impl Shared {
         Codec::decode(pointer, self.page_size, &encoded, &mut node)
     }
 
-    fn fill_private(&self, pointer: &NodePointer, charge: Charge, outcome: Outcome) -> Result<Home> {
-        let read = outcome.into_buffer()?;
-        pointer.verify(&read)?;
-        let bytes = if pointer.codec == Codec::None {
-            read
-        } else {
+    fn fill_private(&self, pointer: &NodePointer, charge: Charge, brought: Brought<'_>) -> Result<Home> {
+        let decoded = |encoded: &[u8]| {
+            pointer.verify(encoded)?;
             let mut node = Buffer::zeroed(self.page_size.node_bytes(pointer.pages));
-            Codec::decode(pointer, self.page_size, &read, &mut node)?;
-            node
+            Codec::decode(pointer, self.page_size, encoded, &mut node)?;
+            Ok::<_, Error>(node)
+        };
+        let bytes = match brought {
+            Brought::Own(outcome) => {
+                let read = outcome.into_buffer()?;
+                if pointer.codec == Codec::None {
+                    pointer.verify(&read)?;
+                    read
+                } else {
+                    decoded(&read)?
+                }
+            }
+            Brought::Shared(bytes) => decoded(bytes)?,
         };
         Ok(Home::Private(Arc::new(Private {
             bytes,

@@ -2,11 +2,13 @@
 //!
 //! *random*, *ordered*, *local* (half of the keys in order) and *subtree* load records of 124 bytes (24-byte keys, 100-byte
 //! values); bytes are counted, not timed, so one run says all. *warm* times lookups through a trunk of three levels. *deletes* and
-//! *scans* tell what a seek costs in front of what is deleted, and after maintenance. *lookups* compares ways to have many lookups under
+//! *scans* tell what a seek costs in front of what is deleted, and after maintenance. *stream* scans everything beside a raw read, in the directory that
+//! `ALLUVIUM_TREE_DIRECTORY` names, or in memory. *lookups* compares ways to have many lookups under
 //! way on a device that takes its time. *victims* compares whom a node flushes to.
 //! `ALLUVIUM_TREE_RECORDS` changes the number of records; without `--bench` everything is tiny.
 
 mod lookups;
+mod stream;
 mod world;
 
 use alluvium_base::Purpose;
@@ -41,7 +43,7 @@ fn main() {
             lookups: 200,
         }
     };
-    let parts: [(&str, Part); 10] = [
+    let parts: [(&str, Part); 11] = [
         ("random", |sizes| load("random", sizes, scattered)),
         ("ordered", |sizes| load("ordered", sizes, ordered)),
         ("local", |sizes| load("local", sizes, half_ordered)),
@@ -51,6 +53,7 @@ fn main() {
         ("deletes", deletes),
         ("scans", scans),
         ("bandwidth", bandwidth),
+        ("stream", stream::stream),
         ("victims", victims),
     ];
     for (name, part) in parts {

@@ -1,6 +1,6 @@
 //! Leaves one after the other, either way, read ahead of the cursor that wants them.
 
-use super::load::{Direct, assemble, is_long, load};
+use super::load::{Direct, Loaded, assemble, is_long, load, load_passing};
 use super::path::{Path, Target};
 use super::{Bad, Run};
 use crate::merge::Direction;
@@ -8,7 +8,7 @@ use crate::range::KeyRange;
 use alluvium_base::{KIB, Purpose};
 use alluvium_device::{Batch, Buffer, Device, Ticket};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Cache, Codec, FrameRef, NodePointer, Pending, Residence, Result, Tiers};
+use alluvium_storage::{Cache, Codec, FrameRef, Guard, NodePointer, Pending, Residence, Result, Tiers};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,13 @@ impl Access {
 }
 
 /// The most leaves that a cached cursor has asked for ahead.
-const MAX_AHEAD: usize = 32;
+const MAX_AHEAD: usize = 256;
+/// Beyond so many it goes slowly: who knows what the cache has room for.
+const START_AHEAD: usize = 64;
+/// It asks for as many in any case, where it walks through many.
+const MIN_AHEAD: usize = 4;
+/// By how many leaves the largest window grows with each request.
+const SLOWLY: usize = 2;
 /// The most bytes of one read of a streaming cursor.
 const WINDOW: u64 = 256 * KIB;
 /// Reads of a streaming cursor at once: one that it walks through, and those under way.
@@ -52,8 +58,12 @@ pub(super) struct Feed {
     ahead: Option<Path>,
     /// Cached: leaves that were asked for.
     asked: VecDeque<NodePointer>,
+    /// How many of these, the first, were not read ahead but asked for by whoever began.
+    begun: usize,
     pending: Vec<Pending>,
     window: usize,
+    /// The largest window for which the cache has had room so far.
+    most: usize,
     /// Cached: leaves that will probably be needed, and are asked for with the first.
     expected: usize,
     /// Whether no more than those were asked for.
@@ -105,8 +115,10 @@ impl Feed {
             access,
             ahead: None,
             asked: VecDeque::new(),
+            begun: 0,
             pending: Vec::new(),
             window: 1,
+            most: START_AHEAD,
             expected: 1,
             is_expected: false,
             windows: VecDeque::new(),
@@ -181,6 +193,7 @@ impl Feed {
                 {
                     self.asked.push_back(pointer);
                 }
+                self.begun = self.asked.len();
                 Ok(self.asked.iter().copied().collect())
             }
             Access::Streaming => {
@@ -236,32 +249,60 @@ impl Feed {
 
     fn next_cached(&mut self) -> Result<Option<NodePointer>> {
         self.current = Current::None;
+        // A window that grows is asked for at once; then it is filled up by quarters, so that several reads are under way.
+        let portion = if self.window < self.most {
+            self.window
+        } else {
+            self.window.div_ceil(4)
+        };
         // What was expected is enough, until it turns out not to be.
-        let enough = if self.is_expected { 0 } else { self.window / 2 };
+        let enough = match self.is_expected {
+            true => 0,
+            false if self.window < self.most => self.window / 2,
+            false => self.window - portion,
+        };
         if self.asked.len() <= enough && self.ahead.is_some() {
             self.is_expected = false;
-            self.ask_ahead()?;
+            self.ask_ahead(portion)?;
         }
         let Some(pointer) = self.asked.pop_front() else {
             return Ok(None);
         };
         let guard = self.cache.epochs().pin();
+        if self.cache.glance(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
+            self.most = (self.most / 2).max(MIN_AHEAD);
+            self.window = self.window.min(self.most);
+        }
+        let load = if self.begun > 0 { load } else { load_passing };
+        self.begun = self.begun.saturating_sub(1);
         self.current = match load(&self.cache, &guard, &pointer, self.access.purpose())? {
-            super::load::Loaded::Cached(node) => Current::Frame(node.retain()),
-            super::load::Loaded::Whole(bytes) => Current::Whole(bytes),
+            Loaded::Cached(node) => Current::Frame(node.retain()),
+            Loaded::Whole(bytes) => Current::Whole(bytes),
         };
         Ok(Some(pointer))
     }
 
-    /// Asks for as many leaves as the window has, and doubles it.
-    fn ask_ahead(&mut self) -> Result<()> {
+    /// Whether a leaf that is not there was read ahead, and others took its room: then the window is too large for the cache.
+    #[cold]
+    fn is_lost(&mut self, pointer: &NodePointer, guard: &Guard) -> bool {
+        let was_asked = !self.pending.is_empty();
+        self.pending.retain_mut(|pending| !pending.poll());
+        was_asked && self.pending.is_empty() && self.cache.glance(pointer, guard).is_none()
+    }
+
+    /// Asks for so many leaves, and doubles the window.
+    fn ask_ahead(&mut self, leaves: usize) -> Result<()> {
         self.pending.retain_mut(|pending| !pending.poll());
         let first = self.asked.is_empty();
-        let mut wanted = Vec::with_capacity(self.window);
-        while wanted.len() < self.window
-            && let Some(pointer) = self.take_ahead()?
-        {
-            wanted.push(pointer);
+        let mut wanted = Vec::with_capacity(leaves);
+        let guard = self.cache.epochs().pin();
+        for _ in 0..leaves {
+            let Some(pointer) = self.take_ahead()? else { break };
+            self.asked.push_back(pointer);
+            // What others have brought is used again: it stays.
+            if self.cache.peek(&pointer, &guard).is_none() {
+                wanted.push(pointer);
+            }
         }
         // A single leaf that is needed now is simply read.
         if !(first && wanted.len() == 1) {
@@ -269,13 +310,13 @@ impl Feed {
                 .cache
                 .request(&wanted, self.access.purpose(), Residence::PassThrough)?;
             if pending.skipped() == 0 {
-                self.window = (self.window * 2).min(MAX_AHEAD);
+                self.most = (self.most + SLOWLY).min(MAX_AHEAD);
+                self.window = (self.window * 2).min(self.most);
             }
             self.pending.push(pending);
         } else {
-            self.window = (self.window * 2).min(MAX_AHEAD);
+            self.window = (self.window * 2).min(self.most);
         }
-        self.asked.extend(wanted);
         Ok(())
     }
 

@@ -91,6 +91,27 @@ pub(super) fn load<'g>(
     loaded(node, pointer, &from)
 }
 
+/// Loads a leaf that was read ahead, and will not be wanted again for that.
+pub(super) fn load_passing<'g>(
+    cache: &'g Cache,
+    guard: &'g Guard,
+    pointer: &NodePointer,
+    purpose: Purpose,
+) -> Result<Loaded<'g>> {
+    match cache.glance(pointer, guard) {
+        Some(node) => loaded(
+            node,
+            pointer,
+            &Blocking {
+                cache,
+                guard,
+                purpose,
+            },
+        ),
+        None => load(cache, guard, pointer, purpose),
+    }
+}
+
 /// Loads a leaf or an index node from anywhere. The parts of a long one are waited for.
 #[inline]
 pub(super) fn load_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {

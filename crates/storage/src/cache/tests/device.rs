@@ -12,6 +12,8 @@ pub(super) enum Lie {
     None,
     /// Reads fail.
     Fail,
+    /// Reads of what is at this place fail.
+    FailAt(u64),
     /// A bit of what is read is flipped.
     Flip,
     /// What is read is zero.
@@ -80,16 +82,20 @@ impl Gated {
     }
 
     fn perform_one(&self, request: Request, lie: Lie) -> Outcome {
-        let is_read = matches!(request, Request::Read { .. });
+        let read = match &request {
+            Request::Read { offset, buffer, .. } => Some(*offset..offset + buffer.len() as u64),
+            _ => None,
+        };
         let mut batch = Batch::new();
         batch.push(request);
         let mut outcome = self.inner.submit(batch).take().remove(0);
-        if let (true, Some(buffer)) = (is_read, &mut outcome.buffer) {
+        if let (Some(read), Some(buffer)) = (read, &mut outcome.buffer) {
             match lie {
                 Lie::None | Lie::Panic => {}
+                Lie::FailAt(place) if !read.contains(&place) => {}
                 Lie::Flip => buffer[100] ^= 4,
                 Lie::Zero => buffer.fill(0),
-                Lie::Fail => {
+                Lie::Fail | Lie::FailAt(_) => {
                     outcome.result = Err(Error::Io {
                         operation: Operation::Read,
                         file: self.inner.name().to_owned(),
