@@ -69,12 +69,12 @@ pub(crate) struct Peeking<'g> {
     missing: RefCell<Vec<NodePointer>>,
 }
 
-/// Nodes that were waited for, whether or not the cache has kept them.
+/// Nodes that were waited for, whether or not the cache has kept them. They stay until whoever wants them is done: a search that went
+/// without the one while it waits for the other would never end where the cache has room for neither.
 #[derive(Default)]
 pub(crate) struct Brought<'g> {
-    /// In the order of their places, as are the nodes.
-    pointers: Vec<NodePointer>,
-    nodes: Vec<NodeRef<'g>>,
+    /// In the order of their places.
+    nodes: Vec<(NodePointer, NodeRef<'g>)>,
 }
 
 fn by_place(one: &NodePointer, other: &NodePointer) -> Ordering {
@@ -82,27 +82,25 @@ fn by_place(one: &NodePointer, other: &NodePointer) -> Ordering {
 }
 
 impl<'g> Brought<'g> {
-    /// Reads more nodes together, and waits for them. Those that were brought before stay: where the cache has no room, a lookup that needs
-    /// two would otherwise go without one or the other for ever.
-    pub(crate) fn wait(self, from: Blocking<'g>, mut pointers: Vec<NodePointer>) -> Result<Brought<'g>> {
+    /// Reads nodes together, and waits for them.
+    pub(crate) fn wait(&mut self, from: Blocking<'g>, mut pointers: Vec<NodePointer>) -> Result<()> {
         pointers.sort_unstable_by(by_place);
         pointers.dedup();
         let nodes = from
             .cache
             .get_many(&pointers, from.guard, from.purpose, Residence::Keep)?;
-        let before = self.pointers.into_iter().zip(self.nodes);
-        let mut all: Vec<_> = before.chain(pointers.into_iter().zip(nodes)).collect();
-        all.sort_by(|one, other| by_place(&one.0, &other.0));
-        let (pointers, nodes) = all.into_iter().unzip();
-        Ok(Brought { pointers, nodes })
+        self.nodes.extend(pointers.into_iter().zip(nodes));
+        self.nodes
+            .sort_unstable_by(|(one, _), (other, _)| by_place(one, other));
+        Ok(())
     }
 
     fn get(&self, pointer: &NodePointer) -> Option<NodeRef<'g>> {
-        let at = self
-            .pointers
-            .binary_search_by(|brought| by_place(brought, pointer))
-            .ok()?;
-        (self.pointers[at] == *pointer).then(|| self.nodes[at].clone())
+        let found = self
+            .nodes
+            .binary_search_by(|(brought, _)| by_place(brought, pointer));
+        let (brought, node) = &self.nodes[found.ok()?];
+        (brought == pointer).then(|| node.clone())
     }
 }
 
@@ -124,7 +122,7 @@ impl<'g> Peeking<'g> {
 impl Fetch for Peeking<'_> {
     #[inline]
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>> {
-        if !self.brought.pointers.is_empty()
+        if !self.brought.nodes.is_empty()
             && let Some(node) = self.brought.get(pointer)
         {
             return Some(node);

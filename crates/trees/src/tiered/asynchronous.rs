@@ -57,7 +57,7 @@ pub struct Lookup {
     /// The version that was searched so far.
     version: Option<u64>,
     pending: Option<Pending>,
-    /// What was asked for last.
+    /// What was asked for in that version.
     asked: Vec<NodePointer>,
 }
 
@@ -170,7 +170,7 @@ impl Lookup {
             guard: &guard,
             purpose: Purpose::Lookup,
         };
-        let mut brought = Brought::default();
+        let (mut brought, mut waits) = (Brought::default(), false);
         while !self.known.is_decided() {
             let fetch = Peeking::new(from, &brought);
             let (search, known) = (&mut self.search, &mut self.known);
@@ -180,17 +180,20 @@ impl Lookup {
                 Poll::Pending => {}
             }
             let missing = fetch.into_missing();
-            // What was asked for already has failed, or went before it was looked at: whoever waits for it has it, or the error.
-            if missing != self.asked {
+            // What was asked for already has failed, or went before it was looked at: whoever waits for it has it, or the error. Nothing
+            // is asked for twice, so that this comes to an end.
+            waits |= missing.iter().any(|pointer| self.asked.contains(pointer));
+            if !waits {
                 let pending = from.cache.request(&missing, from.purpose, Residence::Keep)?;
-                let skipped = pending.skipped();
-                self.asked.clone_from(&missing);
-                if skipped == 0 {
+                let is_asked = pending.skipped() == 0;
+                self.asked.extend_from_slice(&missing);
+                if is_asked {
                     self.pending = Some(pending);
                     return Poll::Pending;
                 }
+                waits = true;
             }
-            brought = brought.wait(from, missing)?;
+            brought.wait(from, missing)?;
         }
         let value = self.known.settle(operator).is_some();
         Poll::Ready(Ok(value.then(|| std::mem::take(self.known.value_mut()))))

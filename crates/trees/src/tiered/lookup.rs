@@ -123,7 +123,7 @@ impl Reader<'_> {
             result?;
             // Whoever is still open has noted what it needs.
             let missing = fetch.into_missing();
-            brought = brought.wait(self.blocking(), missing)?;
+            brought.wait(self.blocking(), missing)?;
         }
         Ok(())
     }

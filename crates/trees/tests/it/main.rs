@@ -1,6 +1,7 @@
 //! The tiered tree: against a reference model, and under crashes and faults.
 
 mod crashes;
+mod crowded;
 mod estimates;
 mod faults;
 mod history;
