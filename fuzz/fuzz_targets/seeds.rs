@@ -18,9 +18,7 @@ use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblo
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::run::{Builder, RunOptions, ValuePointer, Weight};
-use alluvium_trees::tiered::format::{
-    Directory as TrunkDirectory, Form, GroupName, PartName, PivotForm, RunName, encode_payload,
-};
+use alluvium_trees::tiered::format::{Form, GroupName, PartName, Payload, PivotForm, RunName};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -344,7 +342,7 @@ fn runs() -> Vec<Vec<u8>> {
     inputs
 }
 
-/// A node of two pivots over a group of two runs, a directory, and a payload, each behind the byte that chooses it.
+/// A node of two pivots over a group of three runs, and a payload, each behind the byte that chooses it.
 fn trunks() -> Vec<Vec<u8>> {
     let at = |offset| NodePointer {
         offset,
@@ -389,17 +387,12 @@ fn trunks() -> Vec<Vec<u8>> {
         bundles: vec![vec![part(Some(0))]],
         pivots: vec![pivot(b"", 12288), pivot(b"m", 16384)],
     };
-    let directory = TrunkDirectory {
+    let payload = Payload {
         fingerprint_bits: 33,
         next_group: 2,
         root: pointer(4096),
-        extents: vec![Extent {
-            tier: 0,
-            start: 0,
-            units: 1,
-        }],
     };
-    let encoded = [form.encode(), directory.encode(), encode_payload(&at(4096))];
+    let encoded = [form.encode(), payload.encode()];
     (0u8..)
         .zip(encoded)
         .map(|(choice, bytes)| [vec![choice], bytes].concat())

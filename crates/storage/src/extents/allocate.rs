@@ -201,6 +201,14 @@ impl Extents {
         self.find(extent).map_or(0, |head| head.references)
     }
 
+    /// The extent that holds a place of a tier's file, if one is in use there.
+    #[must_use]
+    pub fn holding(&self, tier: u8, offset: u64) -> Option<Extent> {
+        let unit = u32::try_from(offset / UNIT).ok()?;
+        let slot = self.shared.slots.get(usize::from(tier))?;
+        slot.tier.lock().holding(unit)
+    }
+
     fn find(&self, extent: Extent) -> Option<super::state::Head> {
         let slot = self.shared.slots.get(usize::from(extent.tier))?;
         slot.tier.lock().find(extent)

@@ -3,7 +3,7 @@
 use super::policy::{self, View};
 use super::space::{CHUNK, UnitSet};
 use super::state::{Head, Life, States};
-use super::{Class, Extent, MAX_REFERENCES};
+use super::{Class, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -165,6 +165,16 @@ impl Tier {
         self.states
             .head(extent.start)
             .filter(|head| head.units == extent.units)
+    }
+
+    /// The extent in use that has a unit.
+    pub(super) fn holding(&self, unit: u32) -> Option<Extent> {
+        let starts = (unit.saturating_sub(MAX_EXTENT_UNITS - 1)..=unit).rev();
+        let (start, head) = starts
+            .take_while(|&start| !self.states.is_free(start))
+            .find_map(|start| Some((start, self.states.head(start)?)))?;
+        let extent = self.extent(start, head.units);
+        (unit < extent.end() && head.life == Life::Live).then_some(extent)
     }
 
     fn expect(&self, extent: Extent, life: Life, action: &str) -> Head {

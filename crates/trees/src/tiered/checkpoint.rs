@@ -1,7 +1,7 @@
 //! The trunk on disk: what has changed is written at a checkpoint, children before their parents, and read at an opening.
 
 use super::form::{self, Open};
-use super::format::{self, Directory, Form, GroupName};
+use super::format::{Form, GroupName, Payload};
 use super::node::{Group, Node};
 use super::tree::{Tree, TreeOptions, Trunk, all_nodes};
 use crate::maplet::Maplet;
@@ -9,7 +9,6 @@ use crate::range::KeyRange;
 use crate::run::{self, Placed, Run, Slot, ValuePointer, ValueWriter};
 use alluvium_base::Purpose;
 use alluvium_storage::extents::{Class, Extent, UNIT};
-use alluvium_storage::node::{MAX_PAGES, WriterOptions, read_node};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
 use parking_lot::Mutex;
@@ -19,10 +18,40 @@ use std::sync::Arc;
 /// Bytes of trunk extents that there may be, for each byte of the trunk's nodes, before all of them are written anew.
 const SPARSE: u64 = 4;
 
+/// How often what has changed is written while the trunk goes on changing.
+const ROUNDS: usize = 4;
+/// So few nodes may be written while it stands still.
+const FEW: usize = 4;
+
 /// Where a checkpoint has written a node, if one has.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
-    at: Mutex<Option<Shelf>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unwritten,
+    Written(Shelf),
+    /// It is in the current version no more, and never will be again.
+    Gone,
+}
+
+impl Stored {
+    fn at(&self) -> Option<ValuePointer> {
+        match &*self.state.lock() {
+            State::Written(shelf) => Some(shelf.pointer),
+            State::Unwritten | State::Gone => None,
+        }
+    }
+
+    fn shelf(&self) -> Option<Shelf> {
+        match &*self.state.lock() {
+            State::Written(shelf) => Some(shelf.clone()),
+            State::Unwritten | State::Gone => None,
+        }
+    }
 }
 
 /// Where a trunk node is.
@@ -34,13 +63,11 @@ struct Shelf {
 }
 
 /// The extents of checkpointed trunk nodes.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shelves {
-    /// How many trunk nodes of the current version each has, and the directory.
+    /// How many trunk nodes of the current version each has.
     counts: BTreeMap<Extent, u32>,
-    /// The directory of the newest checkpoint.
-    directory: Option<NodePointer>,
-    /// Bytes of all trunk nodes, when they were last counted.
+    /// Bytes of all of them.
     bytes: u64,
 }
 
@@ -71,54 +98,72 @@ impl Shelves {
         (unit < extent.end()).then_some(*extent)
     }
 
-    fn add(&mut self, pointer: &NodePointer) -> bool {
-        let Some(extent) = self.holding(pointer) else {
-            return false;
-        };
-        *self.counts.entry(extent).or_default() += 1;
-        true
+    /// One trunk node more, in extents that are known.
+    fn add(&mut self, shelf: &Shelf) {
+        self.bytes += u64::from(shelf.pointer.len);
+        for pointer in &shelf.nodes {
+            let extent = self.holding(pointer).expect("a stored node is on a shelf");
+            *self.counts.entry(extent).or_default() += 1;
+        }
     }
 
-    /// One node less; the extent, when it was the last.
-    fn take(&mut self, pointer: &NodePointer) -> Option<Extent> {
-        let extent = self.holding(pointer).expect("a stored node is on a shelf");
-        let count = self.counts.get_mut(&extent).expect("it was just found");
-        *count -= 1;
-        (*count == 0).then(|| {
-            self.counts.remove(&extent);
-            extent
-        })
+    /// One trunk node less; the extents in which it was the last.
+    fn take(&mut self, shelf: &Shelf) -> Vec<Extent> {
+        self.bytes -= u64::from(shelf.pointer.len);
+        let mut empty = Vec::new();
+        for pointer in &shelf.nodes {
+            let extent = self.holding(pointer).expect("a stored node is on a shelf");
+            let count = self.counts.get_mut(&extent).expect("it was just found");
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&extent);
+                empty.push(extent);
+            }
+        }
+        empty
     }
+
+    /// Those of a trunk that was read.
+    fn of(nodes: &[Arc<Node>], store: &Store) -> Result<Shelves> {
+        let mut shelves = Shelves::default();
+        for shelf in nodes.iter().filter_map(|node| node.stored.shelf()) {
+            for pointer in &shelf.nodes {
+                let Some(extent) = store.extents().holding(pointer.tier, pointer.offset) else {
+                    let found = "a trunk node where no extent is in use";
+                    return Err(Error::corrupt(pointer.place(), "an extent", found));
+                };
+                shelves.counts.entry(extent).or_default();
+            }
+            shelves.add(&shelf);
+        }
+        Ok(shelves)
+    }
+
+    /// Whether most of what the extents hold is of older versions.
+    fn is_sparse(&self) -> bool {
+        let space: u64 = self.counts.keys().map(Extent::bytes).sum();
+        space > SPARSE * self.bytes.next_multiple_of(UNIT) + 2 * UNIT
+    }
+}
+
+/// Trunk nodes that are written, and not yet part of the store.
+struct Written {
+    /// Each with where it is.
+    nodes: Vec<(Arc<Node>, Shelf)>,
+    extents: Vec<(Extent, u64)>,
 }
 
 impl Tree {
     /// What is wrong with the counts of trunk nodes by extent, if anything.
     pub(super) fn wrong_shelves(&self, trunk: &Trunk, nodes: &[Arc<Node>]) -> Option<String> {
-        let mut counted = Shelves {
-            counts: trunk.shelves.counts.keys().map(|extent| (*extent, 0)).collect(),
-            ..Shelves::default()
-        };
-        for node in nodes {
-            let shelf = node.stored.at.lock().clone();
-            for pointer in shelf.iter().flat_map(|shelf| &shelf.nodes) {
-                if !counted.add(pointer) {
-                    return Some(format!(
-                        "a trunk node at {} is in none of the trunk's extents",
-                        pointer.offset
-                    ));
-                }
-            }
+        match Shelves::of(nodes, self.store()) {
+            Ok(found) if found == trunk.shelves => None,
+            Ok(found) => Some(format!(
+                "trunk extents are counted {:?}, found {found:?}",
+                trunk.shelves
+            )),
+            Err(error) => Some(error.to_string()),
         }
-        if let Some(directory) = &trunk.shelves.directory {
-            counted.add(directory);
-        }
-        let wrong = counted.counts != trunk.shelves.counts;
-        wrong.then(|| {
-            format!(
-                "trunk extents are counted {:?}, found {:?}",
-                trunk.shelves.counts, counted.counts
-            )
-        })
     }
 
     /// Makes a durable generation that holds every commit up to [`Tree::cut`]. Returns the generation. One checkpoint runs at a
@@ -128,125 +173,108 @@ impl Tree {
     /// As [`Checkpoint::finish`](alluvium_storage::store::Checkpoint::finish). A full disk makes no generation durable, and it can be tried
     /// again; after a failed write the store takes no changes.
     pub fn checkpoint(&self) -> Result<u64> {
-        let store = &self.shared.store;
+        // What changes while most is written is written again, and is little: the trunk stands still for a few nodes.
+        for round in 0..ROUNDS {
+            let version = self.version();
+            let nodes = if round == 0 && self.lock().shelves.is_sparse() {
+                all_nodes(&version.root)
+            } else {
+                unwritten(&version.root)
+            };
+            if nodes.len() <= FEW {
+                break;
+            }
+            let written = self.write_nodes(nodes);
+            let written = self.judge(written)?;
+            self.shelve(&mut self.lock(), written);
+        }
         let (begun, payload, cut) = {
             let mut trunk = self.lock();
             let version = self.version();
-            let directory = self.persist(&mut trunk, &version.root);
-            let directory = self.judge(directory)?;
+            let written = self.write_nodes(unwritten(&version.root));
+            let written = self.judge(written)?;
+            self.shelve(&mut trunk, written);
+            let payload = Payload {
+                fingerprint_bits: self.shared.options.fingerprint_bits,
+                next_group: self.group_numbers(),
+                root: version.root.stored.at().expect("the root was written"),
+            };
             // The cut of the extents is taken while nobody can change the trunk.
-            (
-                store.begin_checkpoint()?,
-                format::encode_payload(&directory),
-                version.cut,
-            )
+            (self.store().begin_checkpoint()?, payload.encode(), version.cut)
         };
         begun.finish(&payload, cut)
     }
 
-    /// Writes every node that is not written yet, and a directory; where that is.
-    fn persist(&self, trunk: &mut Trunk, root: &Arc<Node>) -> Result<NodePointer> {
-        let store = &self.shared.store;
-        let nodes = all_nodes(root);
-        let space: u64 = trunk.shelves.counts.keys().map(Extent::bytes).sum();
-        let anew = space > SPARSE * trunk.shelves.bytes.next_multiple_of(UNIT) + 2 * UNIT;
-        let wanted = |node: &&Arc<Node>| anew || node.stored.at.lock().is_none();
-        let mut dirty: Vec<&Arc<Node>> = nodes.iter().filter(wanted).collect();
-        if dirty.is_empty()
-            && let Some(directory) = trunk.shelves.directory
-        {
-            return Ok(directory);
+    /// Writes nodes, children before their parents. Those of which a child has been overtaken meanwhile have been, too, and are left out.
+    fn write_nodes(&self, mut nodes: Vec<Arc<Node>>) -> Result<Written> {
+        if nodes.is_empty() {
+            return Ok(Written {
+                nodes: Vec::new(),
+                extents: Vec::new(),
+            });
         }
-        dirty.sort_by_key(|node| node.height);
-        let writer = store.node_writer(WriterOptions {
-            extent_units: (store.page_size().node_bytes(MAX_PAGES) as u64)
-                .div_ceil(UNIT)
-                .max(1) as u32,
-            ..store.writer_options(Purpose::Trunk, Class::Essential)
-        })?;
+        nodes.sort_by_key(|node| node.height);
+        let store = self.store();
+        let writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Essential))?;
         let mut writer = ValueWriter::new(writer, store.page_size());
         let mut placed: HashMap<*const Node, Shelf> = HashMap::new();
-        let mut bytes = 0;
-        for level in dirty.chunk_by(|one, other| one.height == other.height) {
-            bytes += write_level(&mut writer, level, &mut placed)?;
+        for level in nodes.chunk_by(|one, other| one.height == other.height) {
+            write_level(&mut writer, level, &mut placed)?;
         }
-        let place_of = |node: &Arc<Node>| placed.get(&Arc::as_ptr(node)).cloned();
-        let root_at = place_of(root).or_else(|| root.stored.at.lock().clone());
-        let mut directory = Directory {
-            fingerprint_bits: self.shared.options.fingerprint_bits,
-            next_group: self.group_numbers(),
-            root: root_at.expect("the root was written").pointer,
-            extents: kept(&trunk.shelves, &dirty),
+        let extents = writer.finish()?.extents;
+        let with_shelf = |node: Arc<Node>| {
+            let shelf = placed.remove(&Arc::as_ptr(&node))?;
+            Some((node, shelf))
         };
-        let page = store.page_size().bytes();
-        let old = directory.extents.len();
-        let mut pages = Directory::bytes(old + 1).div_ceil(page);
-        let extents = loop {
-            let pages_now = u8::try_from(pages).unwrap_or(u8::MAX).min(MAX_PAGES);
-            let extents = writer.nodes().extents_ending_with(pages_now)?;
-            let needed = Directory::bytes(old + extents.len()).div_ceil(page);
-            if needed <= pages {
-                break extents;
-            }
-            pages = needed;
-        };
-        directory
-            .extents
-            .extend(extents.iter().map(|(extent, _)| *extent));
-        let mut node = directory.encode();
-        node.resize(pages * page, 0);
-        let at = writer.nodes().add(&node)?;
-        let written = writer.finish()?;
-        assert_eq!(written.extents, extents, "the writer keeps its word");
-        store.extents().install(&written.extents);
-        self.shelve(trunk, &dirty, placed, &written.extents, at);
-        trunk.shelves.bytes = if anew {
-            bytes
-        } else {
-            trunk.shelves.bytes.max(bytes)
-        };
-        Ok(at)
+        Ok(Written {
+            nodes: nodes.into_iter().filter_map(with_shelf).collect(),
+            extents,
+        })
     }
 
-    /// Notes where the nodes are now, and gives up where they were.
-    fn shelve(
-        &self,
-        trunk: &mut Trunk,
-        dirty: &[&Arc<Node>],
-        mut placed: HashMap<*const Node, Shelf>,
-        written: &[(Extent, u64)],
-        directory: NodePointer,
-    ) {
-        // Every new extent holds something: a value, or the directory.
-        for (extent, _) in written {
-            trunk.shelves.counts.insert(*extent, 0);
+    /// Notes where nodes are now, and gives up where they were. What has been overtaken while it was written counts for nothing.
+    fn shelve(&self, trunk: &mut Trunk, written: Written) {
+        let (store, shelves) = (self.store(), &mut trunk.shelves);
+        for (extent, _) in &written.extents {
+            shelves.counts.insert(*extent, 0);
         }
-        trunk.shelves.add(&directory);
-        let old = trunk.shelves.directory.replace(directory);
-        for node in dirty {
-            let shelf = placed.remove(&Arc::as_ptr(node)).expect("it was written");
-            for pointer in &shelf.nodes {
-                trunk.shelves.add(pointer);
+        let mut before = Vec::new();
+        for (node, shelf) in written.nodes {
+            let mut state = node.stored.state.lock();
+            if matches!(*state, State::Gone) {
+                continue;
             }
-            let before = node.stored.at.lock().replace(shelf);
-            self.take_down(trunk, before.iter().flat_map(|shelf| &shelf.nodes));
+            shelves.add(&shelf);
+            if let State::Written(shelf) = std::mem::replace(&mut *state, State::Written(shelf)) {
+                before.push(shelf);
+            }
         }
-        self.take_down(trunk, old.iter());
+        for (extent, live) in written.extents {
+            if shelves.counts[&extent] == 0 {
+                shelves.counts.remove(&extent);
+                store.extents().abandon(extent);
+            } else {
+                store.extents().install(&[(extent, live)]);
+            }
+        }
+        for shelf in before {
+            self.take_down(trunk, &shelf);
+        }
     }
 
-    fn take_down<'p>(&self, trunk: &mut Trunk, nodes: impl Iterator<Item = &'p NodePointer>) {
-        let store = &self.shared.store;
-        for pointer in nodes {
-            if let Some(extent) = trunk.shelves.take(pointer) {
-                store.extents().release(extent, store.epochs().current());
-            }
+    fn take_down(&self, trunk: &mut Trunk, shelf: &Shelf) {
+        let store = self.store();
+        for extent in trunk.shelves.take(shelf) {
+            store.extents().release(extent, store.epochs().current());
         }
     }
 
     /// A node is not in the current version any more: its extents lose it.
     pub(super) fn forget_stored(&self, trunk: &mut Trunk, node: &Node) {
-        let shelf = node.stored.at.lock().take();
-        self.take_down(trunk, shelf.iter().flat_map(|shelf| &shelf.nodes));
+        let state = std::mem::replace(&mut *node.stored.state.lock(), State::Gone);
+        if let State::Written(shelf) = state {
+            self.take_down(trunk, &shelf);
+        }
     }
 
     /// Opens the tree that the store's superblock names; an empty one when it names none.
@@ -259,46 +287,24 @@ impl Tree {
             return Ok(Tree::create(store, options));
         }
         let place = Place::new(Structure::Superblock, "superblock", 0);
-        let at = format::decode_payload(&superblock.payload, &place, store.page_size())?;
-        let node = read_node(store.tiers(), &at, store.page_size(), Purpose::Trunk)?;
-        let directory = Directory::decode(&node, &at.place(), store.page_size())?;
+        let payload = Payload::decode(&superblock.payload, &place, store.page_size())?;
         let mut opener = Opener {
             store: &store,
             groups: HashMap::new(),
             runs: HashMap::new(),
         };
-        let root = opener.read(&directory.root)?;
+        let root = opener.read(&payload.root)?;
         if root.range != KeyRange::everything() {
             let found = format!("a node with {:?}", root.range);
             return Err(Error::corrupt(
-                directory.root.node.place(),
+                payload.root.node.place(),
                 "a root with every key",
                 found,
             ));
         }
-        let mut shelves = Shelves {
-            counts: directory.extents.iter().map(|extent| (*extent, 0)).collect(),
-            ..Shelves::default()
-        };
-        let nodes = all_nodes(&root);
-        let pointers = nodes.iter().flat_map(|node| {
-            let shelf = node.stored.at.lock().clone();
-            shelf.map(|shelf| shelf.nodes).unwrap_or_default()
-        });
-        for pointer in pointers.chain([at]) {
-            if !shelves.add(&pointer) {
-                let found = "a trunk node in none of the directory's extents";
-                return Err(Error::corrupt(pointer.place(), "an extent of the trunk", found));
-            }
-        }
-        if shelves.counts.values().any(|count| *count == 0) {
-            let found = "an extent without any";
-            return Err(Error::corrupt(at.place(), "extents with trunk nodes", found));
-        }
-        shelves.directory = Some(at);
-        shelves.bytes = directory.extents.iter().map(Extent::bytes).sum::<u64>() / 2;
+        let shelves = Shelves::of(&all_nodes(&root), &store)?;
         let options = TreeOptions {
-            fingerprint_bits: directory.fingerprint_bits,
+            fingerprint_bits: payload.fingerprint_bits,
             ..options
         };
         let cut = superblock.cut;
@@ -307,37 +313,31 @@ impl Tree {
             options,
             root,
             cut,
-            directory.next_group,
+            payload.next_group,
             shelves,
         ))
     }
 }
 
-/// The extents that still hold trunk nodes once these nodes, and the directory, are elsewhere.
-fn kept(shelves: &Shelves, dirty: &[&Arc<Node>]) -> Vec<Extent> {
-    let mut left = Shelves {
-        counts: shelves.counts.clone(),
-        ..Shelves::default()
-    };
-    for node in dirty {
-        let shelf = node.stored.at.lock().clone();
-        for pointer in shelf.iter().flat_map(|shelf| &shelf.nodes) {
-            left.take(pointer);
+/// The nodes of a trunk that no checkpoint has written. Below one that is written, all are.
+fn unwritten(root: &Arc<Node>) -> Vec<Arc<Node>> {
+    let mut nodes = Vec::new();
+    let mut next = vec![root];
+    while let Some(node) = next.pop() {
+        if node.stored.at().is_none() {
+            nodes.push(Arc::clone(node));
+            next.extend(node.children());
         }
     }
-    if let Some(directory) = &shelves.directory {
-        left.take(directory);
-    }
-    left.extents().collect()
+    nodes
 }
 
-/// Writes nodes of one height, whose children are written; their bytes.
+/// Writes nodes of one height, whose children are written.
 fn write_level(
     writer: &mut ValueWriter,
-    level: &[&Arc<Node>],
+    level: &[Arc<Node>],
     placed: &mut HashMap<*const Node, Shelf>,
-) -> Result<u64> {
-    let mut bytes = 0;
+) -> Result<()> {
     let mut done: Vec<(usize, Shelf)> = Vec::new();
     let short = |pointer: ValuePointer| Shelf {
         pointer,
@@ -346,13 +346,10 @@ fn write_level(
     for (slot, node) in level.iter().enumerate() {
         let form = form::form_of(node, &|child| {
             let written = placed.get(&Arc::as_ptr(child)).map(|shelf| shelf.pointer);
-            let before = || child.stored.at.lock().as_ref().map(|shelf| shelf.pointer);
-            written
-                .or_else(before)
-                .expect("children are written before their parents")
+            written.or_else(|| child.stored.at())
         });
+        let Some(form) = form else { continue };
         let blob = form.encode();
-        bytes += blob.len() as u64;
         if writer.is_full_for(blob.len()) {
             writer.close(|slot, pointer| done.push((slot.at, short(pointer))))?;
         }
@@ -365,9 +362,9 @@ fn write_level(
     writer.close(|slot, pointer| done.push((slot.at, short(pointer))))?;
     placed.extend(
         done.into_iter()
-            .map(|(slot, shelf)| (Arc::as_ptr(level[slot]), shelf)),
+            .map(|(slot, shelf)| (Arc::as_ptr(&level[slot]), shelf)),
     );
-    Ok(bytes)
+    Ok(())
 }
 
 /// Opens what trunk nodes refer to, each once.
@@ -384,7 +381,7 @@ impl Opener<'_> {
         let place = pointer.node.place();
         let form = Form::decode(&bytes, &place, self.store.page_size())?;
         let node = form::node_of(form, self)?;
-        *node.stored.at.lock() = Some(Shelf {
+        *node.stored.state.lock() = State::Written(Shelf {
             pointer: *pointer,
             nodes,
         });

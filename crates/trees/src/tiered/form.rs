@@ -44,25 +44,27 @@ impl<'n> Names<'n> {
     }
 }
 
-/// A node as it is written; `child` says where each child is.
-pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> ValuePointer) -> Form {
+/// A node as it is written; `child` says where each child is. None when one is nowhere.
+pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePointer>) -> Option<Form> {
     let mut names = Names::default();
     let bundles = node
         .bundles
         .iter()
         .map(|bundle| bundle.parts.iter().map(|part| names.name(part)).collect())
         .collect();
-    let pivots = node.pivots.iter().map(|pivot| PivotForm {
-        low: pivot.low.clone(),
-        child: pivot.child.as_ref().map(child),
-        own: pivot
-            .own
-            .iter()
-            .map(|owned| (names.name(&owned.part), owned.weight))
-            .collect(),
-        live: pivot.live.clone(),
-    });
-    let pivots = pivots.collect();
+    let mut pivots = Vec::with_capacity(node.pivots.len());
+    for pivot in &node.pivots {
+        let own = pivot.own.iter();
+        pivots.push(PivotForm {
+            low: pivot.low.clone(),
+            child: match &pivot.child {
+                Some(below) => Some(child(below)?),
+                None => None,
+            },
+            own: own.map(|owned| (names.name(&owned.part), owned.weight)).collect(),
+            live: pivot.live.clone(),
+        });
+    }
     let needed = needed(node);
     let group = |group: &&Group| GroupName {
         id: group.id,
@@ -80,7 +82,7 @@ pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> ValuePointer) -
             })
             .collect(),
     };
-    Form {
+    Some(Form {
         height: node.height,
         next: node.next,
         range: node.range.clone(),
@@ -88,7 +90,7 @@ pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> ValuePointer) -
         clips: names.clips.iter().map(|clip| (*clip).clone()).collect(),
         bundles,
         pivots,
-    }
+    })
 }
 
 /// The runs that any pivot of a node needs, by group and place. Others may be gone while the node stays.

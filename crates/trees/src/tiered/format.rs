@@ -1,19 +1,13 @@
-//! The bytes of the trunk at a checkpoint, version 2. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! The bytes of the trunk at a checkpoint, version 3. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
-//! The payload of the superblock is a version (2, one byte) and the node pointer (32) of the directory, a node of 1 to 16 pages,
-//! uncompressed, which is written last:
+//! The payload of the superblock:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     4  magic "ATRK"
-//!      4     1  version, 2
-//!      5     1  bits of a fingerprint
-//!      6     2  zero
-//!      8     8  the number of the next group
-//!     16    44  pointer to the root
-//!     60     4  extents
-//!     64     9  each extent that holds trunk nodes, the directory's own included: tier (1), first unit (4), units (4)
-//!               zeros
+//!      0     1  version, 3
+//!      1     1  bits of a fingerprint
+//!      2     8  the number of the next group
+//!     10    44  pointer to the root
 //! ```
 //!
 //! A pointer to a trunk node, which is a stretch of bytes in storage nodes that it may share with others:
@@ -30,7 +24,7 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  version, 2
+//!      0     1  version, 3
 //!      1     1  height
 //!      2     8  the number of the next bundle
 //!     10        range: low key; 1 and high key, or 0
@@ -52,29 +46,21 @@ use crate::range::KeyRange;
 use crate::run::{ValuePointer, Weight};
 use alluvium_base::Sequence;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
 use alluvium_storage::{Error, IMPOSSIBLE, NodePointer, PageSize, Place, Result};
 
-const MAGIC: [u8; 4] = *b"ATRK";
-const VERSION: u8 = 2;
-/// Bytes of a directory before its extents.
-const HEADER_BYTES: usize = 64;
-/// Bytes of an extent.
-const EXTENT_BYTES: usize = 9;
+const VERSION: u8 = 3;
 /// The most groups, clips, bundles, pivots or parts of a node: far above what a tree makes of them.
 const MOST: u64 = 1 << 20;
 
-/// What stands at the top of a trunk on disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Directory {
+/// What the superblock says of a trunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload {
     /// Bits of a fingerprint.
     pub fingerprint_bits: u8,
     /// The number of the next group.
     pub next_group: u64,
     /// The root.
     pub root: ValuePointer,
-    /// Every extent that holds trunk nodes.
-    pub extents: Vec<Extent>,
 }
 
 /// A trunk node as it is written: what it refers to is named, not open.
@@ -138,87 +124,35 @@ pub struct PivotForm {
     pub live: Vec<Vec<Weight>>,
 }
 
-/// The superblock's payload: where the directory is.
-#[must_use]
-pub fn encode_payload(directory: &NodePointer) -> Vec<u8> {
-    let mut out = vec![VERSION];
-    directory.encode(&mut out);
-    out
-}
-
-/// Reads the superblock's payload.
-///
-/// # Errors
-/// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
-pub fn decode_payload(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<NodePointer> {
-    let mut decoder = Decoder::new(bytes, place, page_size);
-    decoder.version()?;
-    let directory = decoder.node_pointer()?;
-    if decoder.reader.left() > 0 {
-        return Err(decoder.bad("the payload of a tree"));
-    }
-    Ok(directory)
-}
-
-impl Directory {
-    /// Bytes of a directory of so many extents.
-    #[must_use]
-    pub fn bytes(extents: usize) -> usize {
-        HEADER_BYTES + extents * EXTENT_BYTES
-    }
-
-    /// The directory's bytes, up to its last extent.
+impl Payload {
+    /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         Writer::new(&mut out)
-            .bytes(&MAGIC)
             .u8(VERSION)
             .u8(self.fingerprint_bits)
-            .u16(0)
             .u64(self.next_group);
         encode_pointer(&self.root, &mut out);
-        let mut writer = Writer::new(&mut out);
-        writer.u32(self.extents.len() as u32);
-        for extent in &self.extents {
-            writer.u8(extent.tier).u32(extent.start).u32(extent.units);
-        }
         out
     }
 
-    /// Reads a directory.
+    /// Reads what the superblock has.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
-    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Directory> {
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Payload> {
         let mut decoder = Decoder::new(bytes, place, page_size);
-        if decoder.read(|reader| reader.take(MAGIC.len()))? != MAGIC {
-            return Err(decoder.bad("the directory of a trunk"));
-        }
         decoder.version()?;
-        let fingerprint_bits = decoder.u8()?;
-        let zero = decoder.read(Reader::u16)?;
-        let next_group = decoder.read(Reader::u64)?;
-        let root = decoder.pointer()?;
-        let count = decoder.read(Reader::u32)? as usize;
-        if zero != 0 || next_group >= IMPOSSIBLE || count > decoder.reader.left() / EXTENT_BYTES {
-            return Err(decoder.bad("the directory of a trunk"));
+        let payload = Payload {
+            fingerprint_bits: decoder.u8()?,
+            next_group: decoder.read(Reader::u64)?,
+            root: decoder.pointer()?,
+        };
+        if payload.next_group >= IMPOSSIBLE || decoder.reader.left() > 0 {
+            return Err(decoder.bad("the payload of a tree"));
         }
-        let extents = (0..count).map(|_| decoder.extent()).collect::<Result<_>>()?;
-        let rest = decoder.reader.left();
-        if decoder
-            .read(|reader| reader.take(rest))?
-            .iter()
-            .any(|&byte| byte != 0)
-        {
-            return Err(decoder.bad("zeros behind the directory"));
-        }
-        Ok(Directory {
-            fingerprint_bits,
-            next_group,
-            root,
-            extents,
-        })
+        Ok(payload)
     }
 }
 
@@ -392,7 +326,7 @@ impl<'b> Decoder<'b> {
                 found: u32::from(found),
                 supported: u32::from(VERSION),
             }),
-            _ => Err(self.bad("version 2")),
+            _ => Err(self.bad("version 3")),
         }
     }
 
@@ -455,22 +389,6 @@ impl<'b> Decoder<'b> {
             records: self.varint()?,
             tombstones: self.varint()?,
         })
-    }
-
-    fn extent(&mut self) -> Result<Extent> {
-        let extent = Extent {
-            tier: self.u8()?,
-            start: self.read(Reader::u32)?,
-            units: self.read(Reader::u32)?,
-        };
-        let sound = (1..=MAX_EXTENT_UNITS).contains(&extent.units)
-            && extent.start < MAX_TIER_UNITS
-            && extent.units <= MAX_TIER_UNITS - extent.start;
-        if sound {
-            Ok(extent)
-        } else {
-            Err(self.bad("an extent"))
-        }
     }
 
     /// A list, as long as it says.
@@ -607,7 +525,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_trunk_node_do_not_change() {
-        let mut wanted = b"\x02\x01\x09\0\0\0\0\0\0\0\x01a\x01\x01m\x01\x05\0\0\0\0\0\0\0".to_vec();
+        let mut wanted = b"\x03\x01\x09\0\0\0\0\0\0\0\x01a\x01\x01m\x01\x05\0\0\0\0\0\0\0".to_vec();
         node_at(4096).encode(&mut wanted);
         wanted.extend_from_slice(b"\x03\x01");
         node_at(8192).encode(&mut wanted);
@@ -624,32 +542,21 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_directory_do_not_change() {
-        let directory = Directory {
+    fn the_bytes_of_a_payload_do_not_change() {
+        let payload = Payload {
             fingerprint_bits: 33,
             next_group: 0x0102,
             root: pointer(4096),
-            extents: vec![Extent {
-                tier: 1,
-                start: 7,
-                units: 2,
-            }],
         };
-        let mut wanted = b"ATRK\x02\x21\0\0\x02\x01\0\0\0\0\0\0".to_vec();
+        let mut wanted = b"\x03\x21\x02\x01\0\0\0\0\0\0".to_vec();
         node_at(4096).encode(&mut wanted);
-        wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0\x01\0\0\0\x01\x07\0\0\0\x02\0\0\0");
-        assert_eq!(directory.encode(), wanted);
-        assert_eq!(wanted.len(), Directory::bytes(1));
-        wanted.resize(4096, 0);
-        assert_eq!(
-            Directory::decode(&wanted, &place(), PageSize::MIN).unwrap(),
-            directory
-        );
-        let payload = encode_payload(&node_at(8192));
-        assert_eq!(
-            decode_payload(&payload, &place(), PageSize::MIN).unwrap(),
-            node_at(8192)
-        );
+        wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0");
+        assert_eq!(payload.encode(), wanted);
+        let decode = |bytes: &[u8]| Payload::decode(bytes, &place(), PageSize::MIN);
+        assert_eq!(decode(&wanted).unwrap(), payload);
+        assert!((0..wanted.len()).all(|len| decode(&wanted[..len]).is_err()));
+        wanted.push(0);
+        assert!(decode(&wanted).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The tiered tree: against a reference model, and under crashes and faults.
 
+mod checkpoints;
 mod crashes;
 mod crowded;
 mod estimates;
