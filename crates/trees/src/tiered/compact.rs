@@ -102,6 +102,10 @@ impl Tree {
         let pins: Arc<[(Part, KeyRange)]> = pins.into();
         trunk.pin(id, Arc::clone(&pins));
         trunk.inflight.take(id);
+        let runs = pins.iter().flat_map(|(part, _)| part.group.runs());
+        let mut sparse: Vec<Extent> = runs.flat_map(|(_, run)| trunk.uses.sparse(run)).collect();
+        sparse.sort_unstable();
+        sparse.dedup();
         drop(trunk);
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
         let memory = compaction_bytes(runs, stretch.records(node, index));
@@ -117,7 +121,7 @@ impl Tree {
             memory,
         };
         totals.compactions.fetch_add(memory, Ordering::Relaxed);
-        let begun = job.begin();
+        let begun = job.begin(sparse);
         match begun {
             Ok(fused) => job.phase = Phase::Merging(Box::new(fused)),
             Err(error) => {
@@ -256,7 +260,7 @@ impl Job {
         }
     }
 
-    fn begin(&self) -> Result<Fused> {
+    fn begin(&self, sparse: Vec<Extent>) -> Result<Fused> {
         let tree = &self.tree;
         // A source for each run, newest first.
         let mut sources = Vec::new();
@@ -276,8 +280,9 @@ impl Job {
             rule,
             schema: &tree.shared.options.schema,
             asks_filters: tree.shared.horizon.asks_filters(),
+            sparse,
         };
-        Fused::new(&tree.shared.store, sources, &plan, &options)
+        Fused::new(&tree.shared.store, sources, plan, &options)
     }
 
     /// A slice of the work: about so many records are read.

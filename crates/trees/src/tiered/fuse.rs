@@ -9,9 +9,13 @@ use crate::run::{
 };
 use alluvium_base::{Kind, Message, Purpose, Sequence};
 use alluvium_storage::Result;
+use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::Store;
 use std::fmt;
 use std::sync::Arc;
+
+/// Values up to this length are copied out of extents that are mostly dead.
+const LONGEST_COPIED: u32 = 8 << 20;
 
 /// A run, and the part of it that counts.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub(super) struct Plan<'a> {
     pub(super) rule: Rule,
     pub(super) schema: &'a Arc<dyn Schema>,
     pub(super) asks_filters: bool,
+    /// Extents, in order, of which so little is live that values in them are copied.
+    pub(super) sparse: Vec<Extent>,
 }
 
 /// What was read.
@@ -41,6 +47,8 @@ pub(super) struct Fused {
     rule: Rule,
     keyspace: Keyspace,
     asks_filters: bool,
+    sparse: Vec<Extent>,
+    copied: Vec<u8>,
     builder: Builder,
     purpose: Purpose,
     key: Vec<u8>,
@@ -188,7 +196,7 @@ impl Fused {
     pub(super) fn new(
         store: &Arc<Store>,
         mut sources: Vec<Source>,
-        plan: &Plan<'_>,
+        plan: Plan<'_>,
         options: &RunOptions,
     ) -> Result<Fused> {
         let rule = plan.rule;
@@ -223,6 +231,8 @@ impl Fused {
             rule,
             keyspace: Keyspace::new(plan.schema),
             asks_filters: plan.asks_filters,
+            sparse: plan.sparse,
+            copied: Vec::new(),
             builder,
             purpose: options.purpose,
             key: Vec::new(),
@@ -272,10 +282,19 @@ impl Fused {
             self.messages
                 .load_newest(&self.store, self.purpose, self.rule.horizon)?;
         }
-        let (key, builder) = (&self.key, &mut self.builder);
+        let (key, builder, store, purpose) = (&self.key, &mut self.builder, &self.store, self.purpose);
+        let (sparse, copied) = (&self.sparse, &mut self.copied);
         self.messages
-            .fold(&self.store, self.purpose, &mut folder, deleted, |record| {
-                builder.push(key, record)
+            .fold(store, purpose, &mut folder, deleted, |record| {
+                match record.value {
+                    Value::Separate(pointer) if is_copied(sparse, &pointer) => {
+                        let guard = store.epochs().pin();
+                        run::read_value(store.cache(), &guard, &pointer, purpose, copied)?;
+                        let value = Value::Inline(copied);
+                        builder.push(key, Record { value, ..record })
+                    }
+                    _ => builder.push(key, record),
+                }
             })
     }
 
@@ -283,6 +302,16 @@ impl Fused {
     pub(super) fn finish(self) -> Result<(Option<Built>, Taken)> {
         Ok((self.builder.finish()?, self.taken))
     }
+}
+
+/// Whether a value is copied instead of passed on: so that the extent is given up, of which the rest is dead. A value that is longer fills
+/// most of its extents by itself.
+fn is_copied(sparse: &[Extent], pointer: &ValuePointer) -> bool {
+    let unit = pointer.node.offset / UNIT;
+    let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (pointer.node.tier, unit);
+    let before = &sparse[..sparse.partition_point(behind)];
+    let holds = |extent: &Extent| extent.tier == pointer.node.tier && unit < u64::from(extent.end());
+    pointer.len <= LONGEST_COPIED && before.last().is_some_and(holds)
 }
 
 /// Leaves out the sources of which a newer one deletes everything, for every reader: they need not be read.

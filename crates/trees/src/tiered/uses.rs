@@ -9,6 +9,7 @@ use crate::range::KeyRange;
 use crate::run::{Run, Use};
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::Extent;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// What names a run: where its footer is, and when it was written.
@@ -52,6 +53,8 @@ pub(super) struct Uses {
     /// Those whose counts have changed since the last sweep.
     touched_runs: HashSet<RunKey>,
     touched_groups: HashSet<u64>,
+    /// Bytes that all runs in use need of each extent.
+    live: HashMap<Extent, u64>,
     memory: Held,
 }
 
@@ -69,7 +72,7 @@ impl Uses {
     pub(super) fn acquire(&mut self, part: &Part, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
-            let memory = &mut self.memory;
+            let (memory, live) = (&mut self.memory, &mut self.live);
             let uses = self.runs.entry(key_of(run.pointer())).or_insert_with(|| {
                 let uses = RunUses {
                     run: run.clone(),
@@ -80,6 +83,9 @@ impl Uses {
                 };
                 memory.runs += uses.memory;
                 memory.counts += uses.counts_bytes();
+                for used in run.extents() {
+                    *live.entry(used.extent).or_default() += used.live;
+                }
                 uses
             });
             uses.parts += 1;
@@ -96,6 +102,12 @@ impl Uses {
             (part.clone(), 0)
         });
         *count += 1;
+    }
+
+    /// Those of a run's extents of which all runs together need less than half.
+    pub(super) fn sparse<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Extent> + 'a {
+        let extents = run.extents().iter().map(|used| used.extent);
+        extents.filter(|extent| 2 * self.live.get(extent).copied().unwrap_or(0) < extent.bytes())
     }
 
     /// The memory of what is in use.
@@ -161,6 +173,14 @@ impl Uses {
             if uses.parts == 0 {
                 self.memory.runs -= uses.memory;
                 self.memory.counts -= uses.counts_bytes();
+                for used in uses.run.extents() {
+                    if let Entry::Occupied(mut entry) = self.live.entry(used.extent) {
+                        *entry.get_mut() -= used.live;
+                        if *entry.get() == 0 {
+                            entry.remove();
+                        }
+                    }
+                }
                 self.runs.remove(&key);
             }
         }
@@ -221,6 +241,9 @@ impl Uses {
     #[must_use]
     pub(super) fn differences(&self, other: &Uses) -> Vec<String> {
         let mut found = Vec::new();
+        if self.live != other.live {
+            found.push("the live bytes of extents are not what runs need of them".to_owned());
+        }
         if self.memory != other.memory {
             found.push(format!(
                 "memory is counted {:?}, found {:?}",

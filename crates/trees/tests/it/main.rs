@@ -10,6 +10,7 @@ mod keyspaces;
 mod model;
 mod reads;
 mod schema;
+mod space;
 mod stack;
 mod story;
 mod world;

@@ -1,0 +1,91 @@
+//! Space that comes back.
+
+use crate::schema::schema;
+use alluvium_base::Message;
+use alluvium_base::message::LAST;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::Codec;
+use alluvium_storage::extents::Class;
+use alluvium_storage::store::Store;
+use alluvium_trees::memtable::Memtable;
+use alluvium_trees::tiered::{Depth, Progress, Tree, TreeOptions};
+use std::sync::Arc;
+
+const KEYS: u32 = 400;
+
+fn key(number: u32) -> Vec<u8> {
+    format!("{number:08}").into_bytes()
+}
+
+fn write(tree: &Tree, numbers: impl Iterator<Item = u32>, value: &[u8]) {
+    let memtable = Memtable::new(64 << 20);
+    let mut sequence = tree.cut();
+    for number in numbers {
+        sequence += 1;
+        memtable
+            .insert(&key(number), Message::put(sequence, value))
+            .unwrap();
+    }
+    let mut step = tree
+        .incorporate(Arc::new(memtable), sequence, Class::Normal)
+        .unwrap();
+    while step.poll(100).unwrap() == Progress::More {}
+    tree.horizon().raise(tree.cut());
+}
+
+fn compact(tree: &Tree) {
+    tree.compact_fully(b"").unwrap();
+    while let Some(mut step) = tree.next_step().unwrap() {
+        while step.poll(1000).unwrap() == Progress::More {}
+    }
+}
+
+/// Bytes in extents that something needs.
+fn live_extents(tree: &Tree) -> u64 {
+    tree.store().usage().0.total().live_extent_bytes
+}
+
+/// Nine of ten values of every extent are overwritten by short ones.
+fn mostly_overwritten(len: usize) {
+    let options = crate::world::store_options();
+    let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
+    let options = TreeOptions {
+        schema: schema(0, Codec::None),
+        ..TreeOptions::default()
+    };
+    let tree = Tree::create(Arc::new(store), options);
+    write(&tree, 0..KEYS, &vec![7; len]);
+    compact(&tree);
+    let all = live_extents(&tree);
+    assert!(all >= u64::from(KEYS) * len as u64);
+    write(&tree, (0..KEYS).filter(|number| number % 10 > 0), b"short");
+    // The first knows how little of each extent is left, the second gives them up.
+    compact(&tree);
+    assert!(live_extents(&tree) > all * 9 / 10);
+    compact(&tree);
+    assert!(live_extents(&tree) < all / 4, "{} of {all}", live_extents(&tree));
+    // What is dense is passed on by pointer, as ever.
+    let written = tree.stats().compacted_bytes;
+    compact(&tree);
+    let again = tree.stats().compacted_bytes - written;
+    assert!(again < all / 20, "{again} of {all}");
+    for number in 0..KEYS {
+        let wanted = if number % 10 == 0 {
+            vec![7; len]
+        } else {
+            b"short".to_vec()
+        };
+        assert_eq!(tree.get(&key(number), LAST, 0).unwrap(), Some(wanted), "{number}");
+    }
+    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn the_space_of_values_comes_back_when_most_of_their_extents_is_dead() {
+    mostly_overwritten(20_000);
+}
+
+#[test]
+fn the_space_of_long_values_comes_back_when_most_of_their_extents_is_dead() {
+    mostly_overwritten(100_000);
+}
