@@ -5,7 +5,7 @@
 //! *Does not know*: any engine. A system under test comes as a [`Story`].
 //!
 //! *Read in this order*: [`story`] (what a system must offer), [`mod@reference`] (what a crash may leave), [`generate`] (steps
-//! from a seed), [`driver`] (crashes, and devices that fail), `shrink` (small failures), [`replay`] (one line),
+//! from a seed), [`driver`] (crashes, and devices that fail), `shrink` (small failures), [`replay`] (one line), [`environment`],
 //! [`saboteur`] (planted bugs, for tests of tests), [`coverage`].
 //!
 //! Invariants:
@@ -15,6 +15,7 @@
 
 pub mod coverage;
 pub mod driver;
+pub mod environment;
 pub mod generate;
 pub mod reference;
 pub mod replay;

@@ -234,7 +234,8 @@ impl From<alluvium_device::Error> for Trouble {
         let cause = match &error {
             Error::DiskFull { .. } => Cause::Full,
             Error::Poisoned { .. } => Cause::Poisoned,
-            Error::PastEnd { .. } => Cause::Damaged,
+            // A file that is too short, or not there.
+            Error::PastEnd { .. } | Error::NotFound { .. } => Cause::Damaged,
             _ => Cause::Device,
         };
         Trouble::new(cause, error)

@@ -10,6 +10,7 @@
 //! and with ten times the points the long one. `ALLUVIUM_SIM_SEED` is the first seed, 1 otherwise.
 
 use crate::page_log::{Flaw, PageLog};
+use alluvium_sim::environment::number;
 use alluvium_sim::saboteur::Sabotage;
 use alluvium_sim::{Campaign, Settings, replay};
 use alluvium_storage::extents::UNIT;
@@ -25,12 +26,6 @@ const LARGE: u64 = 200_000;
 
 const COMMAND: &str =
     "cargo test -p alluvium-storage --test it -- the_page_and_log_story_survives_every_crash --nocapture";
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
-    })
-}
 
 fn story(access: Access) -> PageLog {
     PageLog {

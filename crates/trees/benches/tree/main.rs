@@ -15,6 +15,7 @@ use alluvium_base::Purpose;
 use alluvium_base::message::LAST;
 use alluvium_device::simulated::SimDirectory;
 use alluvium_model::Pdam;
+use alluvium_sim::environment::number;
 use alluvium_trees::merge::Direction;
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Depth, Tree, Victim};
@@ -62,12 +63,6 @@ fn main() {
             part(sizes);
         }
     }
-}
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
-    })
 }
 
 pub(crate) fn scattered(index: u64, _: u64) -> Key {

@@ -2,7 +2,7 @@
 
 use super::compact::Job;
 use super::node::Node;
-use super::tree::{SEED, Tree, all_nodes};
+use super::tree::{SEED, Tree, Trunk, all_nodes};
 use super::uses::Uses;
 use crate::merge::Direction;
 use crate::range::KeyRange;
@@ -11,6 +11,7 @@ use alluvium_filters as filters;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Extent;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// How thoroughly a tree is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,7 @@ impl Tree {
                     trunk.memory
                 ));
             }
+            check_wishes(&trunk, &nodes, &mut found);
             reachable = trunk.uses.reachable();
             // A checkpoint may come at any time, and the crash after it ends every compaction.
             let shown = Uses::of(nodes.iter().map(|node| &**node), []).reachable();
@@ -128,7 +130,7 @@ impl Tree {
         Ok(counts)
     }
 
-    fn check_contents(&self, nodes: &[std::sync::Arc<Node>], found: &mut Vec<String>) -> Result<()> {
+    fn check_contents(&self, nodes: &[Arc<Node>], found: &mut Vec<String>) -> Result<()> {
         let store = self.store();
         let (mut groups, mut runs) = (HashSet::new(), HashSet::new());
         for node in nodes {
@@ -196,6 +198,17 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// What is to be compacted fully are leaves that there are.
+fn check_wishes(trunk: &Trunk, nodes: &[Arc<Node>], found: &mut Vec<String>) {
+    let leaves = nodes.iter().filter(|node| node.is_leaf());
+    let lows: HashSet<&[u8]> = leaves.map(|leaf| &*leaf.range.low).collect();
+    let lost = trunk.full.iter().filter(|low| !lows.contains(&***low));
+    found.extend(lost.map(|low| {
+        let low = low.escape_ascii();
+        format!("no leaf begins at \"{low}\", which is to be compacted fully")
+    }));
 }
 
 fn check_node(node: &Node, found: &mut Vec<String>) {

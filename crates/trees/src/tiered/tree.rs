@@ -409,6 +409,7 @@ impl Tree {
             trunk.memory += node.memory_bytes();
         }
         self.shared.version.store(Arc::new(version));
+        trunk.pass_wishes_on(&gone, &made);
         trunk.abandon_overtaken(&root, flushed, self.shared.store.epochs());
         for node in &gone {
             trunk.uses.release_node(node);
@@ -453,6 +454,17 @@ impl Trunk {
                     let bytes = self.stretch(node, index).bytes(node, index);
                     self.inflight.plan(claim(node, index), bytes);
                 }
+            }
+        }
+    }
+
+    /// Leaves that were to be compacted fully are no more: what has taken their places is to be.
+    fn pass_wishes_on(&mut self, gone: &[Arc<Node>], made: &[Arc<Node>]) {
+        for leaf in gone.iter().filter(|node| node.is_leaf()) {
+            if self.full.remove(&leaf.range.low) {
+                let heirs = made.iter().filter(|node| node.is_leaf());
+                let heirs = heirs.filter(|heir| !heir.range.intersect(&leaf.range).is_empty());
+                self.full.extend(heirs.map(|heir| heir.range.low.clone()));
             }
         }
     }

@@ -10,6 +10,7 @@
 //! `ALLUVIUM_SIM_SEED` is the first seed, 1 otherwise.
 
 use crate::story::{Flaw, Tiered};
+use alluvium_sim::environment::number;
 use alluvium_sim::saboteur::Sabotage;
 use alluvium_sim::{Campaign, Settings, replay};
 use alluvium_storage::extents::UNIT;
@@ -24,12 +25,6 @@ const POINTS: u64 = 2000;
 const LARGE: u64 = 200_000;
 
 const COMMAND: &str = "cargo test -p alluvium-trees --test it -- the_tree_survives_every_crash --nocapture";
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
-    })
-}
 
 fn story(access: Access) -> Tiered {
     Tiered {

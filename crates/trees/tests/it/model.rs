@@ -2,6 +2,7 @@
 
 use crate::world::{Workload, World};
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_sim::environment::number;
 use alluvium_storage::Codec;
 use alluvium_trees::tiered::{Depth, Edge, Shape, Victim};
 use std::collections::BTreeMap;
@@ -9,12 +10,6 @@ use std::sync::Arc;
 
 /// From so many operations on, everything that may become of a compaction must have become of a hundred.
 const LARGE: u64 = 1_000_000;
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
-    })
-}
 
 /// Runs one seed for so many operations.
 fn run(workload: Workload, seed: u64, operations: u64) -> World {

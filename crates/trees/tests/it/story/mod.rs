@@ -34,24 +34,16 @@ pub(crate) struct Tiered {
 
 /// What a caller of the simulator sees of an error.
 pub(crate) fn trouble(error: Error) -> Trouble {
+    let error = match error {
+        Error::Device(device) => return device.into(),
+        other => other,
+    };
     let cause = match &error {
         error if error.is_full() => Cause::Full,
-        Error::Device(device) => return device_trouble(device),
         Error::Poisoned { .. } => Cause::Poisoned,
         Error::NotAStore { .. } => Cause::NotAStore,
         Error::Corrupt { .. } | Error::OlderGeneration { .. } | Error::NewerFormat { .. } => Cause::Damaged,
         _ => Cause::Wrong,
-    };
-    Trouble::new(cause, error)
-}
-
-fn device_trouble(error: &alluvium_device::Error) -> Trouble {
-    use alluvium_device::Error;
-    let cause = match error {
-        Error::Poisoned { .. } => Cause::Poisoned,
-        // A file that is too short, or not there.
-        Error::PastEnd { .. } | Error::NotFound { .. } => Cause::Damaged,
-        _ => Cause::Device,
     };
     Trouble::new(cause, error)
 }
