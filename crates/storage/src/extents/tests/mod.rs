@@ -93,3 +93,27 @@ fn space_is_reused_only_after_the_generation_and_the_epoch() {
     assert_eq!(bed.extents.reclaim(8, limit).unwrap().freed_bytes, 8 * UNIT);
     assert_eq!(bed.extents.allocate(0, 8, Class::Normal).unwrap(), first);
 }
+
+#[test]
+fn an_extent_in_use_is_found_by_any_place_in_it() {
+    let bed = bed(2, ExtentOptions::default());
+    let extents: Vec<Extent> = [1, 2, 8, 3, MAX_EXTENT_UNITS]
+        .into_iter()
+        .map(|units| bed.live(1, units, 10))
+        .collect();
+    for extent in &extents {
+        for offset in extent.range().step_by(UNIT as usize) {
+            for inside in [0, 1, UNIT - 1] {
+                assert_eq!(bed.extents.holding(1, offset + inside), Some(*extent));
+            }
+        }
+    }
+    let provisional = bed.extents.allocate(1, 4, Class::Normal).unwrap();
+    bed.extents.release(extents[2], 1);
+    for gone in [provisional, extents[2]] {
+        assert_eq!(bed.extents.holding(1, gone.offset() + UNIT), None);
+    }
+    assert_eq!(bed.extents.holding(0, extents[0].offset()), None);
+    assert_eq!(bed.extents.holding(7, 0), None);
+    assert_eq!(bed.extents.holding(1, u64::MAX), None);
+}
