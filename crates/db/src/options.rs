@@ -174,8 +174,8 @@ impl Options {
         self
     }
 
-    /// How many bytes of the memory hold records that are read often, each by itself: an eighth of what is there for caches, if not set;
-    /// none, if zero.
+    /// How many bytes of the memory hold records that are read often, each by itself: if not set, what is worth while, beginning with
+    /// an eighth of what is there for caches; none, if zero.
     #[must_use]
     pub fn record_memory(mut self, bytes: u64) -> Options {
         self.records = Some(bytes);
@@ -270,6 +270,7 @@ impl Options {
         Ok(Plan {
             scale,
             records,
+            balances: self.records.is_none() && self.scale.is_none(),
             page_size,
             workers,
         })
@@ -327,6 +328,8 @@ pub(crate) struct Plan {
     pub(crate) scale: Scale,
     /// Bytes of the record cache.
     pub(crate) records: u64,
+    /// Whether memory moves between the caches.
+    pub(crate) balances: bool,
     pub(crate) page_size: PageSize,
     pub(crate) workers: usize,
 }

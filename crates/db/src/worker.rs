@@ -137,7 +137,7 @@ impl Shared {
             self.engine.look_for_room();
             if synced.elapsed() >= self.sync_interval {
                 synced = Instant::now();
-                if let Err(error) = self.engine.sync() {
+                if let Err(error) = self.engine.sync().and_then(|()| self.engine.balance()) {
                     self.failed(&error);
                 }
             }

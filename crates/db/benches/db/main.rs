@@ -1,9 +1,12 @@
 //! What the store does in a second, and how long it takes at worst: `cargo bench -p alluvium --bench db [PART…]`.
 //!
-//! *memory* puts and gets records that fit a memtable; *pages* gets records from cached pages; *load* puts more than fits the memory, at full speed,
+//! *memory* puts and gets records that fit a memtable; *pages* gets records from cached pages; *skew* reads data eight times the memory under a Zipf
+//! distribution, with the record cache and without; *load* puts more than fits the memory, at full speed,
 //! and *open* at 70 % of that rate, on a schedule that does not wait for slow answers (so that what waits behind one is counted); *commit* times commits at
 //! `Disk`. Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`, `ALLUVIUM_DB_MEMORY` (bytes), `ALLUVIUM_DB_SECONDS` and
 //! `ALLUVIUM_DB_DIRECTORY` change what is done; without `--bench` everything is tiny.
+
+mod skew;
 
 use alluvium::{Db, Durability, Keyspace, Options, WriteBatch};
 use alluvium_device::Directory;
@@ -46,9 +49,10 @@ fn main() {
             directory,
         }
     };
-    let parts: [(&str, Part); 5] = [
+    let parts: [(&str, Part); 6] = [
         ("memory", memory),
         ("pages", pages),
+        ("skew", skew::skew),
         ("load", load),
         ("open", open),
         ("commit", commit),

@@ -5,7 +5,7 @@
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `snapshots.rs`,
-//! `read.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `open.rs` (recovery).
+//! `read.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery).
 //!
 //! Invariants:
 //!
@@ -16,6 +16,7 @@
 //! - **E4** A commit is acknowledged when it and all before it are visible, and its durability holds.
 //! - **E5** Memtables are incorporated in their order, each once every commit up to its cut is visible.
 
+mod balance;
 mod commit;
 mod open;
 mod policy;
@@ -85,6 +86,7 @@ pub(crate) struct Engine {
     stripes: Stripes,
     snapshots: Snapshots,
     records: Records,
+    seen: Mutex<balance::Seen>,
     work: Work,
     pressure: Pressure,
     tallies: Tallies,

@@ -94,6 +94,7 @@ impl Engine {
             stripes: Stripes::default(),
             snapshots: Snapshots::default(),
             records: Records::new(plan.records, covered),
+            seen: Mutex::default(),
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),

@@ -1,0 +1,56 @@
+//! Memory moves between the cache of pages and that of records, a little now and then, to where it saves more reads.
+
+use super::Engine;
+use super::records::share::{self, View};
+use crate::Result;
+use alluvium_base::Purpose;
+
+/// What had been counted when the shares were looked at last.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    misses: u64,
+    ghost_hits: u64,
+    reads: u64,
+}
+
+impl Engine {
+    /// Looks at the shares of the two caches, and changes them if that is worth while. A share that the user chose stays.
+    pub(crate) fn balance(&self) -> Result<()> {
+        if !self.plan.balances {
+            return Ok(());
+        }
+        let records = self.records.stats();
+        let cache = self.store.cache();
+        let pages = cache.stats().budget_bytes;
+        let device = self.store.directory().counters().snapshot();
+        let reads = device.of(Purpose::Lookup).reads;
+        let mut seen = self.seen.lock();
+        let view = View {
+            records: records.budget_bytes,
+            pages,
+            lookups: records.misses - seen.misses,
+            reads: reads - seen.reads,
+            ghost_hits: records.ghost_hits - seen.ghost_hits,
+            ghost_bytes: records.ghost_bytes,
+            data: self.store.usage().0.total().live_extent_bytes,
+        };
+        if !share::is_enough(&view) {
+            return Ok(());
+        }
+        *seen = Seen {
+            misses: records.misses,
+            ghost_hits: records.ghost_hits,
+            reads,
+        };
+        let wanted = share::next(&view);
+        // One side gives before the other takes.
+        if wanted < view.records {
+            self.records.set_budget(wanted);
+            cache.set_budget(pages + view.records - wanted)?;
+        } else if wanted > view.records {
+            cache.set_budget(pages + view.records - wanted)?;
+            self.records.set_budget(wanted);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! How much of the caches' memory should hold records. Nothing here does anything.
+
+/// What happened since this was asked last, and how the memory is shared now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    /// Bytes for records, and for pages.
+    pub(crate) records: u64,
+    pub(crate) pages: u64,
+    /// Lookups that went to the tree, and how often they read from the device.
+    pub(crate) lookups: u64,
+    pub(crate) reads: u64,
+    /// Those of them that so many bytes more for records might have answered.
+    pub(crate) ghost_hits: u64,
+    pub(crate) ghost_bytes: u64,
+    /// Bytes of the tree on the device.
+    pub(crate) data: u64,
+}
+
+/// With fewer lookups nothing is known.
+const ENOUGH_LOOKUPS: u64 = 10_000;
+
+/// Records have at least, and at most, so many hundredths.
+const LEAST_PERCENT: u64 = 4;
+const MOST_PERCENT: u64 = 60;
+
+/// A step, as a part of the whole.
+const STEPS: u64 = 32;
+
+/// When lookups read more than so many hundredths of a page each, what finds the leaves is not in memory: pages come first.
+const STARVING_PERCENT: u64 = 115;
+
+/// A byte must be worth so many hundredths of a byte on the other side to be moved.
+const MARGIN_PERCENT: u128 = 150;
+
+/// Whether there were so many lookups that they tell something.
+pub(crate) fn is_enough(view: &View) -> bool {
+    view.lookups >= ENOUGH_LOOKUPS
+}
+
+/// Bytes for records from now on.
+///
+/// A byte more for records saves as many device reads as ghosts were hit, for each byte that the ghosts stand for. A byte more for
+/// pages saves at least what every byte of the data that no page holds has cost on the average: hot keys are scattered over leaves, as a
+/// rule, so that one leaf is about as hot as the next.
+pub(crate) fn next(view: &View) -> u64 {
+    let all = view.records + view.pages;
+    let (least, most) = (all * LEAST_PERCENT / 100, all * MOST_PERCENT / 100);
+    if !is_enough(view) || view.reads == 0 || view.ghost_hits == 0 {
+        return view.records;
+    }
+    let (more, less) = (
+        view.records + all / STEPS,
+        view.records.saturating_sub(all / STEPS),
+    );
+    let uncached = u128::from(view.data.saturating_sub(view.pages).max(1));
+    let (reads, lookups) = (u128::from(view.reads), u128::from(view.lookups));
+    // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads / uncached.
+    let of_records = u128::from(view.ghost_hits) * uncached;
+    let of_pages = lookups * u128::from(view.ghost_bytes);
+    let wanted = if reads * 100 > lookups * u128::from(STARVING_PERCENT) {
+        less
+    } else if of_records * 100 > of_pages * MARGIN_PERCENT {
+        more
+    } else if of_pages * 100 > of_records * MARGIN_PERCENT {
+        less
+    } else {
+        view.records
+    };
+    wanted.clamp(least, most)
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn view(ghost_hits: u64, reads: u64) -> View {
+        View {
+            records: 16 * MIB,
+            pages: 48 * MIB,
+            lookups: 100_000,
+            reads,
+            ghost_hits,
+            ghost_bytes: 8 * MIB,
+            data: 1024 * MIB,
+        }
+    }
+
+    #[test]
+    fn memory_goes_to_where_a_byte_saves_more_reads() {
+        // A hundred thousand lookups over 976 MiB: 820 for eight of them.
+        let table = [
+            (5_000, 90_000, 18, "hot records come back"),
+            (1_000, 90_000, 16, "no difference worth while"),
+            (300, 90_000, 14, "all pages are as hot as the records"),
+            (5_000, 130_000, 14, "the index does not fit"),
+            (0, 90_000, 16, "nothing was turned away"),
+            (5_000, 0, 16, "everything is in memory"),
+        ];
+        for (ghost_hits, reads, mebibytes, why) in table {
+            assert_eq!(next(&view(ghost_hits, reads)), mebibytes * MIB, "{why}");
+        }
+        let few = View {
+            lookups: 100,
+            ..view(50, 90)
+        };
+        assert_eq!(next(&few), few.records);
+    }
+
+    #[test]
+    fn neither_side_is_left_with_nothing() {
+        let mut up = view(50_000, 90_000);
+        let mut down = view(1, 90_000);
+        for view in [&mut up, &mut down] {
+            for _ in 0..100 {
+                let all = view.records + view.pages;
+                view.records = next(view);
+                view.pages = all - view.records;
+            }
+        }
+        assert_eq!(up.records * 100 / (64 * MIB), MOST_PERCENT - 1);
+        assert_eq!(down.records, 64 * MIB * LEAST_PERCENT / 100);
+    }
+}
