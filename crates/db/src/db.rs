@@ -12,6 +12,7 @@ use crate::worker::Workers;
 use crate::{Durability, Error, Keyspace, Result};
 use alluvium_base::Kind;
 use alluvium_device::Directory;
+use alluvium_trees::tiered::Depth;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -340,6 +341,25 @@ impl Db {
         self.shared.healthy()?;
         self.engine().health()?;
         self.engine().compact()
+    }
+
+    /// Everything that is wrong with the store, a sentence each; nothing if it is whole. It reads all of it. Reads and writes go on meanwhile, the
+    /// work in the background rests.
+    ///
+    /// # Errors
+    /// As the device says. What is damaged is reported, not returned.
+    pub fn check(&self) -> Result<Vec<String>> {
+        self.engine().is_open()?;
+        self.engine().check(Depth::Everything)
+    }
+
+    /// As [`Db::check`], but of the structure alone: which extents are in use, and by whom. It reads next to nothing.
+    ///
+    /// # Errors
+    /// As [`Db::check`].
+    pub fn check_structure(&self) -> Result<Vec<String>> {
+        self.engine().is_open()?;
+        self.engine().check(Depth::Trunk)
     }
 
     /// A slice of the work that is done in the background as a rule, about a millisecond; whether there was any. For programs that have

@@ -242,6 +242,22 @@ impl Options {
         Db::open_in(directory, self, Existing::OpenOrCreate)
     }
 
+    /// As [`Options::open_existing`], in a directory of the caller's.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open_existing_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
+        Db::open_in(directory, self, Existing::Open)
+    }
+
+    /// As [`Options::create`], in a directory of the caller's.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn create_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
+        Db::open_in(directory, self, Existing::Create)
+    }
+
     pub(crate) fn plan(&self) -> Result<Plan> {
         let page_size = match self.page_size {
             None => PageSize::default(),

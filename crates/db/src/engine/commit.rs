@@ -21,6 +21,9 @@ use alluvium_base::{Message, Sequence};
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
 use alluvium_trees::memtable::{Full, Memtable};
 
+/// How often a commit waits for a checkpoint to free log before it is refused: others may take what was freed.
+const LOG_TURNS: u32 = 20;
+
 /// Writes that take effect together, as they stand in the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commit {
@@ -70,6 +73,7 @@ impl Engine {
         if condition.is_some() {
             self.stripes.want(&self.writers);
         }
+        let mut turns = 0;
         loop {
             self.admit(commit)?;
             match self.try_commit(commit, condition) {
@@ -85,7 +89,10 @@ impl Engine {
                     return Ok(Some(last));
                 }
                 // A checkpoint frees log; a commit that is let through by none of them is refused.
-                Err(Error::Storage(alluvium_storage::Error::LogFull { .. })) => self.make_log_room()?,
+                Err(Error::Storage(alluvium_storage::Error::LogFull { .. })) if turns < LOG_TURNS => {
+                    turns += 1;
+                    self.make_log_room()?;
+                }
                 Err(error) => {
                     self.note_full(&error);
                     return Err(error);
@@ -144,15 +151,37 @@ impl Engine {
         );
         match appended {
             Err(error) if error.is_full() => {
-                self.store.judge(log.void(place.first, commit.count))?;
+                self.give_up(place.first, commit.count)?;
                 Err(error)
             }
             other => self.store.judge(other),
         }
     }
 
+    /// Nothing comes of these numbers: the log is told, or will be once the disk has room for that much.
+    fn give_up(&self, first: Sequence, count: u32) -> alluvium_storage::Result<()> {
+        match self.store.judge(self.store.log().void(first, count)) {
+            Err(error) if error.is_full() => {
+                self.gaps.lock().push((first, count));
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Tells the log of numbers that it could not be told of before. Until then nothing above them can be synced.
+    pub(crate) fn fill_gaps(&self) -> Result<()> {
+        let mut gaps = self.gaps.lock();
+        while let Some(&(first, count)) = gaps.last() {
+            self.store.judge(self.store.log().void(first, count))?;
+            gaps.pop();
+        }
+        Ok(())
+    }
+
     /// Waits until everything up to `at` survives the loss of power.
     pub(crate) fn sync_through(&self, at: Sequence) -> Result<()> {
+        self.fill_gaps()?;
         Ok(self.store.judge(self.store.log().sync_through(at))?)
     }
 }

@@ -90,6 +90,8 @@ pub(crate) struct Engine {
     work: Work,
     pressure: Pressure,
     tallies: Tallies,
+    /// Numbers of writes that were refused, of which the log does not know yet: the first, and how many.
+    gaps: Mutex<Vec<(Sequence, u32)>>,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,
     closed: AtomicBool,

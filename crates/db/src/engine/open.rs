@@ -98,6 +98,7 @@ impl Engine {
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),
+            gaps: Mutex::default(),
             schema: Mutex::new(()),
             closed: AtomicBool::new(false),
         };

@@ -29,8 +29,10 @@ const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 /// What a record takes in a memtable beside its key and operand, at most: its header, and its share of nodes that split.
 pub(crate) const RECORD_OVERHEAD: u64 = 160;
 
-/// Bytes that the writers of a memtable may have taken ahead, beyond what was reserved.
-const AHEAD: u64 = 8 << 20;
+/// Bytes that the writers of a memtable may have taken ahead, beyond what was reserved: little of a small one, which is worth no huge pages.
+fn ahead(room: u64) -> u64 {
+    if room < 1 << 20 { 2 << 20 } else { 8 << 20 }
+}
 
 /// Not known yet.
 const UNKNOWN: Sequence = Sequence::MAX;
@@ -52,7 +54,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     fn new(number: u8, room: u64) -> Slot {
-        let limit = (room + room / 4 + AHEAD).clamp(1 << 20, 16 << 30);
+        let limit = (room + room / 4 + ahead(room)).clamp(1 << 20, 16 << 30);
         Slot {
             memtable: Arc::new(Memtable::new(limit as usize)),
             number,

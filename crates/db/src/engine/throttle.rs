@@ -90,7 +90,12 @@ impl Engine {
     pub(crate) fn admit(&self, commit: &Commit) -> Result<()> {
         self.health()?;
         if commit.grows && self.pressure.is_full() {
-            return Err(self.full());
+            if self.plan.workers == 0 {
+                self.look_for_room();
+            }
+            if self.pressure.is_full() {
+                return Err(self.full());
+            }
         }
         let part = self.plan.scale.memtable / 32;
         let bytes = commit.record.len() as u64;
@@ -118,11 +123,7 @@ impl Engine {
     fn help(&self, slices: u64) -> Result<()> {
         for _ in 0..slices {
             // What is urgent is done by others already, as a rule.
-            let worked = match self.work() {
-                Err(error) if error.is_full() => Worked::Nothing,
-                other => other?,
-            };
-            if worked == Worked::Nothing && self.queue.sealed() > 0 {
+            if self.work()? == Worked::Nothing && self.queue.sealed() > 0 {
                 self.pressure.nap();
             }
         }

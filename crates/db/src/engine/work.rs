@@ -7,8 +7,8 @@ use super::records::Forgetting;
 use crate::Result;
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::log;
-use alluvium_trees::tiered::{Incorporation, Maintenance, Progress, Step};
-use parking_lot::Mutex;
+use alluvium_trees::tiered::{Depth, Incorporation, Job, Maintenance, Progress, Step};
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,6 +46,8 @@ pub(crate) struct Work {
     parked: Mutex<Vec<Step>>,
     /// What maintenance may still write.
     maintenance: Mutex<Option<Maintenance>>,
+    /// Every slice shares it; who must see the tree at rest has it alone.
+    rest: RwLock<()>,
 }
 
 /// One memtable on its way into the tree.
@@ -71,6 +73,11 @@ impl Engine {
     pub(crate) fn work(&self) -> Result<Worked> {
         self.store.health()?;
         let prepared = self.store.judge(self.store.log().prepare())?;
+        match self.fill_gaps() {
+            // Something below may free what it needs.
+            Err(error) if error.is_full() => {}
+            other => other?,
+        }
         let worked = match policy::next(&self.view()) {
             Task::Checkpoint => self.try_checkpoint()?,
             Task::Incorporate => self.incorporate_slice(SLICE)?,
@@ -79,10 +86,30 @@ impl Engine {
         if worked == Worked::Something || prepared == log::Progress::Worked {
             return Ok(Worked::Something);
         }
-        let reclaimed = self.store.reclaim(RECLAIM)?;
         self.store.cache().tend();
+        self.reclaim_slice()
+    }
+
+    /// A slice of making space that died usable again.
+    fn reclaim_slice(&self) -> Result<Worked> {
+        let _slice = self.work.rest.read();
+        let reclaimed = self.store.reclaim(RECLAIM)?;
         let some = reclaimed.freed_bytes > 0 || reclaimed.punched_bytes > 0 || reclaimed.truncated_bytes > 0;
         Ok(if some { Worked::Something } else { Worked::Nothing })
+    }
+
+    /// Everything that is wrong with what is on the disk, a sentence each. The background rests meanwhile; reads and writes go on.
+    pub(crate) fn check(&self, depth: Depth) -> Result<Vec<String>> {
+        let _at_rest = self.work.rest.write();
+        let parked = self.work.parked.lock();
+        let jobs: Vec<&Job> = parked
+            .iter()
+            .filter_map(|step| match step {
+                Step::Compact(job) => Some(&**job),
+                Step::Reshaped => None,
+            })
+            .collect();
+        Ok(self.tree.check(depth, &jobs)?)
     }
 
     fn view(&self) -> View {
@@ -114,6 +141,7 @@ impl Engine {
 
     /// A slice of writing the oldest sealed memtable out, unless somebody else is at it.
     pub(crate) fn incorporate_slice(&self, records: usize) -> Result<Worked> {
+        let _slice = self.work.rest.read();
         let Some(mut under_way) = self.work.incorporation.try_lock() else {
             return Ok(Worked::Nothing);
         };
@@ -128,7 +156,7 @@ impl Engine {
             self.raise_horizon();
             let class = self.pressure.class();
             let begun = self.tree.incorporate(Arc::clone(&slot.memtable), cut, class);
-            let incorporation = begun.inspect_err(|error| self.pressure.note(error))?;
+            let incorporation = begun?;
             let forgetting = self.records.begin(&slot.memtable, cut);
             *under_way = Some(WritingOut {
                 slot,
@@ -149,10 +177,13 @@ impl Engine {
                 self.pressure.relieved();
             }
             Err(error) => {
-                // It begins anew, from the reserve if the disk is full.
+                // It begins anew, and where it was the first to find that the disk is full, it has the reserve.
                 *under_way = None;
+                let was_full = self.pressure.is_full();
                 self.pressure.note(&error);
-                return Err(error.into());
+                if was_full || !error.is_full() {
+                    return Err(error.into());
+                }
             }
         }
         Ok(Worked::Something)
@@ -168,6 +199,7 @@ impl Engine {
     }
 
     fn checkpoint_alone(&self) -> Result<()> {
+        let _slice = self.work.rest.read();
         let cut = self.tree.cut();
         self.tree.checkpoint()?;
         self.work.covered.fetch_max(cut, Ordering::AcqRel);
@@ -201,6 +233,7 @@ impl Engine {
 
     /// A slice of a compaction, or of what makes one necessary.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<Worked> {
+        let _slice = self.work.rest.read();
         let parked = self.work.parked.lock().pop();
         let step = match parked {
             Some(step) => Some(step),
@@ -240,7 +273,7 @@ impl Engine {
         }
         // What was replaced comes free.
         self.checkpoint_now()?;
-        while self.store.reclaim(RECLAIM)?.freed_bytes > 0 {}
+        while self.reclaim_slice()? == Worked::Something {}
         Ok(())
     }
 
@@ -259,6 +292,7 @@ impl Engine {
 
     /// Asks for the compaction that is worth most, as long as the budget lasts; whether one was asked for.
     pub(crate) fn maintain(&self, bytes: u64) -> Result<bool> {
+        let _slice = self.work.rest.read();
         let mut maintenance = self.work.maintenance.lock();
         let maintenance = maintenance.get_or_insert(Maintenance { budget_bytes: 0 });
         maintenance.budget_bytes = maintenance.budget_bytes.saturating_add(bytes).min(1 << 40);

@@ -1,4 +1,6 @@
 //! The store from outside.
 
 mod basics;
+mod crashes;
 mod records;
+mod story;

@@ -1,0 +1,451 @@
+//! The whole store under the simulator: users who write to several keyspaces at all three durabilities, the background slice by slice, and what a
+//! crash, or a device that fails, may leave.
+
+mod ops;
+
+use alluvium::{
+    Compression, Db, Error, Iter, Keyspace, KeyspaceOptions, MergeOperator, Options, Scale, Snapshot,
+    WriteBatch,
+};
+use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
+use alluvium_storage::extents::{ExtentOptions, UNIT};
+use alluvium_storage::log::{self, LogOptions};
+use alluvium_trees::merge::Append;
+use alluvium_trees::tiered::Shape;
+use ops::{Action, KEYSPACES, Op};
+use std::collections::BTreeMap;
+
+/// One opening in so many is followed by a check of every run and maplet, the others by one of the trunk.
+const EVERYTHING: u64 = 6;
+
+/// The story, with the ways in which it varies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole {
+    pub(crate) access: log::Access,
+    pub(crate) lanes: usize,
+}
+
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// An open store, and who reads in it.
+pub(crate) struct System {
+    db: Db,
+    /// Those that could be made so far, in the order of [`KEYSPACES`].
+    keyspaces: Vec<Keyspace>,
+    snapshot: Option<(Snapshot, Pairs)>,
+    /// What the named snapshots held when they were made, as far as this opening knows.
+    named: BTreeMap<String, Pairs>,
+    names: u64,
+    incorporations: u64,
+}
+
+/// What a caller of the simulator sees of an error.
+fn trouble(error: Error) -> Trouble {
+    use alluvium_storage::Error as Storage;
+    let cause = match &error {
+        error if error.is_full() => Cause::Full,
+        Error::Storage(Storage::Device(_)) => {
+            let Error::Storage(Storage::Device(device)) = error else {
+                unreachable!("it was just seen")
+            };
+            return Trouble::from(device);
+        }
+        Error::Storage(Storage::Poisoned { .. }) => Cause::Poisoned,
+        Error::Storage(Storage::NotAStore { .. }) => Cause::NotAStore,
+        Error::Storage(
+            Storage::Corrupt { .. } | Storage::OlderGeneration { .. } | Storage::NewerFormat { .. },
+        ) => Cause::Damaged,
+        _ => Cause::Wrong,
+    };
+    Trouble::new(cause, error)
+}
+
+fn word(durability: Durability) -> alluvium::Durability {
+    match durability {
+        Durability::Memory => alluvium::Durability::Memory,
+        Durability::Process => alluvium::Durability::Process,
+        Durability::Disk => alluvium::Durability::Disk,
+    }
+}
+
+impl Whole {
+    fn options(&self) -> Options {
+        let memtable = match self.access {
+            log::Access::Mapped => 6 << 10,
+            log::Access::Written => 4 << 10,
+        };
+        let scale = Scale {
+            id: 0xa11,
+            memtable,
+            cache: 1 << 20,
+            log: LogOptions {
+                limit_bytes: 96 << 10,
+                segment_bytes: 8 << 10,
+                reserve_bytes: 16 << 10,
+                lanes: self.lanes,
+                access: self.access,
+                identity: 7,
+            },
+            extents: ExtentOptions {
+                max_bytes: None,
+                min_reserve: UNIT,
+                max_reserve: 2 * UNIT,
+                min_map_deltas: 2 << 10,
+            },
+            shape: Shape { fanout: 4, memtable },
+        };
+        Options::new().simulated(scale, || 1000)
+    }
+
+    /// Makes those that are missing.
+    fn open_keyspaces(db: &Db, keyspaces: &mut Vec<Keyspace>) -> Result<(), Trouble> {
+        for &letter in &KEYSPACES[keyspaces.len()..] {
+            let options = match letter {
+                b'b' => KeyspaceOptions::new()
+                    .merge_operator("append")
+                    .compression(Compression::Lz4),
+                b'c' => KeyspaceOptions::new().value_threshold(200),
+                _ => KeyspaceOptions::new(),
+            };
+            let name = char::from(letter).to_string();
+            keyspaces.push(db.keyspace_with(&name, &options).map_err(trouble)?);
+        }
+        Ok(())
+    }
+
+    fn system(db: Db) -> Result<System, Trouble> {
+        let mut keyspaces = Vec::new();
+        Self::open_keyspaces(&db, &mut keyspaces)?;
+        Ok(System {
+            keyspaces,
+            db,
+            snapshot: None,
+            named: BTreeMap::new(),
+            names: 0,
+            incorporations: 0,
+        })
+    }
+}
+
+impl System {
+    fn keyspace(&self, key: &[u8]) -> &Keyspace {
+        let index = KEYSPACES.iter().position(|&letter| letter == key[0]);
+        &self.keyspaces[index.expect("every key names its keyspace")]
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+        let found = self.keyspace(key).get(&key[1..]).map_err(trouble)?;
+        Ok(found.map(Vec::from))
+    }
+
+    /// What a walk shows, which must be in order, as keys of the story.
+    fn walk(letter: u8, iter: Iter, pairs: &mut Pairs) -> Result<(), Trouble> {
+        let mut last: Option<Vec<u8>> = None;
+        for pair in iter {
+            let (key, value) = pair.map_err(trouble)?;
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                return Err(Trouble::wrong(format!("{} is out of order", key.escape_ascii())));
+            }
+            last = Some(key.clone());
+            pairs.insert([&[letter], &key[..]].concat(), value.into_vec());
+        }
+        Ok(())
+    }
+
+    fn everything(&self) -> Result<Pairs, Trouble> {
+        let mut pairs = Pairs::new();
+        for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
+            Self::walk(letter, keyspace.iter(), &mut pairs)?;
+        }
+        Ok(pairs)
+    }
+
+    fn everything_at(&self, snapshot: &Snapshot) -> Result<Pairs, Trouble> {
+        let mut pairs = Pairs::new();
+        for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
+            Self::walk(letter, snapshot.iter(keyspace), &mut pairs)?;
+        }
+        Ok(pairs)
+    }
+
+    fn batch(&self, ops: &[Op], durability: Durability) -> Result<WriteBatch, Error> {
+        let mut batch = WriteBatch::new().durability(word(durability));
+        for op in ops {
+            match op {
+                Op::Put { key, value } => batch.put(self.keyspace(key), &key[1..], value)?,
+                Op::Delete { key } => batch.delete(self.keyspace(key), &key[1..])?,
+                Op::Merge { key, operand } => batch.merge(self.keyspace(key), &key[1..], operand)?,
+                Op::DeleteRange { start, end } => {
+                    batch.delete_range(self.keyspace(start), &start[1..], Some(&end[1..]))?
+                }
+            };
+        }
+        Ok(batch)
+    }
+
+    /// What the writes of a commit come to, for the ledger.
+    fn outcome(&self, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
+        let mut after: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+        for op in ops {
+            match op {
+                Op::Put { key, value } => {
+                    after.insert(key.clone(), Some(value.clone()));
+                }
+                Op::Delete { key } => {
+                    after.insert(key.clone(), None);
+                }
+                Op::Merge { key, operand } => {
+                    let before = match after.get(key) {
+                        Some(value) => value.clone(),
+                        None => self.get(key)?,
+                    };
+                    let mut value = before.unwrap_or_default();
+                    Append.fold(&mut value, operand);
+                    after.insert(key.clone(), Some(value));
+                }
+                Op::DeleteRange { start, end } => {
+                    let mut found = Pairs::new();
+                    let range = self.keyspace(start).range(&start[1..]..&end[1..]);
+                    Self::walk(start[0], range, &mut found)?;
+                    after.extend(found.into_keys().map(|key| (key, None)));
+                    for (key, value) in &mut after {
+                        if start <= key && key < end {
+                            *value = None;
+                        }
+                    }
+                }
+            }
+        }
+        let writes = after.into_iter().map(|(key, value)| Write { key, value });
+        Ok(writes.collect())
+    }
+
+    /// Tells the ledger of a commit, does it, and tells what became of it.
+    fn commit(
+        &mut self,
+        writes: &[Write],
+        durability: Durability,
+        world: &World,
+        act: impl FnOnce(&mut System) -> Result<bool, Error>,
+    ) -> Result<(), Trouble> {
+        let number = world.ledger.begin(writes);
+        match act(self) {
+            Ok(true) => {
+                world.ledger.acknowledge(number, durability);
+                Ok(())
+            }
+            Ok(false) => {
+                world.ledger.withdraw(number);
+                Err(Trouble::wrong("a condition that holds was refused"))
+            }
+            Err(error) => {
+                if error.is_full() {
+                    world.ledger.withdraw(number);
+                } else {
+                    world.ledger.doubt(number);
+                }
+                Err(trouble(error))
+            }
+        }
+    }
+
+    fn swap(&mut self, key: &[u8], new: Option<&[u8]>, right: bool, world: &World) -> Result<(), Trouble> {
+        let found = self.get(key)?;
+        if !right {
+            let wrong = [found.as_deref().unwrap_or_default(), b"!"].concat();
+            let keyspace = self.keyspace(key);
+            return match keyspace.compare_and_set(&key[1..], Some(&wrong), new) {
+                Ok(false) => Ok(()),
+                Ok(true) => Err(Trouble::wrong("a condition that does not hold was let through")),
+                Err(error) => Err(trouble(error)),
+            };
+        }
+        let write = Write {
+            key: key.to_vec(),
+            value: new.map(<[u8]>::to_vec),
+        };
+        self.commit(&[write], Durability::Process, world, |system| {
+            system
+                .keyspace(key)
+                .compare_and_set(&key[1..], found.as_deref(), new)
+        })
+    }
+
+    /// The last keyspace is dropped, and another of its name made.
+    fn drop_keyspace(&mut self, world: &World) -> Result<(), Trouble> {
+        // Who reads below it reads through a handle that fails from then on.
+        self.snapshot = None;
+        self.named.clear();
+        let mut gone = Pairs::new();
+        let keyspace = self.keyspaces.last().expect("there are some");
+        let letter = KEYSPACES[KEYSPACES.len() - 1];
+        Self::walk(letter, keyspace.iter(), &mut gone)?;
+        let writes: Vec<Write> = gone.into_keys().map(|key| Write { key, value: None }).collect();
+        let name = char::from(letter).to_string();
+        self.commit(&writes, Durability::Process, world, |system| {
+            system.db.drop_keyspace(&name).map(|()| true)
+        })?;
+        world.coverage.hit("keyspace dropped");
+        self.keyspaces.pop();
+        Whole::open_keyspaces(&self.db, &mut self.keyspaces)
+    }
+
+    fn toggle_snapshot(&mut self, world: &World) -> Result<(), Trouble> {
+        match self.snapshot.take() {
+            None => self.snapshot = Some((self.db.snapshot(), self.everything()?)),
+            Some((snapshot, before)) => {
+                if self.everything_at(&snapshot)? != before {
+                    return Err(Trouble::wrong(
+                        "a snapshot reads otherwise than when it was taken",
+                    ));
+                }
+                world.coverage.hit("snapshot read to its end");
+            }
+        }
+        Ok(())
+    }
+
+    /// A named snapshot is made; the second one ends the first. One of an earlier opening must be readable.
+    fn toggle_named(&mut self, world: &World) -> Result<(), Trouble> {
+        let there = self.db.snapshots();
+        if there.len() < 2 {
+            self.names += 1;
+            let name = format!("{}-{}", there.len(), self.db.sequence() + self.names);
+            let before = self.everything()?;
+            self.db.create_snapshot(&name).map_err(trouble)?;
+            self.named.insert(name, before);
+            return Ok(());
+        }
+        let (name, _) = &there[0];
+        let found = self.everything_at(&self.db.open_snapshot(name).map_err(trouble)?)?;
+        match self.named.remove(name) {
+            Some(before) if before != found => {
+                return Err(Trouble::wrong(
+                    "a named snapshot reads otherwise than when it was made",
+                ));
+            }
+            Some(_) => world.coverage.hit("named snapshot read to its end"),
+            None => world.coverage.hit("named snapshot of an earlier opening"),
+        }
+        self.db.remove_snapshot(name).map_err(trouble)
+    }
+
+    fn work(&self, slices: u32) -> Result<(), Trouble> {
+        for _ in 0..1 + slices % 6 {
+            if !self.db.work().map_err(trouble)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Story for Whole {
+    type Action = Action;
+    type System = System;
+
+    fn name(&self) -> &'static str {
+        match (self.access, self.lanes) {
+            (log::Access::Mapped, 1) => "whole-mapped",
+            (log::Access::Mapped, _) => "whole-lanes",
+            (log::Access::Written, _) => "whole-written",
+        }
+    }
+
+    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+        ops::steps(seed, count)
+    }
+
+    fn create(&self, world: &World) -> Result<System, Trouble> {
+        let directory = std::sync::Arc::clone(&world.directory);
+        log::write_as(0);
+        Whole::system(self.options().create_in(directory).map_err(trouble)?)
+    }
+
+    fn open(&self, world: &World) -> Result<System, Trouble> {
+        let directory = std::sync::Arc::clone(&world.directory);
+        log::write_as(0);
+        Whole::system(self.options().open_existing_in(directory).map_err(trouble)?)
+    }
+
+    fn apply(&self, system: &mut System, action: &Action, world: &World) -> Result<(), Trouble> {
+        Whole::open_keyspaces(&system.db, &mut system.keyspaces)?;
+        let newest = world.ledger.newest();
+        log::write_as(newest % 5);
+        let result = match action {
+            Action::Commit { ops, durability } => {
+                let writes = system.outcome(ops)?;
+                system.commit(&writes, *durability, world, |system| {
+                    let batch = system.batch(ops, *durability)?;
+                    system.db.write(&batch).map(|()| true)
+                })
+            }
+            Action::Swap { key, new, right } => system.swap(key, new.as_deref(), *right, world),
+            Action::Sync => {
+                system.db.sync().map_err(trouble)?;
+                world.ledger.cover(newest);
+                Ok(())
+            }
+            Action::Checkpoint => {
+                world.ledger.amid(Some("crash in a checkpoint"));
+                system.db.checkpoint().map_err(trouble)?;
+                world.coverage.hit("checkpoint");
+                world.ledger.cover(newest);
+                Ok(())
+            }
+            Action::Work(slices) => {
+                world.ledger.amid(Some("crash in the background"));
+                system.work(*slices)
+            }
+            Action::Get(key) => {
+                let value = system.get(key)?;
+                if world.ledger.reads(key, value.as_deref()) {
+                    Ok(())
+                } else {
+                    Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
+                }
+            }
+            Action::Snapshot => system.toggle_snapshot(world),
+            Action::NamedSnapshot => system.toggle_named(world),
+            Action::Drop => system.drop_keyspace(world),
+            Action::Compact => {
+                world.ledger.amid(Some("crash in a compaction of everything"));
+                system.db.compact().map_err(trouble)?;
+                world.ledger.cover(newest);
+                Ok(())
+            }
+        };
+        world.ledger.amid(None);
+        let stats = system.db.stats();
+        world.coverage.add(
+            "incorporation",
+            stats.tree.incorporations.saturating_sub(system.incorporations),
+        );
+        system.incorporations = stats.tree.incorporations;
+        result
+    }
+
+    fn contents(&self, system: &mut System) -> Result<Contents, Trouble> {
+        let mut contents = Contents::new();
+        for (key, value) in system.everything()? {
+            contents.add(&key, &value).expect("a map has each key once");
+        }
+        Ok(contents)
+    }
+
+    fn check(&self, system: &mut System) -> Result<Vec<String>, Trouble> {
+        let found = if system.db.sequence().is_multiple_of(EVERYTHING) {
+            system.db.check()
+        } else {
+            system.db.check_structure()
+        };
+        found.map_err(trouble)
+    }
+
+    fn close(&self, system: System, world: &World) -> Result<(), Trouble> {
+        let System { db, .. } = system;
+        db.close().map_err(trouble)?;
+        world.ledger.cover(world.ledger.newest());
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! What users and the background do to the store, as it is drawn from a seed.
+
+use alluvium_sim::generate::{Action as Plain, Mix};
+use alluvium_sim::{Durability, Step};
+
+/// One write of a commit. The first byte of a key names its keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Put { key: Vec<u8>, value: Vec<u8> },
+    Delete { key: Vec<u8> },
+    Merge { key: Vec<u8>, operand: Vec<u8> },
+    DeleteRange { start: Vec<u8>, end: Vec<u8> },
+}
+
+/// A step of the story.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// A batch across keyspaces.
+    Commit {
+        ops: Vec<Op>,
+        durability: Durability,
+    },
+    /// A conditional write: of the value that is there, or of another.
+    Swap {
+        key: Vec<u8>,
+        new: Option<Vec<u8>>,
+        right: bool,
+    },
+    Sync,
+    Checkpoint,
+    /// Slices of the work in the background.
+    Work(u32),
+    Get(Vec<u8>),
+    /// A snapshot is taken, or read and given up.
+    Snapshot,
+    /// The same, under a name.
+    NamedSnapshot,
+    /// A keyspace is dropped and made anew.
+    Drop,
+    /// Everything is compacted.
+    Compact,
+}
+
+/// Keyspaces by the first byte of a key.
+pub(crate) const KEYSPACES: [u8; 3] = *b"abc";
+
+fn mix() -> Mix {
+    Mix {
+        put: 20,
+        delete: 8,
+        batch: 30,
+        sync: 4,
+        checkpoint: 4,
+        background: 50,
+        get: 8,
+        circles: [6, 60, 1200],
+        circle_weights: [2, 3, 6],
+        batch_len: 3..=20,
+        value_len: 0..=400,
+        large_every: 80,
+        ..Mix::default()
+    }
+}
+
+/// The keyspace of a key follows from the key, so that a key is always in the same.
+fn placed(key: &[u8]) -> Vec<u8> {
+    let sum: usize = key.iter().map(|&byte| usize::from(byte)).sum();
+    let mut placed = vec![KEYSPACES[sum % KEYSPACES.len()]];
+    placed.extend_from_slice(key);
+    placed
+}
+
+/// The steps of a run: some puts of the mix become merges, some deletes range deletes, some reads what is rarer.
+pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
+    let mut random = fastrand::Rng::with_seed(!seed);
+    let plain = mix().steps(seed, count);
+    let steps = plain.into_iter().map(|step| match step {
+        Step::Do(Plain::Commit { writes, durability }) => {
+            let single = writes.len() == 1;
+            let ops: Vec<Op> = writes
+                .into_iter()
+                .map(|write| {
+                    let key = placed(&write.key);
+                    // Keyspace `b` has a merge operator.
+                    let merges = key[0] == b'b' && random.u32(0..3) == 0;
+                    match (write.value, random.u32(0..16)) {
+                        (Some(mut value), _) if merges => {
+                            value.truncate(9);
+                            Op::Merge { key, operand: value }
+                        }
+                        (Some(value), _) => Op::Put { key, value },
+                        (None, 0..3) => {
+                            let mut end = key[..random.usize(1..=key.len().min(8))].to_vec();
+                            end.push(0xff);
+                            Op::DeleteRange { start: key, end }
+                        }
+                        (None, _) => Op::Delete { key },
+                    }
+                })
+                .collect();
+            match &ops[..] {
+                [Op::Put { key, value }] if single && random.u32(0..5) == 0 => Step::Do(Action::Swap {
+                    key: key.clone(),
+                    new: Some(value.clone()),
+                    right: random.bool(),
+                }),
+                [Op::Delete { key }] if single && random.bool() => Step::Do(Action::Swap {
+                    key: key.clone(),
+                    new: None,
+                    right: true,
+                }),
+                _ => Step::Do(Action::Commit { ops, durability }),
+            }
+        }
+        Step::Do(Plain::Sync) => Step::Do(Action::Sync),
+        Step::Do(Plain::Checkpoint) => Step::Do(Action::Checkpoint),
+        Step::Do(Plain::Background(choice)) => Step::Do(match choice % 64 {
+            0 | 1 => Action::Snapshot,
+            2 | 3 => Action::NamedSnapshot,
+            4 if choice % 5 == 0 => Action::Drop,
+            5 if choice % 7 == 0 => Action::Compact,
+            _ => Action::Work(choice >> 6),
+        }),
+        Step::Do(Plain::Get(key)) => Step::Do(Action::Get(placed(&key))),
+        Step::Reopen => Step::Reopen,
+        Step::Crash(survival) => Step::Crash(survival),
+    });
+    steps.collect()
+}
