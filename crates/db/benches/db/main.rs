@@ -11,6 +11,7 @@ mod skew;
 use alluvium::{Db, Durability, Keyspace, Options, WriteBatch};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_sim::environment::number;
 use hdrhistogram::Histogram;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,12 +64,6 @@ fn main() {
             part(&sizes);
         }
     }
-}
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
-    })
 }
 
 /// A bijection that scatters numbers (the finalizer of SplitMix64).

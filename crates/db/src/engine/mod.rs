@@ -117,19 +117,23 @@ impl Engine {
         (self.clock)()
     }
 
-    /// Somebody reads at what everybody sees now, until he says that he does not.
+    /// Somebody reads at what everybody sees now, until he says that he does not. No compaction that begins meanwhile asks filters, for
+    /// what they remove he has seen.
     pub(crate) fn open_snapshot(&self) -> Sequence {
+        self.tree.horizon().hold_filters();
         self.snapshots.open(|| self.visible.at())
     }
 
     /// Somebody reads at a place that is kept otherwise.
     pub(crate) fn open_snapshot_at(&self, at: Sequence) {
+        self.tree.horizon().hold_filters();
         self.snapshots.open(|| at);
     }
 
     /// Nobody reads there any more, as far as this one goes.
     pub(crate) fn close_snapshot(&self, at: Sequence) {
         self.snapshots.close(at);
+        self.tree.horizon().release_filters();
     }
 
     /// Waits until every commit that is under way now is done.

@@ -374,6 +374,14 @@ fn a_keyspace_has_its_own_compression_filter_and_threshold() {
         plain.put(key.to_be_bytes(), value).unwrap();
     }
     plain.put("large", [7; 200]).unwrap();
+    let before = db.snapshot();
+    db.compact().unwrap();
+    assert_eq!(
+        before.iter(&filtered).count(),
+        20_000,
+        "a filter takes nothing from a snapshot"
+    );
+    drop(before);
     db.compact().unwrap();
     assert_eq!(filtered.iter().count(), 10_000);
     assert_eq!(plain.iter().count(), 20_001);

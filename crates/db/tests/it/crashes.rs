@@ -10,6 +10,7 @@
 //! `ALLUVIUM_SIM_SEED` is the first seed, 1 otherwise.
 
 use crate::story::Whole;
+use alluvium_sim::environment::number;
 use alluvium_sim::{Campaign, FaultCampaign, Settings, replay};
 use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
@@ -37,12 +38,6 @@ const STORIES: [Whole; 3] = [
         lanes: 2,
     },
 ];
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
-    })
-}
 
 fn settings() -> Settings {
     Settings {

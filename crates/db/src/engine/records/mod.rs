@@ -52,7 +52,7 @@
 //! | the most frequent, known beforehand | 71.4 | 78.0 | 83.0 | 88.1 |
 //!
 //! Two million records of 124 bytes, eight times the memory, on two shared virtual processors (`cargo bench -p alluvium --bench db skew`): of
-//! 15 MiB for caches, none for records: 0.51 device reads a lookup; 3.7 MiB for them: 0.42 in the first run and 0.39 in the next, two
+//! 15 MiB for caches, none for records: 0.51 device reads a lookup; 3.7 MiB for them: 0.39 to 0.42, two
 //! thirds of the lookups answered here. A whole `get` of a record that is kept takes 0.23 to 0.32 µs.
 //!
 //! Invariants:
