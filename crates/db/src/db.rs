@@ -372,6 +372,16 @@ impl Db {
         Ok(self.engine().work()? == Worked::Something)
     }
 
+    /// From now on the store takes so many bytes of memory in all. Its caches follow at once; memtables and log have the size that they were
+    /// opened with until the next opening.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when that is too little for what the memtables and the log take.
+    pub fn set_memory(&self, bytes: u64) -> Result<()> {
+        self.engine().health()?;
+        self.engine().set_memory(bytes)
+    }
+
     /// What was done since the store was opened, and what there is.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -47,6 +47,7 @@ pub use alluvium_trees::merge::{
 };
 pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 pub use db::{Db, MAX_NAME};
+pub use engine::MemoryUse;
 pub use engine::RecordStats;
 pub use error::{Error, Result};
 pub use iter::Iter;

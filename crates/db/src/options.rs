@@ -285,6 +285,7 @@ impl Options {
         }
         Ok(Plan {
             scale,
+            memory: if self.scale.is_some() { 0 } else { self.total() },
             records,
             balances: self.records.is_none() && self.scale.is_none(),
             page_size,
@@ -292,10 +293,15 @@ impl Options {
         })
     }
 
+    /// What all of it together may take in memory.
+    fn total(&self) -> u64 {
+        self.memory.unwrap_or_else(machine::memory_budget)
+    }
+
     /// The scale of a store with so much memory.
     fn scale(&self) -> Result<Scale> {
         let bad = |option, why| Err(Error::BadOption { option, why });
-        let memory = self.memory.unwrap_or_else(machine::memory_budget);
+        let memory = self.total();
         if memory < MIN_MEMORY {
             return bad("memory", format!("{memory} bytes is less than {MIN_MEMORY}"));
         }
@@ -342,6 +348,8 @@ pub(crate) enum Existing {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) scale: Scale,
+    /// What all of it together may take in memory; zero in simulations.
+    pub(crate) memory: u64,
     /// Bytes of the record cache.
     pub(crate) records: u64,
     /// Whether memory moves between the caches.

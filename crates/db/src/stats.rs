@@ -1,5 +1,6 @@
 //! What the store is doing, in numbers.
 
+use crate::MemoryUse;
 use crate::engine::{Engine, RecordStats};
 use alluvium_device::counters;
 use alluvium_storage::CacheStats;
@@ -19,8 +20,8 @@ pub struct Stats {
     pub checkpoints: u64,
     /// How often a writer waited for the background.
     pub waits: u64,
-    /// Bytes of the memtables.
-    pub memtable_bytes: u64,
+    /// Who takes how much memory.
+    pub memory: MemoryUse,
     /// Memtables that wait to be written out.
     pub sealed_memtables: usize,
     /// Places in the commit order that someone reads at.
@@ -49,7 +50,7 @@ impl Engine {
             written_bytes: work.written_bytes,
             checkpoints: work.checkpoints,
             waits: work.waits,
-            memtable_bytes: work.memtable_bytes,
+            memory: self.memory_use(),
             sealed_memtables: work.sealed,
             snapshots: work.snapshots,
             space: usage.total(),

@@ -135,6 +135,9 @@ impl Shared {
         while !self.is_stopped() {
             self.pause(self.sync_interval.min(ROUND));
             self.engine.look_for_room();
+            if let Err(error) = self.engine.fit_memory() {
+                self.failed(&error);
+            }
             if synced.elapsed() >= self.sync_interval {
                 synced = Instant::now();
                 if let Err(error) = self.engine.sync().and_then(|()| self.engine.balance()) {

@@ -18,6 +18,7 @@
 
 mod balance;
 mod commit;
+mod memory;
 mod open;
 mod policy;
 mod queue;
@@ -33,6 +34,7 @@ mod work;
 /// A walk over a range of the tree's keys.
 pub(crate) use alluvium_trees::tiered::Iter as Scan;
 pub(crate) use commit::{Commit, Verdict};
+pub use memory::MemoryUse;
 pub(crate) use read::At;
 pub use records::RecordStats;
 pub(crate) use work::Worked;
@@ -52,7 +54,7 @@ use records::Records;
 use snapshots::Snapshots;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use stripes::Stripes;
 use tallies::Tallies;
 use throttle::Pressure;
@@ -66,7 +68,6 @@ pub(crate) struct Counts {
     pub(crate) written_bytes: u64,
     pub(crate) checkpoints: u64,
     pub(crate) waits: u64,
-    pub(crate) memtable_bytes: u64,
     pub(crate) sealed: usize,
     pub(crate) snapshots: usize,
 }
@@ -92,6 +93,8 @@ pub(crate) struct Engine {
     tallies: Tallies,
     /// Numbers of writes that were refused, of which the log does not know yet: the first, and how many.
     gaps: Mutex<Vec<(Sequence, u32)>>,
+    /// What all of it together may take in memory; zero in simulations.
+    memory: AtomicU64,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,
     closed: AtomicBool,
@@ -160,7 +163,6 @@ impl Engine {
             written_bytes: self.tallies.written_bytes(),
             checkpoints: self.tallies.checkpoints.load(Ordering::Relaxed),
             waits: self.tallies.waits.load(Ordering::Relaxed),
-            memtable_bytes: self.queue.memory_bytes(),
             sealed: self.queue.sealed(),
             snapshots: self.snapshots.len(),
         }

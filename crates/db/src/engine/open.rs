@@ -24,7 +24,7 @@ use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Tree, TreeOptions};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 impl Engine {
     pub(crate) fn open(
@@ -99,6 +99,7 @@ impl Engine {
             pressure: Pressure::default(),
             tallies: Tallies::default(),
             gaps: Mutex::default(),
+            memory: AtomicU64::new(plan.memory),
             schema: Mutex::new(()),
             closed: AtomicBool::new(false),
         };

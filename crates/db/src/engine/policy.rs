@@ -31,7 +31,7 @@ pub(crate) enum Task {
 const CHECKPOINT_AT: u64 = 40;
 
 /// Memtables that may wait to be written out, at most.
-pub(crate) const MOST_SEALED: usize = 3;
+pub(crate) const MOST_SEALED: usize = 2;
 
 /// What is to be done next, most urgent first.
 pub(crate) fn next(view: &View) -> Task {

@@ -405,3 +405,24 @@ fn a_keyspace_has_its_own_compression_filter_and_threshold() {
         Err(Error::BadOption { .. })
     ));
 }
+
+#[test]
+fn the_memory_that_is_asked_for_is_kept_to_and_changes_while_open() {
+    let db = Options::new()
+        .memory(64 << 20)
+        .open_in(Arc::new(MemoryDirectory::new()))
+        .unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    for key in 0..100_000u32 {
+        keyspace.put(key.to_be_bytes(), [7; 100]).unwrap();
+    }
+    let used = db.stats().memory;
+    assert!(used.total() <= used.budget && used.budget == 64 << 20, "{used:?}");
+    db.set_memory(48 << 20).unwrap();
+    let less = db.stats().memory;
+    assert!(less.pages < used.pages && less.total() <= 48 << 20, "{less:?}");
+    assert!(matches!(db.set_memory(1 << 20), Err(Error::BadOption { .. })));
+    assert_eq!(keyspace.iter().count(), 100_000);
+    db.set_memory(128 << 20).unwrap();
+    assert!(db.stats().memory.pages > used.pages);
+}

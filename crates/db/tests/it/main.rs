@@ -2,5 +2,6 @@
 
 mod basics;
 mod crashes;
+mod kill;
 mod records;
 mod story;

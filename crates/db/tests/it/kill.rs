@@ -1,0 +1,130 @@
+//! A real process that writes, killed from outside again and again: what it had acknowledged is there, and batches are whole.
+//!
+//! Five kills in `cargo test`; `ALLUVIUM_KILLS=200` asks for more.
+
+use alluvium::{Db, Keyspace, Options, WriteBatch};
+use alluvium_sim::environment::number;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const DIRECTORY: &str = "ALLUVIUM_KILL_DIRECTORY";
+const WRITERS: u64 = 2;
+
+fn open(path: &Path) -> (Db, Keyspace, Keyspace) {
+    let db = Options::new().memory(16 << 20).open(path).unwrap();
+    let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
+    (db, one, two)
+}
+
+fn key(writer: u64, number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&writer.to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The last number that a writer's batches have in a keyspace, and how many there are.
+fn last(keyspace: &Keyspace, writer: u64) -> (u64, u64) {
+    let mut walk = keyspace.prefix(writer.to_be_bytes());
+    let last = walk.next_back().map_or(0, |pair| {
+        let key = pair.unwrap().0;
+        u64::from_be_bytes(key[8..].try_into().unwrap())
+    });
+    let count = keyspace.prefix(writer.to_be_bytes()).map(Result::unwrap).count();
+    (last, count as u64)
+}
+
+/// The process that is killed; without its variable it is none.
+#[test]
+fn the_child_writes_until_it_is_killed() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else {
+        return;
+    };
+    let (db, one, two) = open(Path::new(&directory));
+    let out = Mutex::new(std::io::stdout());
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (db, one, two, out) = (&db, &one, &two, &out);
+            scope.spawn(move || {
+                for number in last(one, writer).0 + 1.. {
+                    let mut batch = WriteBatch::new();
+                    let value = vec![number as u8; 300];
+                    batch.put(one, key(writer, number), &value).unwrap();
+                    batch.put(two, key(writer, number), &value).unwrap();
+                    batch
+                        .put(one, format!("count {writer}"), number.to_be_bytes())
+                        .unwrap();
+                    db.write(&batch).unwrap();
+                    let mut out = out.lock().unwrap();
+                    writeln!(out, "acknowledged {writer} {number}").unwrap();
+                    out.flush().unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_process_that_is_killed_loses_nothing_that_it_acknowledged() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("store");
+    let mut random = fastrand::Rng::with_seed(number("ALLUVIUM_KILL_SEED", 1));
+    let (mut longest, mut batches) = (Duration::ZERO, 0);
+    let kills = number("ALLUVIUM_KILLS", 5);
+    for _ in 0..kills {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "kill::the_child_writes_until_it_is_killed",
+                "--nocapture",
+            ])
+            .env(DIRECTORY, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let patience = random.u64(1..4000);
+        let mut acknowledged = [0; WRITERS as usize];
+        let mut seen = 0;
+        for line in lines {
+            // The last line may be cut.
+            let line = line.unwrap();
+            let words: Vec<&str> = line.split(' ').collect();
+            if let ["acknowledged", writer, number] = words[..]
+                && let (Ok(writer), Ok(number)) = (writer.parse::<usize>(), number.parse::<u64>())
+            {
+                seen += 1;
+                if seen <= patience {
+                    acknowledged[writer] = number;
+                }
+                if seen == patience {
+                    child.kill().unwrap();
+                }
+            }
+        }
+        child.wait().unwrap();
+        assert!(seen > 0, "the child wrote nothing");
+        let began = Instant::now();
+        let (db, one, two) = open(&path);
+        longest = longest.max(began.elapsed());
+        for writer in 0..WRITERS {
+            let (newest, count) = last(&one, writer);
+            assert!(newest >= acknowledged[writer as usize], "acknowledged and lost");
+            assert_eq!(count, newest, "there is a hole");
+            assert_eq!(last(&two, writer), (newest, count), "half a batch");
+            let counted = one.get(format!("count {writer}")).unwrap();
+            assert_eq!(
+                counted.as_deref(),
+                (newest > 0).then_some(&newest.to_be_bytes()[..]),
+                "half a batch"
+            );
+            batches = batches.max(newest);
+        }
+        assert_eq!(db.check().unwrap(), [""; 0]);
+        db.close().unwrap();
+    }
+    println!("{kills} kills, {batches} batches of one writer; the longest opening took {longest:?}");
+}
