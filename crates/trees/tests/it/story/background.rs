@@ -156,7 +156,15 @@ impl Db {
         if self.flaw == Flaw::ReleasesTheLogFirst {
             self.store().log().release(cut)?;
         }
-        self.amid(world, Some("crash in a checkpoint"));
+        let after_an_ingest = self.is_unlogged;
+        self.amid(
+            world,
+            Some(if after_an_ingest {
+                "crash behind an ingest"
+            } else {
+                "crash in a checkpoint"
+            }),
+        );
         self.tree.checkpoint()?;
         self.is_unlogged = false;
         world.coverage.hit("checkpoint");
