@@ -19,7 +19,7 @@
 //! *Does not know*: pages, runs, log segments; networks, file systems.
 //!
 //! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`), [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`;
-//! then `engine/`, which does it all without threads, and `worker.rs`, which has them; `catalog.rs` and `format.rs`.
+//! then `engine/`, which does it all without threads, and `worker.rs`, which has them; `catalog.rs` and `format.rs`; [`keys`], which is for users alone.
 //!
 //! Invariants (those of the engine are in its header):
 //!
@@ -34,6 +34,7 @@ mod error;
 #[doc(hidden)]
 pub mod format;
 mod iter;
+pub mod keys;
 mod keyspace;
 mod machine;
 mod options;

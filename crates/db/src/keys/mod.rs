@@ -1,0 +1,228 @@
+//! Keys made of typed parts, whose bytes are in the order of the parts.
+//!
+//! *Knows*: integers, floating-point numbers, strings, bytes, options, and tuples of them.
+//!
+//! *Does not know*: keyspaces; what it makes is an ordinary key.
+//!
+//! *Read in this order*: `format.rs` (the bytes of each type), this file.
+//!
+//! ```
+//! use alluvium::keys::{decode, encode};
+//! let key = encode(&("berlin", 2026u16, -3.5f64));
+//! assert!(key < encode(&("berlin", 2026u16, 20.0)));
+//! assert!(key < encode(&("berlin", 2027u16, -90.0)));
+//! let (city, year, degrees): (String, u16, f64) = decode(&key)?;
+//! assert_eq!((&city[..], year, degrees), ("berlin", 2026, -3.5));
+//! # Ok::<(), alluvium::keys::BadKey>(())
+//! ```
+//!
+//! The first parts of a tuple are a prefix of the whole: `keyspace.prefix(encode(&("berlin",)))` walks over one city.
+
+mod format;
+
+use thiserror::Error;
+
+/// The bytes are not those of the type.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("a key is not {expected} at byte {at}")]
+pub struct BadKey {
+    /// What was expected.
+    pub expected: &'static str,
+    /// Where in the key.
+    pub at: usize,
+}
+
+/// A part that can be written so that its bytes are in the order of its values, and none is the beginning of another's.
+pub trait EncodePart {
+    /// Appends its bytes.
+    fn encode_part(&self, out: &mut Vec<u8>);
+}
+
+/// A part that can be read back.
+pub trait DecodePart: Sized {
+    /// Takes its bytes from where `key` stands.
+    ///
+    /// # Errors
+    /// [`BadKey`] when other bytes stand there.
+    fn decode_part(key: &mut Parts<'_>) -> Result<Self, BadKey>;
+}
+
+/// A key that is read part by part.
+#[derive(Clone, Debug)]
+pub struct Parts<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// At the beginning of a key.
+    #[must_use]
+    pub fn new(key: &'a [u8]) -> Parts<'a> {
+        Parts { bytes: key, at: 0 }
+    }
+
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// [`BadKey`] when there are fewer.
+    pub fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], BadKey> {
+        let taken = self.rest().get(..len).ok_or(self.bad(expected))?;
+        self.at += len;
+        Ok(taken)
+    }
+
+    /// What is left.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// The error of what stands here.
+    #[must_use]
+    pub fn bad(&self, expected: &'static str) -> BadKey {
+        BadKey {
+            expected,
+            at: self.at,
+        }
+    }
+}
+
+/// The key of a part, or of a tuple of parts.
+#[must_use]
+pub fn encode(key: &impl EncodePart) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32);
+    key.encode_part(&mut out);
+    out
+}
+
+/// What a key says, all of it.
+///
+/// # Errors
+/// [`BadKey`] when it says something else, or more.
+pub fn decode<K: DecodePart>(key: &[u8]) -> Result<K, BadKey> {
+    let mut parts = Parts::new(key);
+    let decoded = K::decode_part(&mut parts)?;
+    if parts.rest().is_empty() {
+        Ok(decoded)
+    } else {
+        Err(parts.bad("at its end"))
+    }
+}
+
+impl<T: EncodePart + ?Sized> EncodePart for &T {
+    fn encode_part(&self, out: &mut Vec<u8>) {
+        (**self).encode_part(out);
+    }
+}
+
+macro_rules! tuples {
+    ($(($($part:ident $at:tt),+))+) => {$(
+        impl<$($part: EncodePart),+> EncodePart for ($($part,)+) {
+            fn encode_part(&self, out: &mut Vec<u8>) {
+                $(self.$at.encode_part(out);)+
+            }
+        }
+
+        impl<$($part: DecodePart),+> DecodePart for ($($part,)+) {
+            fn decode_part(key: &mut Parts<'_>) -> Result<Self, BadKey> {
+                Ok(($($part::decode_part(key)?,)+))
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Debug;
+
+    /// Values in ascending order: their keys are, too, none is the beginning of another, and they are read back.
+    fn ascend<K: EncodePart + DecodePart + Debug>(values: &[K]) {
+        let keys: Vec<Vec<u8>> = values.iter().map(encode).collect();
+        for (pair, values) in keys.windows(2).zip(values.windows(2)) {
+            assert!(pair[0] < pair[1], "{values:?}: {pair:?}");
+            assert!(!pair[1].starts_with(&pair[0]), "{values:?}");
+        }
+        for (key, value) in keys.iter().zip(values) {
+            let again: K = decode(key).unwrap();
+            assert_eq!(format!("{again:?}"), format!("{value:?}"));
+            assert!(decode::<K>(&key[..key.len() - 1]).is_err(), "{value:?} cut short");
+            assert!(
+                decode::<K>(&[&key[..], b"x"].concat()).is_err(),
+                "{value:?} and more"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_what_they_say() {
+        ascend(&[i64::MIN, -256, -1, 0, 1, 255, i64::MAX]);
+        ascend(&[i8::MIN, -1, 0, i8::MAX]);
+        ascend(&[0u16, 1, 255, 256, u16::MAX]);
+        ascend(&[
+            f64::NEG_INFINITY,
+            -1e300,
+            -1.5,
+            -0.0,
+            0.0,
+            1e-300,
+            2.5,
+            f64::INFINITY,
+            f64::NAN,
+        ]);
+        ascend(&[-1.0f32, 0.0, 7.5]);
+        ascend(&[false, true]);
+        ascend(&["", "\0", "\0\0", "\0a", "a", "a\0", "a\0b", "aa", "b", "ß"].map(str::to_owned));
+        ascend(&[
+            vec![],
+            vec![0u8],
+            vec![0, 0xff],
+            vec![1],
+            vec![0xff],
+            vec![0xff, 0xff],
+        ]);
+        ascend(&[None, Some(i32::MIN), Some(5)]);
+        ascend(&[
+            ("a".to_owned(), 2u8),
+            ("a".to_owned(), 3),
+            ("a\0".to_owned(), 0),
+            ("b".to_owned(), 0),
+        ]);
+        ascend(&[
+            (1u8, None, true),
+            (1, Some("x".to_owned()), false),
+            (2, None, false),
+        ]);
+    }
+
+    #[test]
+    fn strings_are_found_by_the_parts_before_them() {
+        let key = encode(&("berlin", "mitte"));
+        assert!(key.starts_with(&encode(&("berlin",))));
+        assert!(!encode(&("berlin-west",)).starts_with(&encode(&("berlin",))));
+        assert_eq!(
+            decode::<String>(b"\xff\0\0"),
+            Err(BadKey {
+                expected: "text",
+                at: 0
+            })
+        );
+        assert_eq!(
+            decode::<bool>(&[2]),
+            Err(BadKey {
+                expected: "a truth value",
+                at: 0
+            })
+        );
+        assert!(decode::<Vec<u8>>(b"a\0\x07").is_err());
+    }
+}
