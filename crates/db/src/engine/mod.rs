@@ -141,7 +141,7 @@ impl Engine {
 
     /// Waits until every commit that is under way now is done.
     pub(crate) fn wait_for_writers(&self) {
-        stripes::grace(&self.writers);
+        stripes::grace(&self.writers, || {});
     }
 
     /// The keys of the tree within a range that have a value, as of a place that is kept.
@@ -211,8 +211,8 @@ impl Engine {
             other => other?,
         }
         self.drop_steps();
-        // Whoever has begun to read is done before somebody else may open the store.
-        stripes::grace(self.store.epochs());
+        // Whoever has begun to read is done before somebody else may open the store; so is what a walk had read ahead when it was dropped.
+        stripes::grace(self.store.epochs(), || self.store.cache().finish_dropped());
         Ok(self.store.close()?)
     }
 }

@@ -72,16 +72,17 @@ impl Stripes {
     pub(crate) fn want(&self, writers: &Epochs) {
         if !self.settled.load(Ordering::Acquire) {
             self.wanted.store(true, Ordering::SeqCst);
-            grace(writers);
+            grace(writers, || {});
             self.settled.store(true, Ordering::Release);
         }
     }
 }
 
-/// Waits until every guard that is pinned now is gone.
-pub(crate) fn grace(epochs: &Epochs) {
+/// Waits until every guard that is pinned now is gone, and does meanwhile what they may wait for.
+pub(crate) fn grace(epochs: &Epochs, meanwhile: impl Fn()) {
     let before = epochs.current();
     while epochs.safe() <= before {
+        meanwhile();
         epochs.try_advance();
         std::thread::yield_now();
     }

@@ -2,6 +2,7 @@
 
 mod basics;
 mod crashes;
+mod dropped;
 mod kill;
 mod records;
 mod story;

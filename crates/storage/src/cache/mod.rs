@@ -205,6 +205,12 @@ impl Shared {
 }
 
 impl Cache {
+    /// Finishes what has arrived of the reads whose [`Pending`] was dropped. Whoever waits for an epoch to pass calls it, for such a read holds one.
+    pub fn finish_dropped(&self) {
+        let guard = self.shared.epochs.pin();
+        self.shared.finish_orphans(&guard);
+    }
+
     /// The smallest budget of a cache with such pages.
     #[must_use]
     pub fn least_budget(page_size: PageSize) -> u64 {

@@ -1,0 +1,56 @@
+//! The command line: what is common to all verbs, and which verbs there are.
+
+use crate::exit::TABLE;
+use crate::sizes::{self, Bytes};
+use crate::verbs::{check, compact, completions, delete, get, keyspaces, man, put, scan};
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// A write-optimised key-value store.
+///
+/// Every command works on the store in a directory: `--db PATH`, or the environment variable ALLUVIUM_DB, or ./alluvium-data.
+#[derive(Debug, Parser)]
+#[command(name = "alluvium", version, after_help = TABLE, max_term_width = 110)]
+pub struct Arguments {
+    /// The directory of the store.
+    #[arg(
+        long,
+        global = true,
+        env = "ALLUVIUM_DB",
+        value_name = "PATH",
+        default_value = "alluvium-data"
+    )]
+    pub db: PathBuf,
+    /// Print JSON for programs instead of text for people.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// The memory that the store may take in all, as in 512M or 2G [default: a quarter of what there is].
+    #[arg(long, global = true, value_name = "SIZE", value_parser = sizes::parse)]
+    pub memory: Option<Bytes>,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What the binary can do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Print the values of keys.
+    Get(get::Get),
+    /// Give a key a value.
+    Put(put::Put),
+    /// Delete keys, or all keys of a range.
+    Delete(delete::Delete),
+    /// Print keys and values in order.
+    Scan(scan::Scan),
+    /// List, create, drop and rename keyspaces.
+    Keyspaces(keyspaces::Keyspaces),
+    /// Read everything and report what is damaged.
+    Check(check::Check),
+    /// Rewrite everything, so that what was deleted or replaced takes no space.
+    Compact(compact::Compact),
+    /// Print a completion script for a shell.
+    Completions(completions::Completions),
+    /// Write the manual pages.
+    Man(man::Man),
+}

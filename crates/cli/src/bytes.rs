@@ -1,0 +1,155 @@
+//! Bytes that people type and read: as they are, in hexadecimal, or in base 64.
+
+use crate::exit::{Exit, failure};
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+
+/// How bytes are written on the command line and printed.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Encoding {
+    /// Keys and values are typed and printed in hexadecimal.
+    #[arg(long, conflicts_with = "base64")]
+    pub hex: bool,
+    /// Keys and values are typed and printed in base 64.
+    #[arg(long)]
+    pub base64: bool,
+}
+
+impl Encoding {
+    /// The bytes that an argument means.
+    pub(crate) fn read(self, text: &OsStr) -> Result<Vec<u8>> {
+        self.decode(text.as_bytes())
+    }
+
+    /// The bytes that a text means. Blanks around it do not count where they cannot be part of it.
+    pub(crate) fn decode(self, text: &[u8]) -> Result<Vec<u8>> {
+        let wrong = |why: &dyn std::fmt::Display| {
+            let text = text.escape_ascii().to_string();
+            let name = self.name();
+            failure(
+                Exit::Usage,
+                format!(
+                    "{text:?} cannot be read as --{name} says: {why}; write it so, or leave --{name} out"
+                ),
+            )
+        };
+        if self.hex {
+            hex::decode(text.trim_ascii()).map_err(|why| wrong(&why))
+        } else if self.base64 {
+            STANDARD.decode(text.trim_ascii()).map_err(|why| wrong(&why))
+        } else {
+            Ok(text.to_vec())
+        }
+    }
+
+    fn name(self) -> &'static str {
+        if self.hex { "hex" } else { "base64" }
+    }
+
+    pub(crate) fn is_plain(self) -> bool {
+        !self.hex && !self.base64
+    }
+
+    /// Bytes for a line of text: as chosen, or with what is not printable escaped.
+    pub(crate) fn show(self, bytes: &[u8]) -> String {
+        if self.hex {
+            hex::encode(bytes)
+        } else if self.base64 {
+            STANDARD.encode(bytes)
+        } else {
+            escape(bytes)
+        }
+    }
+}
+
+/// Text as it is; a backslash, control characters, and what is no text as in `\n`, `\\`, `\x1b`. Never a tab or a line end.
+pub(crate) fn escape(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => text.push_str("\\\\"),
+                '\n' => text.push_str("\\n"),
+                '\r' => text.push_str("\\r"),
+                '\t' => text.push_str("\\t"),
+                c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", c as u32)),
+                // Others that a terminal might obey.
+                c if c.is_control() => {
+                    let mut bytes = [0; 4];
+                    for byte in c.encode_utf8(&mut bytes).bytes() {
+                        text.push_str(&format!("\\x{byte:02x}"));
+                    }
+                }
+                c => text.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// A field of a JSON object: `"name":"text"`, or `"name_base64":"…"` where the bytes are no text.
+pub(crate) fn json_field(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => {
+            write!(out, "\"{name}\":")?;
+            serde_json::to_writer(out, text)?;
+            Ok(())
+        }
+        Err(_) => write!(out, "\"{name}_base64\":\"{}\"", STANDARD.encode(bytes)),
+    }
+}
+
+/// A key and its value as a JSON object on a line.
+pub(crate) fn json_record(out: &mut impl Write, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
+    out.write_all(b"{")?;
+    json_field(out, "key", key)?;
+    if let Some(value) = value {
+        out.write_all(b",")?;
+        json_field(out, "value", value)?;
+    }
+    out.write_all(b"}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_one_line_that_no_terminal_obeys() {
+        assert_eq!(escape("Elbe\tist\nlang\\".as_bytes()), "Elbe\\tist\\nlang\\\\");
+        assert_eq!(escape(b"\x1b[31m\xff\xc2\x9b"), "\\x1b[31m\\xff\\xc2\\x9b");
+        assert_eq!(escape("Řeka".as_bytes()), "Řeka");
+    }
+
+    #[test]
+    fn chosen_encodings_are_read_and_shown() {
+        let hex = Encoding {
+            hex: true,
+            base64: false,
+        };
+        assert_eq!(hex.decode(b" 00ff\n").unwrap(), [0, 255]);
+        assert_eq!(hex.show(&[0, 255]), "00ff");
+        assert!(hex.decode(b"0g").is_err());
+        let base64 = Encoding {
+            hex: false,
+            base64: true,
+        };
+        assert_eq!(base64.decode(b"AP8=").unwrap(), [0, 255]);
+        assert_eq!(base64.show(&[0, 255]), "AP8=");
+    }
+
+    #[test]
+    fn what_is_no_text_is_base_64_in_json() {
+        let mut out = Vec::new();
+        json_record(&mut out, b"a\"b", Some(&[0xff])).unwrap();
+        assert_eq!(out, b"{\"key\":\"a\\\"b\",\"value_base64\":\"/w==\"}\n");
+    }
+}

@@ -1,0 +1,43 @@
+//! The one binary, `alluvium`: one verb per file.
+//!
+//! *Knows*: what a person or a script types, how it is answered, how long jobs are shown and stopped, formats of import and export.
+//!
+//! *Does not know*: how a store works. Everything goes through the crate `alluvium`, which any program can use as well.
+//!
+//! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs` (how a store is opened), `screen.rs` and `bytes.rs`
+//! (what is printed), then `verbs/`, a file for each.
+//!
+//! Invariants:
+//!
+//! - **C1** What is printed as data can be read again byte for byte, unless a person looks at it on a terminal.
+//! - **C2** Every error says what to do, and every kind of failure has its own exit code.
+//! - **C3** Whoever reads standard output may stop at any time; that is no error.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod arguments;
+mod bytes;
+mod context;
+mod exit;
+mod progress;
+mod range;
+mod screen;
+mod sizes;
+mod stop;
+mod verbs;
+
+pub use exit::Exit;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Does what the command line says.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = arguments::Arguments::parse();
+    let exit = match verbs::run(arguments) {
+        Ok(exit) => exit,
+        Err(error) => exit::report(&error),
+    };
+    exit.into()
+}

@@ -1,0 +1,79 @@
+//! Which keys a verb is about.
+
+use crate::bytes::Encoding;
+use alluvium::{Iter, Keyspace};
+use anyhow::Result;
+use clap::Args;
+use std::ffi::OsString;
+use std::ops::Bound;
+
+/// Part of a keyspace.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Range {
+    /// Only keys that begin with this.
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["from", "to"])]
+    pub prefix: Option<OsString>,
+    /// Only keys from this one on.
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<OsString>,
+    /// Only keys before this one.
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<OsString>,
+}
+
+/// The same in bytes: from the first on and before the second, if there is one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) from: Vec<u8>,
+    pub(crate) to: Option<Vec<u8>>,
+}
+
+impl Range {
+    pub(crate) fn is_everything(&self) -> bool {
+        self.prefix.is_none() && self.from.is_none() && self.to.is_none()
+    }
+
+    pub(crate) fn bounds(&self, encoding: Encoding) -> Result<Bounds> {
+        let read = |text: &Option<OsString>| text.as_deref().map(|text| encoding.read(text)).transpose();
+        if let Some(prefix) = read(&self.prefix)? {
+            let to = successor(&prefix);
+            return Ok(Bounds { from: prefix, to });
+        }
+        let from = read(&self.from)?.unwrap_or_default();
+        Ok(Bounds {
+            from,
+            to: read(&self.to)?,
+        })
+    }
+}
+
+/// The least key that is greater than all that begin with these bytes, if there is one.
+pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=kept].to_vec();
+    end[kept] += 1;
+    Some(end)
+}
+
+impl Bounds {
+    pub(crate) fn iter(&self, keyspace: &Keyspace) -> Iter {
+        let to = match &self.to {
+            Some(to) => Bound::Excluded(&to[..]),
+            None => Bound::Unbounded,
+        };
+        keyspace.range::<&[u8]>((Bound::Included(&self.from[..]), to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_next_bytes_of_its_length() {
+        assert_eq!(successor(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(successor(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(successor(b"\xff"), None);
+        assert_eq!(successor(b""), None);
+    }
+}

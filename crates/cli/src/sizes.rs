@@ -1,0 +1,136 @@
+//! Sizes and durations as people write them.
+
+use std::time::Duration;
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+/// Reads `4096`, `64K`, `512M`, `2G`, `1.5GiB`, all of them powers of two.
+pub(crate) fn parse(text: &str) -> Result<Bytes, String> {
+    let text = text.trim();
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit
+        .trim()
+        .to_ascii_lowercase()
+        .trim_end_matches("ib")
+        .trim_end_matches('b')
+    {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(format!("{unit:?} is no unit: write K, M, G or T, as in 512M")),
+    };
+    let factor = 1u64 << shift;
+    let whole = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor));
+    let bytes = whole.or_else(|| {
+        let number: f64 = number.parse().ok()?;
+        let bytes = number * factor as f64;
+        (bytes.is_finite() && bytes < 1e19 && number.fract() != 0.0).then_some(bytes as u64)
+    });
+    bytes
+        .map(Bytes)
+        .ok_or_else(|| format!("{text:?} is no size: write a number and a unit, as in 512M"))
+}
+
+/// Reads `90s`, `15m`, `12h`, `30d`, `250ms`.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let wrong = || format!("{text:?} is no duration: write a number and a unit, as in 90s, 15m, 12h or 30d");
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let ms = match unit {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    number
+        .checked_mul(ms)
+        .map(Duration::from_millis)
+        .ok_or_else(wrong)
+}
+
+/// A number of bytes for people: three figures and a unit.
+pub(crate) fn human(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut amount = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while amount >= 1023.5 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    let digits = if amount < 9.995 {
+        2
+    } else if amount < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{amount:.digits$} {}", UNITS[unit])
+}
+
+/// A count for people, its digits in groups of three.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64K", 65_536),
+            ("512mb", 536_870_912),
+            ("1.5 GiB", 1_610_612_736),
+        ] {
+            assert_eq!(parse(text), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "M", "12X", "1.2.3G", "-4", "99999999999T", "1e4"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_have_a_unit_or_are_seconds() {
+        assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        assert!(parse_duration("h").is_err() && parse_duration("3 weeks").is_err());
+    }
+
+    #[test]
+    fn numbers_are_printed_with_three_figures() {
+        assert_eq!(human(1023), "1023 B");
+        assert_eq!(human(1024), "1.00 KiB");
+        assert_eq!(human(1_048_575), "1.00 MiB");
+        assert_eq!(human(123 << 30), "123 GiB");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(count(12), "12");
+    }
+}

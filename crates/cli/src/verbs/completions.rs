@@ -1,0 +1,35 @@
+//! `completions`: what a shell offers when Tab is pressed.
+
+use crate::Exit;
+use crate::arguments::Arguments;
+use crate::screen::Output;
+use anyhow::Result;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use std::io::Write;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium completions bash > ~/.local/share/bash-completion/completions/alluvium
+  alluvium completions zsh > ~/.zfunc/_alluvium
+  alluvium completions fish > ~/.config/fish/completions/alluvium.fish";
+
+/// Print a completion script for a shell.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(&self) -> Result<Exit> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), "alluvium", &mut script);
+        let mut out = Output::new();
+        out.write_all(&script)?;
+        out.flush()?;
+        Ok(Exit::Done)
+    }
+}

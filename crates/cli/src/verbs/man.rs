@@ -1,0 +1,44 @@
+//! `man`: the manual pages.
+
+use crate::Exit;
+use crate::arguments::Arguments;
+use crate::screen::Output;
+use anyhow::{Context as _, Result};
+use clap::{Args, CommandFactory};
+use std::io::Write;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium man | man -l -                          # read it
+  alluvium man --to ~/.local/share/man/man1        # a page for every verb";
+
+/// Write the manual pages: the main one to standard output, or all of them to a directory.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Man {
+    /// A directory for all pages, created if it is not there.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub to: Option<PathBuf>,
+}
+
+impl Man {
+    pub(crate) fn run(&self) -> Result<Exit> {
+        let command = Arguments::command();
+        match &self.to {
+            Some(directory) => {
+                let what = || format!("writing manual pages to {}", directory.display());
+                std::fs::create_dir_all(directory).with_context(what)?;
+                clap_mangen::generate_to(command, directory).with_context(what)?;
+            }
+            None => {
+                let mut page = Vec::new();
+                clap_mangen::Man::new(command).render(&mut page)?;
+                let mut out = Output::new();
+                out.write_all(&page)?;
+                out.flush()?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,38 @@
+//! The verbs, a file for each: what it takes, and what it does.
+//!
+//! *Knows*: which verb does what, and how it says so.
+//!
+//! *Does not know*: formats of import and export, how an import goes on after a kill.
+//!
+//! *Read in this order*: `get.rs`, the simplest; then any.
+
+pub(crate) mod check;
+pub(crate) mod compact;
+pub(crate) mod completions;
+pub(crate) mod delete;
+pub(crate) mod get;
+pub(crate) mod keyspaces;
+pub(crate) mod man;
+pub(crate) mod put;
+pub(crate) mod scan;
+
+use crate::Exit;
+use crate::arguments::{Arguments, Verb};
+use crate::context::Context;
+use anyhow::Result;
+
+/// Does what a command line says.
+pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
+    let context = Context::new(&arguments);
+    match arguments.verb {
+        Verb::Get(verb) => verb.run(&context),
+        Verb::Put(verb) => verb.run(&context),
+        Verb::Delete(verb) => verb.run(&context),
+        Verb::Scan(verb) => verb.run(&context),
+        Verb::Keyspaces(verb) => verb.run(&context),
+        Verb::Check(verb) => verb.run(&context),
+        Verb::Compact(verb) => verb.run(&context),
+        Verb::Completions(verb) => verb.run(),
+        Verb::Man(verb) => verb.run(),
+    }
+}

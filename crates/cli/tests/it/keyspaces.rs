@@ -1,0 +1,66 @@
+//! Keyspaces come and go.
+
+use crate::{Place, lines};
+
+#[test]
+fn keyspaces_are_created_listed_renamed_and_dropped() {
+    let place = Place::new();
+    place.done([
+        "keyspaces",
+        "create",
+        "events",
+        "--compression",
+        "zstd",
+        "--value-threshold",
+        "2K",
+    ]);
+    place.done(["keyspaces", "create", "hits", "--merge-operator", "add"]);
+    place.done(["put", "-k", "events", "a", "1"]);
+    let list = place.done(["keyspaces"]).text();
+    assert_eq!(
+        lines(&list),
+        ["events\tzstd\t2048\t-\t-", "hits\tnone\t-\tadd\t-"]
+    );
+    let json = place.done(["keyspaces", "list", "--json"]).json();
+    assert_eq!(json[0]["compression"], "zstd");
+    assert_eq!(json[1]["merge_operator"], "add");
+    place.done(["keyspaces", "rename", "events", "old\tevents"]);
+    assert_eq!(place.done(["get", "-k", "old\tevents", "a"]).out, b"1");
+    assert!(place.done(["keyspaces"]).text().starts_with("hits\t"));
+    place.done(["keyspaces", "drop", "old\tevents"]);
+    place.run(["get", "-k", "old\tevents", "a"]).ended(1);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let place = Place::new();
+    place.done(["keyspaces", "create", "a"]);
+    place.done(["keyspaces", "create", "b"]);
+    place
+        .run(["keyspaces", "create", "a"])
+        .ended(3)
+        .complained("already");
+    place
+        .run(["keyspaces", "rename", "a", "b"])
+        .ended(3)
+        .complained("already");
+    place
+        .run(["keyspaces", "rename", "x", "y"])
+        .ended(1)
+        .complained("no keyspace");
+    place
+        .run(["keyspaces", "drop", "x"])
+        .ended(1)
+        .complained("no keyspace");
+    place
+        .run(["keyspaces", "create", "c", "--merge-operator", "sing"])
+        .ended(3)
+        .complained("sing");
+    place
+        .run(["keyspaces", "create", "c", "--value-threshold", "5G"])
+        .ended(2);
+    place
+        .run(["keyspaces", "create", "c", "--compression", "rar"])
+        .ended(2)
+        .complained("zstd");
+}

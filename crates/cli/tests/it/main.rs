@@ -1,0 +1,146 @@
+//! The real binary, verb by verb.
+
+mod basics;
+mod errors;
+mod keyspaces;
+mod terminal;
+mod upkeep;
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A directory with a store, and the binary.
+pub(crate) struct Place {
+    directory: TempDir,
+}
+
+/// What the binary printed, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Said {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.out.clone()).expect("it printed text")
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.out).expect("it printed JSON")
+    }
+
+    /// It ended with this code.
+    #[track_caller]
+    pub(crate) fn ended(self, code: i32) -> Said {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    /// It complained in these words.
+    #[track_caller]
+    pub(crate) fn complained(self, words: &str) -> Said {
+        assert!(self.err.contains(words), "{words:?} is not in {self:?}");
+        self
+    }
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        Said {
+            code: output.status.code(),
+            out: output.stdout,
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        Place {
+            directory: tempfile::tempdir().expect("a directory"),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).expect("a file");
+        path
+    }
+
+    /// The binary with the store of this place.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = binary();
+        command
+            .env("ALLUVIUM_DB", self.path("store"))
+            .args(["--memory", "32M"])
+            .args(arguments);
+        command
+    }
+
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Said {
+        self.command(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("the binary runs")
+            .into()
+    }
+
+    /// It ends well.
+    #[track_caller]
+    pub(crate) fn done<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Said {
+        self.run(arguments).ended(0)
+    }
+
+    /// With these bytes as standard input.
+    pub(crate) fn fed<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>, input: &[u8]) -> Said {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        let input = input.to_vec();
+        // Whoever stops reading early says why in its own words.
+        let feeding = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let said = child.wait_with_output().expect("it ends").into();
+        feeding.join().expect("the input is fed");
+        said
+    }
+}
+
+pub(crate) fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_alluvium"));
+    command.env_remove("ALLUVIUM_DB").env("LC_ALL", "C");
+    command
+}
+
+/// Some lines of text without the last line end.
+pub(crate) fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+#[test]
+fn without_a_choice_the_store_is_in_the_working_directory() {
+    let place = Place::new();
+    let run = |arguments: &[&str]| {
+        let directory: &Path = place.directory.path();
+        binary()
+            .current_dir(directory)
+            .args(arguments)
+            .status()
+            .expect("the binary runs")
+    };
+    assert!(run(&["put", "a", "1"]).success());
+    assert!(place.path("alluvium-data").is_dir());
+}

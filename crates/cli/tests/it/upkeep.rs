@@ -1,0 +1,67 @@
+//! Checks and compaction.
+
+use crate::Place;
+use std::fs;
+
+fn filled(place: &Place) {
+    let db = alluvium::Options::new()
+        .memory(32 << 20)
+        .open(place.path("store"))
+        .unwrap();
+    let keyspace = db.keyspace("default").unwrap();
+    for i in 0..30_000u32 {
+        keyspace
+            .put(format!("{:08}", i.wrapping_mul(2_654_435_761)), [i as u8; 200])
+            .unwrap();
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn a_whole_store_is_said_to_be_whole() {
+    let place = Place::new();
+    filled(&place);
+    place.done(["check"]).complained("whole");
+    place.done(["check", "--structure"]);
+    let json = place.done(["check", "--json"]).json();
+    assert_eq!(json["is_whole"], true);
+    assert_eq!(json["findings"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let place = Place::new();
+    filled(&place);
+    let mut files: Vec<_> = fs::read_dir(place.path("store"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort_by_key(|path| fs::metadata(path).unwrap().len());
+    let data = files
+        .iter()
+        .find(|path| path.to_string_lossy().contains("data"))
+        .expect("a data file");
+    let mut bytes = fs::read(data).unwrap();
+    // Every page of the last two thirds, for some of them are free.
+    let third = bytes.len() / 3;
+    for byte in bytes[third..].iter_mut().step_by(2048) {
+        *byte ^= 1;
+    }
+    fs::write(data, bytes).unwrap();
+    let said = place.run(["check"]);
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(
+        said.text().contains("offset") || said.err.contains("offset"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn compaction_says_what_it_gained_and_keeps_everything() {
+    let place = Place::new();
+    filled(&place);
+    let before = place.done(["scan"]).out;
+    let json = place.done(["compact", "--json"]).json();
+    assert!(json["bytes_after"].as_u64().unwrap() > 0, "{json}");
+    assert_eq!(place.done(["scan"]).out, before);
+}
