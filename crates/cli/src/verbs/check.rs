@@ -52,9 +52,9 @@ impl Check {
             screen::note("the store is whole");
             return Ok(Exit::Done);
         }
+        let findings = sizes::count(found.len() as u64);
         screen::complain(&format!(
-            "{} findings: restore a backup, or see `alluvium repair --help`",
-            found.len()
+            "{findings} findings: restore a backup, or copy what can be read with `alluvium scan`"
         ));
         Ok(Exit::Damaged)
     }
