@@ -402,6 +402,13 @@ impl Db {
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }
+
+    /// Lets go of a simulated store as if its process had died: nothing more is written, by no handle.
+    #[doc(hidden)]
+    pub fn abandon(&self) {
+        self.shared.workers.stop();
+        self.shared.engine.abandon();
+    }
 }
 
 fn no_such(name: &str) -> Error {

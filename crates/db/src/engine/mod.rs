@@ -203,6 +203,12 @@ impl Engine {
         result
     }
 
+    /// Closes nothing: what is not in the log is lost, as when the process dies.
+    pub(crate) fn abandon(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.visible.stop();
+    }
+
     fn close_down(&self) -> Result<()> {
         self.wait_for_writers();
         match self.checkpoint_everything() {

@@ -26,6 +26,9 @@ pub const MAX_IN_FLIGHT: usize = 4;
 /// The block of a device that a node should not straddle, and to which a write is padded, in bytes.
 const DEVICE_BLOCK: usize = 4 * KIB as usize;
 
+/// Bytes of a writer's first buffer, if the first node needs no more: a memtable's index, or a trunk's few nodes, fit it.
+const FIRST_BUFFER: usize = 64 * KIB as usize;
+
 const _: () = assert!(PageSize::MIN.bytes() == DEVICE_BLOCK && (DEVICE_BLOCK as u64).is_multiple_of(BLOCK));
 
 /// How nodes are written.
@@ -200,7 +203,7 @@ impl NodeWriter {
             Codec::None => usize::next_multiple_of(at, page),
             Codec::Lz4 | Codec::Zstd => start_of_compressed(at, len),
         };
-        let full = |filling: &Filling| start(filling.at) + len > filling.buffer.len();
+        let full = |filling: &Filling| start(filling.at) + len > filling.extent.bytes() as usize;
         if self.filling.as_ref().is_some_and(full) {
             self.flush()?;
         }
@@ -215,6 +218,11 @@ impl NodeWriter {
             )?),
         };
         let at = start(filling.at);
+        if at + len > filling.buffer.len() {
+            let mut whole = Buffer::zeroed(filling.extent.bytes() as usize);
+            whole[..filling.at].copy_from_slice(&filling.buffer[..filling.at]);
+            filling.buffer = whole;
+        }
         Ok((filling, at))
     }
 
@@ -260,7 +268,7 @@ impl NodeWriter {
         if end < buffer.len() {
             // A request is a whole buffer.
             let short = Buffer::padded(&buffer[..end]);
-            self.spare.push(std::mem::replace(&mut buffer, short));
+            self.keep(std::mem::replace(&mut buffer, short));
         }
         while self.in_flight.len() >= MAX_IN_FLIGHT {
             self.complete_oldest()?;
@@ -280,15 +288,20 @@ impl NodeWriter {
         file.wait(&ticket);
         match ticket.take_buffers() {
             Ok(buffers) => {
-                let whole = u64::from(self.options.extent_units) * UNIT;
-                self.spare
-                    .extend(buffers.into_iter().filter(|buffer| buffer.len() as u64 == whole));
+                buffers.into_iter().for_each(|buffer| self.keep(buffer));
                 Ok(())
             }
             Err(error) => {
                 self.failed = Some(error.to_string());
                 Err(error.into())
             }
+        }
+    }
+
+    /// Keeps a buffer for another extent, if it holds a whole one.
+    fn keep(&mut self, buffer: Buffer) {
+        if buffer.len() as u64 == u64::from(self.options.extent_units) * UNIT {
+            self.spare.push(buffer);
         }
     }
 
@@ -353,7 +366,8 @@ impl Drop for NodeWriter {
     }
 }
 
-/// Takes an extent and a buffer for it. Where space is scarce the extent may be shorter, but holds `len` bytes.
+/// Takes an extent and a buffer for it, which need not hold all of it yet: most writers end within their first nodes. Where space is
+/// scarce the extent may be shorter, but holds `len` bytes.
 fn begin(
     extents: &Extents,
     options: &WriterOptions,
@@ -367,7 +381,7 @@ fn begin(
     let whole = extent.units == options.extent_units;
     let buffer = match spare.pop().filter(|_| whole) {
         Some(buffer) => buffer,
-        None => Buffer::zeroed(extent.bytes() as usize),
+        None => Buffer::zeroed((extent.bytes() as usize).min(len.max(FIRST_BUFFER))),
     };
     Ok(Filling {
         extent,
