@@ -13,6 +13,7 @@ use alluvium_storage::log::{self, LogOptions};
 use alluvium_trees::merge::Append;
 use alluvium_trees::tiered::Shape;
 use ops::{Action, KEYSPACES, Op};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// One opening in so many is followed by a check of every run and maplet, the others by one of the trunk.
@@ -146,11 +147,16 @@ impl System {
     }
 
     /// What a walk shows, which must be in order, as keys of the story.
-    fn walk(letter: u8, iter: Iter, pairs: &mut Pairs) -> Result<(), Trouble> {
+    fn walk(
+        letter: u8,
+        iter: impl Iterator<Item = <Iter as Iterator>::Item>,
+        order: Ordering,
+        pairs: &mut Pairs,
+    ) -> Result<(), Trouble> {
         let mut last: Option<Vec<u8>> = None;
         for pair in iter {
             let (key, value) = pair.map_err(trouble)?;
-            if last.as_ref().is_some_and(|last| *last >= key) {
+            if last.is_some_and(|last| last.cmp(&key) != order) {
                 return Err(Trouble::wrong(format!("{} is out of order", key.escape_ascii())));
             }
             last = Some(key.clone());
@@ -159,10 +165,15 @@ impl System {
         Ok(())
     }
 
+    /// Everything, read from one end or, in turn, from the other.
     fn everything(&self) -> Result<Pairs, Trouble> {
         let mut pairs = Pairs::new();
         for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
-            Self::walk(letter, keyspace.iter(), &mut pairs)?;
+            if self.db.sequence().is_multiple_of(2) {
+                Self::walk(letter, keyspace.iter(), Ordering::Less, &mut pairs)?;
+            } else {
+                Self::walk(letter, keyspace.iter().rev(), Ordering::Greater, &mut pairs)?;
+            }
         }
         Ok(pairs)
     }
@@ -170,7 +181,7 @@ impl System {
     fn everything_at(&self, snapshot: &Snapshot) -> Result<Pairs, Trouble> {
         let mut pairs = Pairs::new();
         for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
-            Self::walk(letter, snapshot.iter(keyspace), &mut pairs)?;
+            Self::walk(letter, snapshot.iter(keyspace), Ordering::Less, &mut pairs)?;
         }
         Ok(pairs)
     }
@@ -213,7 +224,7 @@ impl System {
                 Op::DeleteRange { start, end } => {
                     let mut found = Pairs::new();
                     let range = self.keyspace(start).range(&start[1..]..&end[1..]);
-                    Self::walk(start[0], range, &mut found)?;
+                    Self::walk(start[0], range, Ordering::Less, &mut found)?;
                     after.extend(found.into_keys().map(|key| (key, None)));
                     for (key, value) in &mut after {
                         if start <= key && key < end {
@@ -286,7 +297,7 @@ impl System {
         let mut gone = Pairs::new();
         let keyspace = self.keyspaces.last().expect("there are some");
         let letter = KEYSPACES[KEYSPACES.len() - 1];
-        Self::walk(letter, keyspace.iter(), &mut gone)?;
+        Self::walk(letter, keyspace.iter(), Ordering::Less, &mut gone)?;
         let writes: Vec<Write> = gone.into_keys().map(|key| Write { key, value: None }).collect();
         let name = char::from(letter).to_string();
         self.commit(&writes, Durability::Process, world, |system| {
