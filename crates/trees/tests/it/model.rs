@@ -6,7 +6,8 @@ use alluvium_sim::environment::number;
 use alluvium_storage::Codec;
 use alluvium_trees::tiered::{Depth, Edge, Shape, Victim};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// From so many operations on, everything that may become of a compaction must have become of a hundred.
 const LARGE: u64 = 1_000_000;
@@ -113,26 +114,39 @@ fn the_tree_reads_what_the_reference_reads() {
     let rounds = number("ALLUVIUM_TREE_ROUNDS", 1);
     let workloads = workloads();
     let each = operations / (workloads.len() as u64 * rounds).max(1);
-    let mut edges: BTreeMap<Edge, u64> = BTreeMap::new();
-    let (mut highest, mut ingests) = (0, 0);
-    for round in 0..rounds {
-        for (name, workload) in &workloads {
-            let seed = first + round;
-            let world = run(*workload, seed, each);
-            highest = highest.max(world.tree.height());
-            ingests += world.ingests;
-            let stats = world.tree.stats();
-            println!(
-                "{name}, seed {seed}: height {}, {:?}, trace {:016x}",
-                world.tree.height(),
-                stats.shape,
-                world.trace
-            );
-            for (edge, count) in world.edges() {
-                *edges.entry(edge).or_default() += count;
-            }
+    let runs: Vec<(&str, Workload, u64)> = (first..first + rounds)
+        .flat_map(|seed| {
+            workloads
+                .iter()
+                .map(move |&(name, workload)| (name, workload, seed))
+        })
+        .collect();
+    // Who is free takes the next run; each follows from its seed alone.
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new((BTreeMap::<Edge, u64>::new(), 0, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..number("ALLUVIUM_TREE_WORKERS", 1) {
+            scope.spawn(|| {
+                while let Some(&(name, workload, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let world = run(workload, seed, each);
+                    let height = world.tree.height();
+                    let shape = world.tree.stats().shape;
+                    println!(
+                        "{name}, seed {seed}: height {height}, {shape:?}, trace {:016x}",
+                        world.trace
+                    );
+                    let mut done = done.lock().unwrap();
+                    let (edges, highest, ingests) = &mut *done;
+                    *highest = height.max(*highest);
+                    *ingests += world.ingests;
+                    for (edge, count) in world.edges() {
+                        *edges.entry(edge).or_default() += count;
+                    }
+                }
+            });
         }
-    }
+    });
+    let (edges, highest, ingests) = done.into_inner().unwrap();
     for (edge, count) in &edges {
         println!("{edge}: {count}");
     }
