@@ -3,6 +3,7 @@
 use crate::options::MIN_MEMORY;
 use alluvium_base::MIB;
 use alluvium_device::machine;
+pub(crate) use alluvium_device::machine::stand_back;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The share of the machine's memory that a store takes when nobody says how much: a quarter, at least 64 MiB.

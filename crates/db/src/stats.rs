@@ -18,8 +18,10 @@ pub struct Stats {
     pub written_bytes: u64,
     /// Checkpoints that were made.
     pub checkpoints: u64,
-    /// How often a writer waited for the background.
+    /// How often a writer came to a stop because the background was behind.
     pub waits: u64,
+    /// Microseconds that writers were held back in all, a little at a time, so that they need not stop.
+    pub delayed_us: u64,
     /// Who takes how much memory.
     pub memory: MemoryUse,
     /// Memtables that wait to be written out.
@@ -36,6 +38,10 @@ pub struct Stats {
     pub records: RecordStats,
     /// The tree.
     pub tree: tiered::Stats,
+    /// Compactions of it that are due or under way.
+    pub compactions: usize,
+    /// How high it is: 1 when all of it is one leaf.
+    pub tree_height: u8,
     /// What the device was asked for, by purpose.
     pub device: counters::Snapshot,
 }
@@ -50,6 +56,7 @@ impl Engine {
             written_bytes: work.written_bytes,
             checkpoints: work.checkpoints,
             waits: work.waits,
+            delayed_us: work.delayed_us,
             memory: self.memory_use(),
             sealed_memtables: work.sealed,
             snapshots: work.snapshots,
@@ -58,6 +65,8 @@ impl Engine {
             cache: self.store.cache().stats(),
             records: self.record_stats(),
             tree: self.tree.stats(),
+            compactions: self.tree.due(),
+            tree_height: self.tree.height(),
             device: self.store.directory().counters().snapshot(),
         }
     }

@@ -1,7 +1,11 @@
-//! The threads: each does slices of the engine's work, the most urgent first; one keeps the log synced and looks after space.
+//! The threads: one writes memtables out, one makes checkpoints, some compact; one keeps the log synced and looks after space.
+//!
+//! As many as there are workers use a processor: while a memtable is written out, one who compacts rests between two of his slices. The others wait
+//! for the device most of the time, and nobody waits behind them. All of them stand back behind the threads of the user, who would wait for a whole slice
+//! of the scheduler otherwise; when they fall behind for it, it is the writers who wait (`engine/throttle.rs`).
 
-use crate::Error;
-use crate::engine::{Engine, Worked};
+use crate::engine::{Duty, Engine, Worked};
+use crate::{Error, machine};
 use alluvium_base::MIB;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -55,17 +59,29 @@ impl Workers {
         let mut threads = Vec::new();
         let mut spawn = |name: String, run: fn(&Shared)| {
             let shared = Arc::clone(&shared);
-            let thread = std::thread::Builder::new().name(name).spawn(move || run(&shared));
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                machine::stand_back();
+                run(&shared);
+            });
             match thread {
                 Ok(thread) => threads.push(thread),
                 // The writers do the work, then.
                 Err(error) => tracing::warn!(%error, "a thread for the background could not be started"),
             }
         };
-        for number in 0..workers {
-            spawn(format!("alluvium-work-{number}"), Shared::work);
+        for number in 1..workers {
+            spawn(format!("alluvium-work-{number}"), |shared| {
+                shared.work(Duty::Compact)
+            });
         }
         if workers > 0 {
+            spawn("alluvium-work-0".to_owned(), Shared::compact_in_between);
+            spawn("alluvium-write-out".to_owned(), |shared| {
+                shared.work(Duty::Incorporate)
+            });
+            spawn("alluvium-checkpoint".to_owned(), |shared| {
+                shared.work(Duty::Checkpoint)
+            });
             spawn("alluvium-keep".to_owned(), Shared::keep);
         }
         Workers {
@@ -102,13 +118,30 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
-    fn work(&self) {
+    fn work(&self, duty: Duty) {
         while !self.is_stopped() {
-            match self.engine.work() {
-                Ok(Worked::Something) => {}
-                Ok(Worked::Nothing) => self.engine.rest(REST),
-                Err(error) => self.failed(&error),
+            self.slice(duty);
+        }
+    }
+
+    /// Compacts while nobody writes a memtable out.
+    fn compact_in_between(&self) {
+        while !self.is_stopped() {
+            let calls = self.engine.calls();
+            if self.engine.is_incorporating() {
+                self.engine.rest(calls, REST);
+            } else {
+                self.slice(Duty::Compact);
             }
+        }
+    }
+
+    fn slice(&self, duty: Duty) {
+        let calls = self.engine.calls();
+        match self.engine.work_at(duty) {
+            Ok(Worked::Something) => {}
+            Ok(Worked::Nothing) => self.engine.rest(calls, REST),
+            Err(error) => self.failed(&error),
         }
     }
 

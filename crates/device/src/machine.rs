@@ -1,4 +1,4 @@
-//! How much memory this process may use: the machine's, or its container's where that is less.
+//! How much memory this process may use (the machine's, or its container's where that is less), and who has its processors first.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,15 @@ pub fn memory_limit() -> Option<u64> {
         .into_iter()
         .filter_map(|file| limit(&fs::read_to_string(file).ok()?));
     limits.chain(machine).min()
+}
+
+/// How far a thread of the background stands back, as a nice value: while a processor is wanted by others it has a third of what they have.
+const STANDS_BACK: i32 = 5;
+
+/// The calling thread leaves the processors to others when they are all wanted; where the system does not allow that, nothing changes.
+pub fn stand_back() {
+    // On Linux nice values are those of threads.
+    let _ = rustix::process::setpriority_process(None, STANDS_BACK);
 }
 
 /// The machine's memory, from `/proc/meminfo`.

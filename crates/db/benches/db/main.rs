@@ -3,8 +3,8 @@
 //! *memory* puts and gets records that fit a memtable; *pages* gets records from cached pages; *skew* reads data eight times the memory under a Zipf
 //! distribution, with the record cache and without; *load* puts more than fits the memory, at full speed,
 //! and *open* at 70 % of that rate, on a schedule that does not wait for slow answers (so that what waits behind one is counted); *commit* times commits at
-//! `Disk`. Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`, `ALLUVIUM_DB_MEMORY` (bytes), `ALLUVIUM_DB_SECONDS` and
-//! `ALLUVIUM_DB_DIRECTORY` change what is done; without `--bench` everything is tiny.
+//! `Disk`. Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`, `ALLUVIUM_DB_MEMORY` (bytes), `ALLUVIUM_DB_SECONDS`,
+//! `ALLUVIUM_DB_RATE` (puts a second, for *open*) and `ALLUVIUM_DB_DIRECTORY` change what is done; without `--bench` everything is tiny.
 
 mod skew;
 
@@ -182,7 +182,7 @@ fn pages(sizes: &Sizes) {
     }
     println!(
         "pages, {records} records in {} levels: {:.2} M gets/s",
-        1,
+        place.db.stats().tree_height,
         median(rates)
     );
 }
@@ -203,6 +203,17 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
 }
 
+/// Bytes that the kernel charges the process for having written: also through mappings, and less what was punched before it was.
+fn charged_bytes() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let of = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim_start_matches(':').trim().parse().ok())
+            .unwrap_or(f64::NAN)
+    };
+    of("write_bytes") - of("cancelled_write_bytes")
+}
+
 /// CPU time of the whole process, in seconds.
 fn cpu() -> f64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -215,6 +226,16 @@ fn cpu() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
+/// How often the system has taken the processor away from the calling thread.
+fn preempted() -> i64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call fills the structure that it is given.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nivcsw
+    }
+}
+
 /// Everything at full speed.
 fn load(sizes: &Sizes) {
     full_speed(sizes);
@@ -223,7 +244,7 @@ fn load(sizes: &Sizes) {
 fn full_speed(sizes: &Sizes) -> f64 {
     let place = place(sizes, &Options::new());
     let mut latencies = histogram();
-    let (began, cpu_before) = (Instant::now(), cpu());
+    let (began, cpu_before, charged_before) = (Instant::now(), cpu(), charged_bytes());
     let mut by_second: Vec<u64> = Vec::new();
     for index in 0..sizes.records {
         let before = Instant::now();
@@ -234,6 +255,7 @@ fn full_speed(sizes: &Sizes) -> f64 {
         by_second[second] += 1;
     }
     let put = rate(sizes.records, began);
+    let due = place.db.stats().compactions;
     place.db.checkpoint().unwrap();
     let seconds = began.elapsed().as_secs_f64();
     let stats = place.db.stats();
@@ -247,11 +269,14 @@ fn full_speed(sizes: &Sizes) -> f64 {
         percentiles(&latencies)
     );
     println!(
-        "  {:.2} us of CPU each; {:.2} bytes written for each of the user's; space {:.2}; {} waits; least second {} k, most {} k",
+        "  {:.2} us of CPU each; {:.2} bytes written for each of the user's, with the mapped log {:.2}; space {:.2}; {} waits, {} ms of delay, {} compactions due at the end; least second {} k, most {} k",
         (cpu() - cpu_before) * 1e6 / sizes.records as f64,
         written / user,
+        (charged_bytes() - charged_before) / user,
         stats.space.live_extent_bytes as f64 / user,
         stats.waits,
+        stats.delayed_us / 1000,
+        due,
         by_second.iter().rev().skip(1).min().copied().unwrap_or(0) / 1000,
         by_second.iter().max().copied().unwrap_or(0) / 1000,
     );
@@ -259,21 +284,30 @@ fn full_speed(sizes: &Sizes) -> f64 {
     put
 }
 
-/// Puts on a schedule, at 70 % of what can be done.
+/// Puts on a schedule, at 70 % of what can be done, or as many a second as were asked for.
 fn open(sizes: &Sizes) {
-    let capacity = full_speed(sizes) * 1e6;
-    let gap = Duration::from_secs_f64(1.0 / (0.7 * capacity));
+    let rate = match number("ALLUVIUM_DB_RATE", 0) {
+        0 => 0.7e6 * full_speed(sizes),
+        rate => rate as f64,
+    };
+    let gap = Duration::from_secs_f64(1.0 / rate);
     let place = place(sizes, &Options::new());
-    let mut latencies = histogram();
-    let began = Instant::now();
+    // How late an operation begins though none is before it: that is nobody's fault but the schedule's own, or the system's.
+    let (mut latencies, mut lateness) = (histogram(), histogram());
+    let (began, cpu_before, preempted_before) = (Instant::now(), cpu(), preempted());
     let mut index = 0;
     loop {
         let due = began + gap.mul_f64(index as f64);
         if due.duration_since(began).as_secs_f64() > sizes.seconds {
             break;
         }
-        while Instant::now() < due {
-            std::hint::spin_loop();
+        let mut now = Instant::now();
+        if now < due {
+            while now < due {
+                std::hint::spin_loop();
+                now = Instant::now();
+            }
+            lateness.saturating_record((now - due).as_nanos() as u64);
         }
         place
             .keyspace
@@ -284,9 +318,18 @@ fn open(sizes: &Sizes) {
     }
     println!(
         "open loop, {index} puts at {:.3} M/s for {:.0} s: {}",
-        0.7 * capacity / 1e6,
+        rate / 1e6,
         began.elapsed().as_secs_f64(),
         percentiles(&latencies)
+    );
+    let stats = place.db.stats();
+    println!(
+        "  begun late with nothing before them: {}; preempted {} times; {} waits, {} ms of delay; {:.2} us of CPU each, the schedule's own included",
+        percentiles(&lateness),
+        preempted() - preempted_before,
+        stats.waits,
+        stats.delayed_us / 1000,
+        (cpu() - cpu_before) * 1e6 / index as f64
     );
 }
 

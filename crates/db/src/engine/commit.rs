@@ -114,7 +114,7 @@ impl Engine {
             return Ok(None);
         }
         let count = u64::from(commit.count);
-        let bytes = commit.record.len() as u64 + count * RECORD_OVERHEAD;
+        let bytes = room_for(commit);
         let place = self.queue.assign(count, bytes, || self.note_sealed());
         let last = place.first + count - 1;
         if let Err(error) = self.log(commit, &place) {
@@ -184,6 +184,11 @@ impl Engine {
         self.fill_gaps()?;
         Ok(self.store.judge(self.store.log().sync_through(at))?)
     }
+}
+
+/// Bytes of a memtable that a commit needs, at most.
+pub(crate) fn room_for(commit: &Commit) -> u64 {
+    commit.record.len() as u64 + u64::from(commit.count) * RECORD_OVERHEAD
 }
 
 /// Applies the writes of a record to a memtable, from sequence number `first` on.

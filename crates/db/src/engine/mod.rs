@@ -35,6 +35,7 @@ mod work;
 pub(crate) use alluvium_trees::tiered::Iter as Scan;
 pub(crate) use commit::{Commit, Verdict};
 pub use memory::MemoryUse;
+pub(crate) use policy::Duty;
 pub(crate) use read::At;
 pub use records::RecordStats;
 pub(crate) use work::Worked;
@@ -68,6 +69,7 @@ pub(crate) struct Counts {
     pub(crate) written_bytes: u64,
     pub(crate) checkpoints: u64,
     pub(crate) waits: u64,
+    pub(crate) delayed_us: u64,
     pub(crate) sealed: usize,
     pub(crate) snapshots: usize,
 }
@@ -163,6 +165,7 @@ impl Engine {
             written_bytes: self.tallies.written_bytes(),
             checkpoints: self.tallies.checkpoints.load(Ordering::Relaxed),
             waits: self.tallies.waits.load(Ordering::Relaxed),
+            delayed_us: self.tallies.delayed_us.load(Ordering::Relaxed),
             sealed: self.queue.sealed(),
             snapshots: self.snapshots.len(),
         }

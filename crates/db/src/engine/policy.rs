@@ -1,5 +1,7 @@
 //! Which work is next, and how hard writers are held back. Nothing here does anything.
 
+use super::queue::PARTS;
+
 /// What there is to do, and how urgent it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
@@ -27,17 +29,32 @@ pub(crate) enum Task {
     Compact,
 }
 
+/// What one thread of the background does. Each has its own, so that what is urgent waits neither for a device nor for what is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// Writes memtables out, and has log ready for what is written next.
+    Incorporate,
+    /// Makes checkpoints: it waits for the device most of the time.
+    Checkpoint,
+    /// Compacts, and gives space back.
+    Compact,
+}
+
 /// A checkpoint is made when the log has filled to this part of its limit, in hundredths.
 const CHECKPOINT_AT: u64 = 40;
 
 /// Memtables that may wait to be written out, at most.
 pub(crate) const MOST_SEALED: usize = 2;
 
-/// What is to be done next, most urgent first.
-pub(crate) fn next(view: &View) -> Task {
-    // A checkpoint costs little and frees log, which nothing else does.
+/// Whether a checkpoint is due. It costs little and frees log, which nothing else does.
+pub(crate) fn checkpoint_is_due(view: &View) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
-    if view.uncovered && log_is_long && !view.checkpointing {
+    view.uncovered && log_is_long && !view.checkpointing
+}
+
+/// What is to be done next, most urgent first, by who does everything.
+pub(crate) fn next(view: &View) -> Task {
+    if checkpoint_is_due(view) {
         return Task::Checkpoint;
     }
     if view.sealed > 0 && !view.incorporating {
@@ -51,6 +68,8 @@ pub(crate) fn next(view: &View) -> Task {
 pub(crate) struct Debt {
     /// Memtables that are sealed and not in the tree.
     pub(crate) sealed: usize,
+    /// Parts of memtables that are not in the tree, the newest's included.
+    pub(crate) parts: u64,
     /// Compactions that are due.
     pub(crate) compactions: usize,
 }
@@ -59,16 +78,47 @@ pub(crate) struct Debt {
 const EASY: usize = 24;
 const HARD: usize = 96;
 
-/// How many slices of work a writer does for each memtable's thirty-second part that he fills, in hundredths; more with every compaction that is
-/// due, so that writing slows down smoothly and never stops.
+/// How many slices of work a writer does for each part of a memtable that he fills, in hundredths, where there is no background; more with
+/// every compaction that is due, so that writing slows down smoothly and never stops.
 pub(crate) fn share(debt: &Debt) -> u64 {
-    let over = debt.compactions.saturating_sub(EASY).min(HARD - EASY);
-    let compactions = (over * over * 400 / ((HARD - EASY) * (HARD - EASY))) as u64;
+    let compactions = compactions(debt) * 400 / WHOLE;
     let sealed = match debt.sealed {
         0 | 1 => 0,
         sealed => 50 * (sealed as u64 - 1),
     };
     compactions + sealed
+}
+
+/// The delays that a writer takes at most for each part of a memtable that he fills, in microseconds: for compactions that are due, and for
+/// memtables that wait. A part takes about a millisecond to fill, so that at the end nine tenths of the speed are gone.
+const MOST_DELAY_US: u64 = 8000;
+
+/// From this many parts of memtables on that are not in the tree, writers are held back, and most where there is no room for more.
+const EASY_PARTS: u64 = 5 * PARTS / 2;
+const HARD_PARTS: u64 = (MOST_SEALED as u64 + 1) * PARTS;
+
+/// A shorter delay is not worth a call of the system: it comes to one with the next parts.
+pub(crate) const LEAST_DELAY_US: u64 = 200;
+
+/// How long a writer rests for each part of a memtable that he fills, in microseconds. It begins long before there is no room for more and
+/// grows smoothly, so that nobody comes to a stop.
+pub(crate) fn delay_us(debt: &Debt) -> u64 {
+    let over = debt.parts.clamp(EASY_PARTS, HARD_PARTS) - EASY_PARTS;
+    let memtables = square(over, HARD_PARTS - EASY_PARTS);
+    compactions(debt).max(memtables) * MOST_DELAY_US / WHOLE
+}
+
+const WHOLE: u64 = 10_000;
+
+/// How far compactions are between easy and hard, squared.
+fn compactions(debt: &Debt) -> u64 {
+    let over = debt.compactions.clamp(EASY, HARD) - EASY;
+    square(over as u64, (HARD - EASY) as u64)
+}
+
+/// The square of a share.
+fn square(part: u64, whole: u64) -> u64 {
+    part * part * WHOLE / (whole * whole)
 }
 
 #[cfg(test)]
@@ -120,6 +170,7 @@ mod tests {
             share(&Debt {
                 sealed: 1,
                 compactions,
+                ..Debt::default()
             })
         };
         assert_eq!((at(0), at(EASY)), (0, 0));
@@ -129,9 +180,31 @@ mod tests {
         let sealed = |sealed| {
             share(&Debt {
                 sealed,
-                compactions: 0,
+                ..Debt::default()
             })
         };
         assert_eq!((sealed(1), sealed(2), sealed(3)), (0, 50, 100));
+    }
+
+    #[test]
+    fn delays_grow_smoothly_from_nothing() {
+        let compactions = |compactions| Debt {
+            compactions,
+            ..Debt::default()
+        };
+        let parts = |parts| Debt {
+            parts,
+            ..Debt::default()
+        };
+        let by_compactions: Vec<u64> = (EASY..=HARD).map(|due| delay_us(&compactions(due))).collect();
+        let by_parts: Vec<u64> = (EASY_PARTS..=HARD_PARTS)
+            .map(|full| delay_us(&parts(full)))
+            .collect();
+        for delays in [by_compactions, by_parts] {
+            assert_eq!((delays[0], delays[delays.len() - 1]), (0, MOST_DELAY_US));
+            assert!(delays.is_sorted() && delays.windows(2).all(|pair| pair[1] - pair[0] <= 1000));
+        }
+        assert_eq!(delay_us(&parts(HARD_PARTS + 1)), MOST_DELAY_US);
+        assert_eq!(delay_us(&compactions(usize::MAX)), MOST_DELAY_US);
     }
 }

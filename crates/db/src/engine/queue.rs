@@ -13,6 +13,7 @@
 //! Room in a memtable is reserved before a number is taken, by an upper bound of what the writes can need, so that a write that is
 //! in the log always fits. What needs more than a part of a memtable gets one of its own.
 
+use super::policy::MOST_SEALED;
 use alluvium_base::Sequence;
 use alluvium_trees::memtable::Memtable;
 use alluvium_trees::tiered::{MemtableEntry, MemtableList, Memtables};
@@ -34,6 +35,9 @@ fn ahead(room: u64) -> u64 {
     if room < 1 << 20 { 2 << 20 } else { 8 << 20 }
 }
 
+/// Parts that a memtable is thought of as having, by who measures how far it has filled.
+pub(crate) const PARTS: u64 = 32;
+
 /// Not known yet.
 const UNKNOWN: Sequence = Sequence::MAX;
 
@@ -53,10 +57,10 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    fn new(number: u8, room: u64) -> Slot {
+    fn new(number: u8, room: u64, memtable: Option<Memtable>) -> Slot {
         let limit = (room + room / 4 + ahead(room)).clamp(1 << 20, 16 << 30);
         Slot {
-            memtable: Arc::new(Memtable::new(limit as usize)),
+            memtable: Arc::new(memtable.unwrap_or_else(|| Memtable::new(limit as usize))),
             number,
             base: AtomicU64::new(UNKNOWN),
             cut: AtomicU64::new(UNKNOWN),
@@ -73,6 +77,21 @@ impl Slot {
     /// The last commit that it holds, once it is sealed.
     pub(crate) fn cut(&self) -> Option<Sequence> {
         Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
+    }
+
+    /// The memtable, empty again, if nobody else has it.
+    fn into_cleared(self: Arc<Slot>) -> Option<Memtable> {
+        let memtable = Arc::into_inner(self)?.memtable;
+        Arc::into_inner(memtable).map(Memtable::cleared)
+    }
+
+    /// Whether nobody has it but who asks, and so nobody ever will.
+    fn is_forgotten(self: &Arc<Slot>) -> bool {
+        Arc::strong_count(self) == 1 && Arc::strong_count(&self.memtable) == 1
+    }
+
+    fn fits(&self, bytes: u64) -> bool {
+        self.reserved.load(Ordering::Relaxed).saturating_add(bytes) <= self.room
     }
 
     /// Takes room for so many bytes, if there is any.
@@ -100,6 +119,9 @@ pub(crate) struct Queue {
     counter: CachePadded<AtomicU64>,
     /// Held while the list changes.
     sealing: Mutex<()>,
+    /// Memtables that are in the tree now. The next one takes the memory of one that nobody reads any more: the system would clear
+    /// every page of a new one first, and whoever writes to it would wait for that.
+    retired: Mutex<Vec<Arc<Slot>>>,
     /// Room of an ordinary memtable.
     room: u64,
 }
@@ -107,12 +129,13 @@ pub(crate) struct Queue {
 impl Queue {
     /// A queue with one empty memtable that holds what comes after `cut`.
     pub(crate) fn new(room: u64, cut: Sequence) -> Queue {
-        let slot = Slot::new(0, room);
+        let slot = Slot::new(0, room, None);
         slot.base.store(cut, Ordering::Relaxed);
         Queue {
             slots: ArcSwap::from_pointee(vec![Arc::new(slot)]),
             counter: CachePadded::new(AtomicU64::new(cut)),
             sealing: Mutex::new(()),
+            retired: Mutex::default(),
             room,
         }
     }
@@ -125,6 +148,21 @@ impl Queue {
     /// The last sequence number that was given out.
     pub(crate) fn last(&self) -> Sequence {
         self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
+    }
+
+    /// Whether so many bytes more would seal a memtable while as many as may be are sealed already.
+    pub(crate) fn is_full(&self, bytes: u64) -> bool {
+        let slots = self.slots();
+        let sealed = slots.len() - 1;
+        sealed > MOST_SEALED || (sealed == MOST_SEALED && !slots[0].fits(bytes))
+    }
+
+    /// How much is in memtables, in thirty-seconds of one: of the sealed ones that are not in the tree, and of the newest.
+    pub(crate) fn filled(&self) -> u64 {
+        let slots = self.slots();
+        let newest = &slots[0];
+        let reserved = newest.reserved.load(Ordering::Relaxed).min(newest.room);
+        (slots.len() as u64 - 1) * PARTS + reserved * PARTS / newest.room.max(1)
     }
 
     /// How many memtables are sealed and not in the tree.
@@ -216,7 +254,8 @@ impl Queue {
     fn open(&self, _sealing: &MutexGuard<'_, ()>, room: u64) -> Arc<Slot> {
         let slots = self.slots.load_full();
         let newest = &slots[0];
-        let next = Arc::new(Slot::new(newest.number.wrapping_add(1), room));
+        let memory = (room == self.room).then(|| self.take_retired()).flatten();
+        let next = Arc::new(Slot::new(newest.number.wrapping_add(1), room, memory));
         let list = std::iter::once(&next).chain(slots.iter()).cloned().collect();
         // Whoever gets a number of the next memtable must find it in the list.
         self.slots.store(Arc::new(list));
@@ -250,11 +289,29 @@ impl Queue {
             "the oldest memtable is incorporated first"
         );
         self.slots.store(Arc::new(slots[..slots.len() - 1].to_vec()));
+        if slot.room == self.room {
+            let mut retired = self.retired.lock();
+            retired.push(Arc::clone(slot));
+            // All of them together are never more than there may be at work.
+            let most = (MOST_SEALED + 1).saturating_sub(slots.len() - 1);
+            let surplus = retired.len().saturating_sub(most);
+            let surplus: Vec<Arc<Slot>> = retired.drain(..surplus).collect();
+            drop((retired, surplus));
+        }
     }
 
-    /// Bytes of all memtables.
+    /// The memory of a memtable that nobody reads any more, if there is one.
+    fn take_retired(&self) -> Option<Memtable> {
+        let mut retired = self.retired.lock();
+        let forgotten = retired.iter().position(Slot::is_forgotten)?;
+        retired.swap_remove(forgotten).into_cleared()
+    }
+
+    /// Bytes of all memtables, those included whose memory waits for the next one.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.slots().iter().map(|slot| slot.memtable.bytes() as u64).sum()
+        let bytes = |slot: &Arc<Slot>| slot.memtable.bytes() as u64;
+        let retired: u64 = self.retired.lock().iter().map(bytes).sum();
+        self.slots().iter().map(bytes).sum::<u64>() + retired
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) struct Tallies {
     written_bytes: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) waits: AtomicU64,
+    pub(crate) delayed_us: AtomicU64,
 }
 
 impl Tallies {

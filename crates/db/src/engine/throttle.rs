@@ -1,8 +1,9 @@
 //! Who must wait: writers, as far as the background is behind, and those for whom the disk has no room.
 
 use super::Engine;
-use super::commit::Commit;
-use super::policy::{self, Debt, MOST_SEALED};
+use super::commit::{Commit, room_for};
+use super::policy::{self, Debt};
+use super::queue::PARTS;
 use super::work::Worked;
 use crate::{Error, Result};
 use alluvium_storage::extents::{Class, MAX_EXTENT_UNITS, UNIT};
@@ -10,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a writer sleeps when there is nothing that he could do, until he looks again.
+/// How long somebody sleeps when there is nothing that he could do, until he looks again: he is woken when a memtable has gone.
 const NAP: Duration = Duration::from_millis(2);
 
 /// What is in the way.
@@ -20,10 +21,14 @@ pub(crate) struct Pressure {
     full: AtomicBool,
     /// Bytes that writers have written since they last looked at the debt.
     since: AtomicU64,
+    /// Microseconds of delay that were too few to be taken.
+    owed_us: AtomicU64,
     lock: Mutex<()>,
     relieved: Condvar,
     /// The workers sleep on it.
     wanted: Condvar,
+    /// How often they were called.
+    calls: AtomicU64,
 }
 
 impl Pressure {
@@ -67,21 +72,33 @@ impl Pressure {
         self.relieved.wait_for(&mut guard, NAP);
     }
 
-    /// There is work for the background.
-    pub(crate) fn call(&self) {
-        self.wanted.notify_one();
+    /// Rests for so long, or a little longer if others come too.
+    fn delay(&self, us: u64) {
+        let owed = self.owed_us.fetch_add(us, Ordering::Relaxed) + us;
+        if owed >= policy::LEAST_DELAY_US {
+            self.owed_us.fetch_sub(owed, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_micros(owed));
+        }
     }
 
-    /// There is work for everybody, or an end to it.
+    /// There is work, or an end to it.
     pub(crate) fn call_all(&self) {
+        self.calls.fetch_add(1, Ordering::Release);
         drop(self.lock.lock());
         self.wanted.notify_all();
     }
 
-    /// Sleeps until there is work, or for so long.
-    pub(crate) fn rest(&self, most: Duration) {
+    /// How often the workers were called: whoever is about to look for work remembers it, so that he misses no call.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until there was a call after so many, or for so long.
+    pub(crate) fn rest(&self, calls: u64, most: Duration) {
         let mut guard = self.lock.lock();
-        self.wanted.wait_for(&mut guard, most);
+        if self.calls() == calls {
+            self.wanted.wait_for(&mut guard, most);
+        }
     }
 }
 
@@ -97,21 +114,33 @@ impl Engine {
                 return Err(self.full());
             }
         }
-        let part = self.plan.scale.memtable / 32;
-        let bytes = commit.record.len() as u64;
+        let part = self.plan.scale.memtable / PARTS;
+        let bytes = room_for(commit);
         let since = self.pressure.since.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if since >= part {
             self.pressure.since.fetch_sub(since, Ordering::Relaxed);
             let debt = Debt {
                 sealed: self.queue.sealed(),
-                compactions: self.compactions(),
+                parts: self.queue.filled(),
+                compactions: self.tree.due(),
             };
-            self.help(policy::share(&debt) * (since / part) / 100)?;
+            let parts = since / part;
+            if self.plan.workers == 0 {
+                self.help(policy::share(&debt) * parts / 100)?;
+            } else {
+                let delay_us = policy::delay_us(&debt) * parts;
+                self.tallies.delayed_us.fetch_add(delay_us, Ordering::Relaxed);
+                self.pressure.delay(delay_us);
+            }
         }
-        while self.queue.sealed() >= MOST_SEALED {
+        while self.queue.is_full(bytes) {
             self.health()?;
             self.tallies.waits.fetch_add(1, Ordering::Relaxed);
-            self.help(1)?;
+            if self.plan.workers == 0 {
+                self.help(1)?;
+            } else {
+                self.pressure.nap();
+            }
             if commit.grows && self.pressure.is_full() {
                 return Err(self.full());
             }
@@ -119,10 +148,9 @@ impl Engine {
         Ok(())
     }
 
-    /// A writer does slices of work, or waits for those who do.
+    /// A writer does slices of work, where nobody else does.
     fn help(&self, slices: u64) -> Result<()> {
         for _ in 0..slices {
-            // What is urgent is done by others already, as a rule.
             if self.work()? == Worked::Nothing && self.queue.sealed() > 0 {
                 self.pressure.nap();
             }
@@ -132,7 +160,7 @@ impl Engine {
 
     /// A memtable was sealed: somebody should write it out.
     pub(crate) fn note_sealed(&self) {
-        self.pressure.call();
+        self.pressure.call_all();
     }
 
     /// A commit was refused for lack of room.
@@ -147,9 +175,14 @@ impl Engine {
         self.pressure.call_all();
     }
 
-    /// Sleeps until there is work for the background, or for so long.
-    pub(crate) fn rest(&self, most: Duration) {
-        self.pressure.rest(most);
+    /// How often the background was called.
+    pub(crate) fn calls(&self) -> u64 {
+        self.pressure.calls()
+    }
+
+    /// Sleeps until the background is called after so many calls, or for so long.
+    pub(crate) fn rest(&self, calls: u64, most: Duration) {
+        self.pressure.rest(calls, most);
     }
 
     fn full(&self) -> Error {

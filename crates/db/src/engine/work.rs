@@ -1,7 +1,7 @@
 //! The steps: each call does a slice of one, and whoever has time may call.
 
 use super::Engine;
-use super::policy::{self, Task, View};
+use super::policy::{self, Duty, Task, View};
 use super::queue::Slot;
 use super::records::Forgetting;
 use crate::Result;
@@ -71,23 +71,68 @@ impl Work {
 impl Engine {
     /// A slice of the most urgent work.
     pub(crate) fn work(&self) -> Result<Worked> {
-        self.store.health()?;
-        let prepared = self.store.judge(self.store.log().prepare())?;
-        match self.fill_gaps() {
-            // Something below may free what it needs.
-            Err(error) if error.is_full() => {}
-            other => other?,
-        }
+        let prepared = self.prepare_log()?;
         let worked = match policy::next(&self.view()) {
             Task::Checkpoint => self.try_checkpoint()?,
             Task::Incorporate => self.incorporate_slice(SLICE)?,
             Task::Compact => self.compact_slice(SLICE)?,
         };
-        if worked == Worked::Something || prepared == log::Progress::Worked {
+        if worked == Worked::Something || prepared == Worked::Something {
             return Ok(Worked::Something);
         }
         self.store.cache().tend();
         self.reclaim_slice()
+    }
+
+    /// A slice of what belongs to a duty.
+    pub(crate) fn work_at(&self, duty: Duty) -> Result<Worked> {
+        match duty {
+            Duty::Incorporate => {
+                let prepared = self.prepare_log()?;
+                let worked = self.incorporate_slice(SLICE)?;
+                Ok(if worked == Worked::Nothing {
+                    prepared
+                } else {
+                    worked
+                })
+            }
+            Duty::Checkpoint => {
+                self.store.health()?;
+                match policy::checkpoint_is_due(&self.view()) {
+                    true => self.try_checkpoint(),
+                    false => Ok(Worked::Nothing),
+                }
+            }
+            Duty::Compact => {
+                self.store.health()?;
+                let worked = self.compact_slice(SLICE)?;
+                if worked == Worked::Something {
+                    return Ok(worked);
+                }
+                self.store.cache().tend();
+                self.reclaim_slice()
+            }
+        }
+    }
+
+    /// Whether somebody writes a memtable out right now.
+    pub(crate) fn is_incorporating(&self) -> bool {
+        self.work.incorporation.is_locked()
+    }
+
+    /// Log for what is written next.
+    fn prepare_log(&self) -> Result<Worked> {
+        self.store.health()?;
+        let prepared = self.store.judge(self.store.log().prepare())?;
+        match self.fill_gaps() {
+            // Other work may free what it needs.
+            Err(error) if error.is_full() => {}
+            other => other?,
+        }
+        Ok(match prepared {
+            log::Progress::Worked => Worked::Something,
+            log::Progress::Idle => Worked::Nothing,
+        })
     }
 
     /// A slice of making space that died usable again.
@@ -174,7 +219,10 @@ impl Engine {
                 let done = under_way.take().expect("it is under way");
                 self.queue.remove(&done.slot);
                 drop(under_way);
+                drop(done);
                 self.pressure.relieved();
+                // A checkpoint may be due now, and who compacts may go on.
+                self.pressure.call_all();
             }
             Err(error) => {
                 // It begins anew, and where it was the first to find that the disk is full, it has the reserve.

@@ -110,12 +110,13 @@ impl Lanes {
     }
 
     /// A lane for this thread's next record. Commits that wait for the device share the first one, so that one sync
-    /// serves them all; others prefer the thread's own and move on when it is taken.
+    /// serves them all; others prefer the thread's own, which is not that one, for a page that is being synced is one to wait for, and move
+    /// on when it is taken.
     pub(super) fn pick(&self, durability: Durability) -> MutexGuard<'_, Lane> {
         if durability == Durability::Disk || self.lanes.len() == 1 {
             return self.first();
         }
-        let own = WRITER.get() % self.lanes.len();
+        let own = 1 + WRITER.get() % (self.lanes.len() - 1);
         let others = (own..self.lanes.len()).chain(0..own);
         for lane in others {
             if let Some(lane) = self.lanes[lane].try_lock() {

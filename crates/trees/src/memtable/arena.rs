@@ -62,6 +62,14 @@ impl Arena {
         }
     }
 
+    /// The same memory, of which nothing was taken. Nobody has a place in it any more; what is taken anew is written before it is read.
+    pub(super) fn cleared(self) -> Arena {
+        Arena {
+            used: CachePadded::new(AtomicUsize::new(LINE)),
+            ..self
+        }
+    }
+
     /// How many bytes were taken.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed) - LINE

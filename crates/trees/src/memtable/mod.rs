@@ -102,7 +102,27 @@ impl Memtable {
             (64 << 10..=16usize << 30).contains(&limit),
             "a memtable of {limit} bytes"
         );
-        let (arena, lanes) = (Arena::new(limit), Lanes::new(limit));
+        Memtable::over(Arena::new(limit), limit)
+    }
+
+    /// An empty memtable with this one's limit and memory. The system has paid for the pages that were touched: it is asked for them
+    /// again only beyond those.
+    ///
+    /// ```
+    /// # use alluvium_base::Message;
+    /// # use alluvium_trees::memtable::Memtable;
+    /// let full = Memtable::new(1 << 20);
+    /// full.insert(b"river", Message::put(1, b"Elbe")).unwrap();
+    /// let empty = full.cleared();
+    /// assert!(empty.is_empty() && empty.get(b"river", 1).next().is_none());
+    /// ```
+    #[must_use]
+    pub fn cleared(self) -> Memtable {
+        Memtable::over(self.arena.cleared(), self.limit)
+    }
+
+    fn over(arena: Arena, limit: usize) -> Memtable {
+        let lanes = Lanes::new(limit);
         let mut writer = lanes.writer(&arena);
         writer
             .stock_for_split()

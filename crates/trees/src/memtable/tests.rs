@@ -51,9 +51,12 @@ fn compare(memtable: &Memtable, reference: &Reference, at: Sequence) {
 
 #[test]
 fn it_answers_like_a_sorted_map_of_versions() {
+    let mut memtable = Memtable::new(4 << 20);
     for seed in 0..40 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let memtable = Memtable::new(4 << 20);
+        // The next one finds what the last one has left in the memory.
+        memtable = memtable.cleared();
+        assert!(memtable.is_empty());
         let mut reference = Reference::new();
         let mut sequences: Vec<Sequence> = (1..=3000).collect();
         if seed % 2 == 0 {

@@ -61,6 +61,8 @@ pub(super) struct Totals {
     pub(super) maplets: AtomicU64,
     pub(super) compactions: AtomicU64,
     pub(super) tables: AtomicU64,
+    /// Compactions that are due or under way.
+    pub(super) due: AtomicU64,
 }
 
 /// Buffers that a compaction has for each run that it reads, and for what it writes.
@@ -102,6 +104,12 @@ impl Tree {
     #[must_use]
     pub fn debt(&self) -> Debt {
         self.lock().inflight.debt()
+    }
+
+    /// How many compactions are due or under way, as the last change has left it. Costs a load, so whoever writes may ask.
+    #[must_use]
+    pub fn due(&self) -> usize {
+        self.shared.totals.due.load(Ordering::Relaxed) as usize
     }
 
     /// About how much there is of a range: bytes, records and deletes among them, older versions included. Exact but for a leaf's worth at

@@ -218,12 +218,11 @@ impl Fused {
         let mut cursors = Vec::with_capacity(sources.len());
         for source in sources {
             builder.inherit_from(&source.run);
-            let mut cursor = source
-                .run
-                .cursor(store, source.range, Direction::Forward, Access::Streaming);
-            cursor.start()?;
-            cursors.push(cursor);
+            let (direction, access) = (Direction::Forward, Access::Streaming);
+            cursors.push(source.run.cursor(store, source.range, direction, access));
         }
+        // The first reads of all are under way before any is waited for.
+        run::open_many(&mut cursors, None)?;
         Ok(Fused {
             store: Arc::clone(store),
             merged: Merged::new(cursors, Direction::Forward),

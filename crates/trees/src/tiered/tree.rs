@@ -437,6 +437,7 @@ impl Tree {
         totals.runs.store(held.runs, Ordering::Relaxed);
         totals.maplets.store(held.maplets, Ordering::Relaxed);
         totals.tables.store(tables, Ordering::Relaxed);
+        totals.due.store(trunk.inflight.len() as u64, Ordering::Relaxed);
     }
 }
 
