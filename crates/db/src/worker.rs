@@ -6,8 +6,9 @@
 
 use crate::engine::{Duty, Engine, Worked};
 use crate::{Error, machine};
-use alluvium_base::MIB;
+use alluvium_base::{MIB, Sequence};
 use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -24,6 +25,35 @@ const ROUND: Duration = Duration::from_millis(100);
 
 /// What maintenance may write in a second when there is nothing else to do.
 const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
+
+/// How often the shares of the caches are looked at.
+const BALANCE: Duration = Duration::from_secs(1);
+
+/// Up to where everybody saw commits at some moments, oldest first.
+#[derive(Debug, Default)]
+struct Seen {
+    moments: VecDeque<(Instant, Sequence)>,
+    /// What was seen at the last moment that was left behind.
+    behind: Sequence,
+}
+
+impl Seen {
+    fn note(&mut self, now: Instant, visible: Sequence) {
+        self.moments.push_back((now, visible));
+    }
+
+    /// The last commit that was seen so long before the last moment.
+    fn until(&mut self, age: Duration) -> Sequence {
+        let now = self.moments.back().map(|&(moment, _)| moment);
+        while let (Some(now), Some(&(moment, visible))) = (now, self.moments.front())
+            && now.duration_since(moment) >= age
+        {
+            self.behind = visible;
+            self.moments.pop_front();
+        }
+        self.behind
+    }
+}
 
 /// The threads of one store.
 #[derive(Debug)]
@@ -163,17 +193,27 @@ impl Shared {
     }
 
     fn keep(&self) {
-        let mut synced = Instant::now();
+        let round = self.sync_interval.min(ROUND);
+        let mut seen = Seen::default();
+        let mut balanced = Instant::now();
         let mut busy_until = Instant::now();
         while !self.is_stopped() {
-            self.pause(self.sync_interval.min(ROUND));
+            self.pause(round);
             self.engine.look_for_room();
             if let Err(error) = self.engine.fit_memory() {
                 self.failed(&error);
             }
-            if synced.elapsed() >= self.sync_interval {
-                synced = Instant::now();
-                if let Err(error) = self.engine.sync().and_then(|()| self.engine.balance()) {
+            seen.note(Instant::now(), self.engine.visible());
+            // While much is written checkpoints overtake the log, and none of it need be written twice.
+            let due = seen.until(self.sync_interval.saturating_sub(round));
+            if due > self.engine.synced()
+                && let Err(error) = self.engine.sync()
+            {
+                self.failed(&error);
+            }
+            if balanced.elapsed() >= BALANCE {
+                balanced = Instant::now();
+                if let Err(error) = self.engine.balance() {
                     self.failed(&error);
                 }
             }
@@ -184,5 +224,24 @@ impl Shared {
                 self.engine.call_all();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_older_than_an_age_is_told_and_nothing_younger() {
+        let (start, mut seen) = (Instant::now(), Seen::default());
+        let ms = Duration::from_millis;
+        for (at, visible) in [(0, 10), (100, 20), (200, 30)] {
+            seen.note(start + ms(at), visible);
+        }
+        assert_eq!(seen.until(ms(250)), 0);
+        assert_eq!(seen.until(ms(100)), 20);
+        seen.note(start + ms(1000), 30);
+        assert_eq!(seen.until(ms(100)), 30);
+        assert_eq!(seen.until(ms(0)), 30);
     }
 }

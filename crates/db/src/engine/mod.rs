@@ -181,6 +181,11 @@ impl Engine {
         self.sync_through(self.visible.at())
     }
 
+    /// Every commit up to this one survives the loss of power.
+    pub(crate) fn synced(&self) -> Sequence {
+        self.store.log().synced()
+    }
+
     /// Fails once the store was closed.
     pub(crate) fn is_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
