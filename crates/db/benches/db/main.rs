@@ -294,6 +294,8 @@ fn open(sizes: &Sizes) {
     let place = place(sizes, &Options::new());
     // How late an operation begins though none is before it: that is nobody's fault but the schedule's own, or the system's.
     let (mut latencies, mut lateness) = (histogram(), histogram());
+    // Of each tenth of the time: how many operations took longer than 30 us, and the longest.
+    let mut tenths = [(0_u64, 0_u64); 10];
     let (began, cpu_before, preempted_before) = (Instant::now(), cpu(), preempted());
     let mut index = 0;
     loop {
@@ -313,7 +315,12 @@ fn open(sizes: &Sizes) {
             .keyspace
             .put(key(index % sizes.records), value(index))
             .unwrap();
-        latencies.saturating_record(due.elapsed().as_nanos() as u64);
+        let ns = due.elapsed().as_nanos() as u64;
+        latencies.saturating_record(ns);
+        let tenth = ((due - began).as_secs_f64() * 10.0 / sizes.seconds) as usize;
+        let (slow, longest) = &mut tenths[tenth.min(9)];
+        *slow += u64::from(ns > 30_000);
+        *longest = ns.max(*longest);
         index += 1;
     }
     println!(
@@ -321,6 +328,17 @@ fn open(sizes: &Sizes) {
         rate / 1e6,
         began.elapsed().as_secs_f64(),
         percentiles(&latencies)
+    );
+    let each = tenths.map(|(slow, longest)| {
+        format!(
+            "{:.3} % {:.1} ms",
+            slow as f64 * 1000.0 / index as f64,
+            longest as f64 / 1e6
+        )
+    });
+    println!(
+        "  longer than 30 us, and longest, by tenths of the time: {}",
+        each.join("; ")
     );
     let stats = place.db.stats();
     println!(

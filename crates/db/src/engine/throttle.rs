@@ -4,7 +4,7 @@ use super::Engine;
 use super::commit::{Commit, room_for};
 use super::policy::{self, Debt};
 use super::queue::PARTS;
-use super::work::Worked;
+use super::work::{SLICE, Worked};
 use crate::{Error, Result};
 use alluvium_storage::extents::{Class, MAX_EXTENT_UNITS, UNIT};
 use parking_lot::{Condvar, Mutex};
@@ -138,7 +138,7 @@ impl Engine {
             self.tallies.waits.fetch_add(1, Ordering::Relaxed);
             if self.plan.workers == 0 {
                 self.help(1)?;
-            } else {
+            } else if self.is_incorporating() || self.incorporate_slice(SLICE)? == Worked::Nothing {
                 self.pressure.nap();
             }
             if commit.grows && self.pressure.is_full() {

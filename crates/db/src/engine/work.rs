@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Records of a slice: about a mebibyte of small ones, one to two milliseconds.
-const SLICE: usize = 8 << 10;
+pub(crate) const SLICE: usize = 8 << 10;
 
 /// Slices after which the compaction of a leaf is not waited for any longer.
 const MOST_SLICES: usize = 100_000;
