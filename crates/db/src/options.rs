@@ -152,8 +152,8 @@ impl Options {
         self
     }
 
-    /// How many threads work in the background: half of the processors, from one to four, if not set. With zero nobody does, but the
-    /// writers when they must, and [`Db::work`].
+    /// How many threads work at once in the background: half of the processors, from one to four, if not set. A few more wait for the device
+    /// most of the time. With zero nobody works but the writers when they must, and [`Db::work`].
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Options {
         self.workers = Some(workers);
