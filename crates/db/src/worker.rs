@@ -101,16 +101,16 @@ impl Workers {
         };
         for number in 1..workers {
             spawn(format!("alluvium-work-{number}"), |shared| {
-                shared.work(Duty::Compact)
+                shared.work(Duty::Compact);
             });
         }
         if workers > 0 {
             spawn("alluvium-work-0".to_owned(), Shared::compact_in_between);
             spawn("alluvium-write-out".to_owned(), |shared| {
-                shared.work(Duty::Incorporate)
+                shared.work(Duty::Incorporate);
             });
             spawn("alluvium-checkpoint".to_owned(), |shared| {
-                shared.work(Duty::Checkpoint)
+                shared.work(Duty::Checkpoint);
             });
             spawn("alluvium-keep".to_owned(), Shared::keep);
         }
