@@ -203,37 +203,32 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
 }
 
-/// Bytes that the kernel charges the process for having written: also through mappings, and less what was punched before it was.
+/// Bytes that the kernel charges the process for having written: also through mappings, whether or not they were dropped before they
+/// reached the device.
 fn charged_bytes() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let of = |name: &str| -> f64 {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.trim_start_matches(':').trim().parse().ok())
-            .unwrap_or(f64::NAN)
-    };
-    of("write_bytes") - of("cancelled_write_bytes")
+    usage(libc::RUSAGE_SELF).ru_oublock as f64 * 512.0
+}
+
+/// What the system has counted of the process, or of the calling thread.
+fn usage(who: libc::c_int) -> libc::rusage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call fills the structure that it is given.
+    unsafe {
+        libc::getrusage(who, usage.as_mut_ptr());
+        usage.assume_init()
+    }
 }
 
 /// CPU time of the whole process, in seconds.
 fn cpu() -> f64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call fills the structure that it is given.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
+    let usage = usage(libc::RUSAGE_SELF);
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// How often the system has taken the processor away from the calling thread.
 fn preempted() -> i64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call fills the structure that it is given.
-    unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init().ru_nivcsw
-    }
+    usage(libc::RUSAGE_THREAD).ru_nivcsw
 }
 
 /// Everything at full speed.
