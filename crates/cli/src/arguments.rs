@@ -2,7 +2,7 @@
 
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
-use crate::verbs::{check, compact, completions, delete, get, keyspaces, man, put, scan};
+use crate::verbs::{check, compact, completions, delete, export, get, import, keyspaces, man, put, scan};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -45,6 +45,10 @@ pub enum Verb {
     Scan(scan::Scan),
     /// List, create, drop and rename keyspaces.
     Keyspaces(keyspaces::Keyspaces),
+    /// Put the rows of a file into the store.
+    Import(import::Import),
+    /// Write keys and values to a file.
+    Export(export::Export),
     /// Read everything and report what is damaged.
     Check(check::Check),
     /// Rewrite everything, so that what was deleted or replaced takes no space.

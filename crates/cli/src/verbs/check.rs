@@ -54,7 +54,7 @@ impl Check {
         }
         let findings = sizes::count(found.len() as u64);
         screen::complain(&format!(
-            "{findings} findings: restore a backup, or copy what can be read with `alluvium scan`"
+            "{findings} findings: restore a backup, or copy what can be read with `alluvium export`"
         ));
         Ok(Exit::Damaged)
     }

@@ -4,6 +4,7 @@ use crate::Exit;
 use crate::bytes;
 use crate::context::{self, Context};
 use crate::exit::failure;
+use crate::import::PROGRESS;
 use crate::screen::Output;
 use crate::sizes::{self, Bytes};
 use alluvium::{Compression, Db, KeyspaceOptions};
@@ -34,7 +35,11 @@ pub struct Keyspaces {
 pub enum Action {
     /// List them with what they were created with.
     #[command(after_help = "Example:\n  alluvium keyspaces list --json")]
-    List,
+    List {
+        /// Also the one in which imports remember how far they are.
+        #[arg(long)]
+        all: bool,
+    },
     /// Create one.
     #[command(after_help = "Example:\n  alluvium keyspaces create events --compression zstd")]
     Create(Create),
@@ -102,7 +107,8 @@ fn name_of(compression: Compression) -> &'static str {
 impl Keyspaces {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         match &self.action {
-            None | Some(Action::List) => list(context),
+            None | Some(Action::List { all: false }) => list(context, |name| name != PROGRESS),
+            Some(Action::List { all: true }) => list(context, |_| true),
             Some(Action::Create(create)) => create.run(context),
             Some(Action::Drop { name }) => {
                 let db = context.open()?;
@@ -151,10 +157,10 @@ impl Create {
     }
 }
 
-fn list(context: &Context) -> Result<Exit> {
+fn list(context: &Context, shown: impl Fn(&str) -> bool) -> Result<Exit> {
     let db = context.open()?;
     let mut out = Output::new();
-    let names = db.keyspaces();
+    let names: Vec<String> = db.keyspaces().into_iter().filter(|name| shown(name)).collect();
     if context.is_json() {
         let all: Vec<Value> = names
             .iter()

@@ -10,7 +10,9 @@ pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod delete;
+pub(crate) mod export;
 pub(crate) mod get;
+pub(crate) mod import;
 pub(crate) mod keyspaces;
 pub(crate) mod man;
 pub(crate) mod put;
@@ -30,6 +32,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Delete(verb) => verb.run(&context),
         Verb::Scan(verb) => verb.run(&context),
         Verb::Keyspaces(verb) => verb.run(&context),
+        Verb::Import(verb) => verb.run(&context),
+        Verb::Export(verb) => verb.run(&context),
         Verb::Check(verb) => verb.run(&context),
         Verb::Compact(verb) => verb.run(&context),
         Verb::Completions(verb) => verb.run(),

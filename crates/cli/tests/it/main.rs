@@ -3,8 +3,11 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod basics;
+mod bulk;
 mod errors;
+mod formats;
 mod keyspaces;
+mod resume;
 mod terminal;
 mod upkeep;
 

@@ -1,0 +1,89 @@
+//! The bytes of an export in which keys and values stand behind their lengths, version 1.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  `ALLUVKV` and the version, 1
+//!      8        records, one behind the other
+//!            4  all bits set: no key is so long
+//!            8  how many records there are
+//! ```
+//!
+//! A record:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  length of the key
+//!      4     4  length of the value
+//!      8        the key
+//!              the value
+//! ```
+//!
+//! Integers are little-endian. A stream without its end was cut short.
+
+/// What a stream begins with.
+pub const MAGIC: [u8; 8] = *b"ALLUVKV\x01";
+/// Bytes before a record's key.
+pub const HEAD: usize = 8;
+/// Stands where a key's length would.
+const END: u32 = u32::MAX;
+/// Bytes of the end.
+pub const END_LEN: usize = 12;
+
+/// What stands at a place of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// A record with a key and a value of so many bytes.
+    Record(usize, usize),
+    /// The end, behind so many records.
+    End(u64),
+}
+
+/// The head of a record.
+#[must_use]
+pub fn encode_head(key: u32, value: u32) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..4].copy_from_slice(&key.to_le_bytes());
+    head[4..].copy_from_slice(&value.to_le_bytes());
+    head
+}
+
+/// The end of a stream.
+#[must_use]
+pub fn encode_end(records: u64) -> [u8; END_LEN] {
+    let mut end = [0xff; END_LEN];
+    end[4..].copy_from_slice(&records.to_le_bytes());
+    end
+}
+
+/// What begins here; nothing if too few bytes are there.
+#[must_use]
+pub fn decode_head(bytes: &[u8]) -> Option<Head> {
+    let (key, rest) = bytes.split_first_chunk::<4>()?;
+    let key = u32::from_le_bytes(*key);
+    if key == END {
+        let (records, _) = rest.split_first_chunk::<8>()?;
+        return Some(Head::End(u64::from_le_bytes(*records)));
+    }
+    let (value, _) = rest.split_first_chunk::<4>()?;
+    Some(Head::Record(key as usize, u32::from_le_bytes(*value) as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        assert_eq!(&MAGIC, b"ALLUVKV\x01");
+        assert_eq!(encode_head(3, 258), [3, 0, 0, 0, 2, 1, 0, 0]);
+        assert_eq!(encode_end(7), [255, 255, 255, 255, 7, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_what_is_short_is_nothing() {
+        assert_eq!(decode_head(&encode_head(3, 258)), Some(Head::Record(3, 258)));
+        assert_eq!(decode_head(&encode_end(7)), Some(Head::End(7)));
+        assert_eq!(decode_head(&encode_end(7)[..11]), None);
+        assert_eq!(decode_head(&[1, 2, 3]), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! Redis protocol: commands as clients send them and as `redis-cli --pipe` takes them. Those are understood that set or delete plain values without
+//! asking what there is.
+
+use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
+use alluvium::{MAX_KEY, MAX_VALUE};
+use std::io::{self, Write};
+use std::ops::Range;
+
+/// The most words of a command.
+const MAX_WORDS: usize = 1 << 20;
+
+/// Reads and writes commands.
+#[derive(Clone, Debug, Default)]
+pub struct Redis {
+    words: Vec<Range<usize>>,
+}
+
+impl Redis {
+    /// A reader or writer.
+    #[must_use]
+    pub fn new() -> Redis {
+        Redis::default()
+    }
+
+    /// A line that begins at `at`: where it ends, without and with its line end.
+    fn line(source: &mut Source, at: usize) -> io::Result<Option<(usize, usize)>> {
+        let mut seen = at;
+        loop {
+            let rest = source.rest();
+            if let Some(found) = memchr::memchr(b'\n', rest.get(seen..).unwrap_or_default()) {
+                let end = seen + found;
+                let text = if end > at && rest[end - 1] == b'\r' {
+                    end - 1
+                } else {
+                    end
+                };
+                return Ok(Some((text, end + 1)));
+            }
+            seen = rest.len().max(at);
+            if !source.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The number on the line at `at`, behind a sign; and where the next line begins.
+    fn number(source: &mut Source, at: usize, sign: u8, most: usize) -> io::Result<(usize, usize)> {
+        let Some((end, next)) = Self::line(source, at)? else {
+            return Err(broken(
+                "the input ends in the middle of a command: it was cut short",
+            ));
+        };
+        let line = &source.rest()[at..end];
+        let digits = line
+            .strip_prefix(&[sign])
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| digits.parse().ok()) {
+            Some(number) if number <= most => Ok((number, next)),
+            _ => {
+                let shown = crate::bytes::escape(&line[..line.len().min(40)]);
+                Err(broken(format!(
+                    "\"{shown}\" is not what the protocol has here, {}number up to {most}",
+                    char::from(sign)
+                )))
+            }
+        }
+    }
+
+    /// The words of the command at the beginning of the source; how many bytes it takes, none at the end.
+    fn command(&mut self, source: &mut Source) -> io::Result<usize> {
+        self.words.clear();
+        if source.at_least(1)?.is_empty() {
+            return Ok(0);
+        }
+        if source.rest()[0] != b'*' {
+            return self.inline(source);
+        }
+        let (words, mut at) = Self::number(source, 0, b'*', MAX_WORDS)?;
+        for _ in 0..words {
+            let (length, start) = Self::number(source, at, b'$', MAX_VALUE.max(MAX_KEY))?;
+            let end = start + length;
+            match source.at_least(end + 2)?.get(end..end + 2) {
+                Some(b"\r\n") => {}
+                Some(_) => return Err(broken(format!("no line end follows a word of {length} bytes"))),
+                None => {
+                    return Err(broken(
+                        "the input ends in the middle of a command: it was cut short",
+                    ));
+                }
+            }
+            self.words.push(start..end);
+            at = end + 2;
+        }
+        Ok(at)
+    }
+
+    fn inline(&mut self, source: &mut Source) -> io::Result<usize> {
+        let (end, next) = match Self::line(source, 0)? {
+            Some(found) => found,
+            None => (source.rest().len(), source.rest().len()),
+        };
+        let line = &source.rest()[..end];
+        let mut at = 0;
+        for word in line.split(u8::is_ascii_whitespace) {
+            if !word.is_empty() {
+                self.words.push(at..at + word.len());
+            }
+            at += word.len() + 1;
+        }
+        Ok(next)
+    }
+}
+
+fn number(word: &[u8]) -> Result<u64, String> {
+    let number = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
+    number
+        .filter(|&number| number > 0)
+        .ok_or_else(|| format!("\"{}\" is no time", crate::bytes::escape(word)))
+}
+
+/// What a command says.
+fn apply(words: &[&[u8]], changes: &mut Changes) -> Result<(), String> {
+    let Some((name, rest)) = words.split_first() else {
+        return Ok(());
+    };
+    let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+    match (name.as_str(), rest) {
+        ("SET", [key, value]) => changes.put(key, value),
+        ("SET", [key, value, unit, time]) => match unit.to_ascii_uppercase().as_slice() {
+            b"EX" => changes.put_for(key, value, Some(number(time)?.saturating_mul(1000))),
+            b"PX" => changes.put_for(key, value, Some(number(time)?)),
+            _ => return Err("of SET's options only EX and PX can be imported".to_owned()),
+        },
+        ("SETEX", [key, time, value]) => {
+            changes.put_for(key, value, Some(number(time)?.saturating_mul(1000)));
+        }
+        ("PSETEX", [key, time, value]) => changes.put_for(key, value, Some(number(time)?)),
+        ("MSET", pairs) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
+            pairs
+                .chunks_exact(2)
+                .for_each(|pair| changes.put(pair[0], pair[1]));
+        }
+        ("DEL" | "UNLINK", [_, ..]) => rest.iter().for_each(|key| changes.delete(key)),
+        ("PING" | "ECHO", _) => {}
+        ("SELECT", [b"0"]) => {}
+        ("SET" | "SETEX" | "PSETEX" | "MSET" | "DEL" | "UNLINK", _) => {
+            return Err(format!("{name} has {} arguments, which does not fit", rest.len()));
+        }
+        _ => {
+            return Err(format!(
+                "{name} cannot be imported, only SET, SETEX, PSETEX, MSET, DEL and UNLINK: send it to `alluvium serve` with redis-cli --pipe"
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl ReadRows for Redis {
+    fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next> {
+        *row = self.command(source)?;
+        if *row == 0 {
+            return Ok(Next::End);
+        }
+        let words: Vec<&[u8]> = self
+            .words
+            .iter()
+            .map(|word| &source.rest()[word.clone()])
+            .collect();
+        Ok(match apply(&words, changes) {
+            Ok(()) => Next::Row,
+            Err(why) => Next::Bad(why),
+        })
+    }
+}
+
+impl WriteRows for Redis {
+    fn row(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
+        write!(out, "*3\r\n$3\r\nSET\r\n${}\r\n", key.len())?;
+        out.write_all(key)?;
+        write!(out, "\r\n${}\r\n", value.len())?;
+        out.write_all(value)?;
+        out.write_all(b"\r\n")
+    }
+}

@@ -1,0 +1,146 @@
+//! Bytes as they come: a window over a file or a pipe that grows until a row is in it.
+
+use super::broken;
+use std::fmt;
+use std::io::{self, Read};
+
+/// How much is read at once.
+const CHUNK: usize = 1 << 18;
+
+/// So much of what was taken away last is remembered, to tell whether another stream begins alike.
+pub const TAIL: usize = 4096;
+
+/// The longest row: twice what fits into the store, for quotes and escapes.
+pub const MAX_ROW: usize = 2 * (alluvium::MAX_KEY + alluvium::MAX_VALUE);
+
+/// A stream of bytes.
+pub struct Source {
+    reader: Box<dyn Read>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Where `start` is in the stream.
+    offset: u64,
+    is_over: bool,
+    /// The last bytes that were taken away, and some before them.
+    tail: Vec<u8>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("offset", &self.offset)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// A stream, of which so many bytes were taken away already.
+    #[must_use]
+    pub fn new(reader: Box<dyn Read>, offset: u64) -> Source {
+        Source {
+            reader,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            offset,
+            is_over: false,
+            tail: Vec::new(),
+        }
+    }
+
+    /// Where in the stream it is.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// What has been read and not been taken away.
+    #[must_use]
+    pub fn rest(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Reads more; whether there was any.
+    ///
+    /// # Errors
+    /// As the stream says; when a row does not end.
+    pub fn fill(&mut self) -> io::Result<bool> {
+        if self.is_over {
+            return Ok(false);
+        }
+        if self.end - self.start > MAX_ROW {
+            return Err(broken(format!(
+                "a row of more than {MAX_ROW} bytes: is a quote or a line end missing?"
+            )));
+        }
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.buffer.len() < self.end + CHUNK {
+            // Twice as much each time, so that a long row is not copied again and again.
+            let wanted = (self.end + CHUNK).max(self.end * 2);
+            self.buffer.resize(wanted, 0);
+        }
+        loop {
+            match self.reader.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.is_over = true,
+                Ok(bytes) => self.end += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            return Ok(!self.is_over);
+        }
+    }
+
+    /// At least so many bytes, unless the stream ends before.
+    ///
+    /// # Errors
+    /// As [`Source::fill`].
+    pub fn at_least(&mut self, bytes: usize) -> io::Result<&[u8]> {
+        while self.rest().len() < bytes && self.fill()? {}
+        Ok(self.rest())
+    }
+
+    /// Takes bytes away.
+    pub fn take(&mut self, bytes: usize) {
+        assert!(bytes <= self.end - self.start, "only what was read is taken away");
+        let taken = &self.buffer[self.start..self.start + bytes];
+        self.tail.extend_from_slice(&taken[bytes.saturating_sub(TAIL)..]);
+        if self.tail.len() > 16 * TAIL {
+            self.tail.drain(..self.tail.len() - TAIL);
+        }
+        self.start += bytes;
+        self.offset += bytes as u64;
+    }
+
+    /// What was taken away last, up to [`TAIL`] bytes.
+    #[must_use]
+    pub fn tail(&self) -> &[u8] {
+        &self.tail[self.tail.len().saturating_sub(TAIL)..]
+    }
+
+    /// The bytes up to the next line end and with it, or to the end of the stream: none there.
+    ///
+    /// # Errors
+    /// As [`Source::fill`].
+    pub fn line(&mut self) -> io::Result<&[u8]> {
+        let mut seen = 0;
+        loop {
+            if let Some(at) = memchr::memchr(b'\n', &self.rest()[seen..]) {
+                return Ok(&self.rest()[..=seen + at]);
+            }
+            seen = self.rest().len();
+            if !self.fill()? {
+                return Ok(self.rest());
+            }
+        }
+    }
+}
+
+/// A line without its end.
+#[must_use]
+pub fn without_end(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\n").unwrap_or(line)
+}

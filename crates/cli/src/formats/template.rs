@@ -1,0 +1,96 @@
+//! Keys that are made of fields: `name`, or `{country}/{city}`.
+
+/// How a key is made of a row's fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+/// A piece of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// These bytes.
+    Text(Vec<u8>),
+    /// The bytes of this field.
+    Field(String),
+}
+
+impl Template {
+    /// Reads a template: a field's name, or text with names in braces; `{{` and `}}` are braces.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn parse(text: &str) -> Result<Template, String> {
+        if text.is_empty() {
+            return Err(
+                "the key is empty: name a column, or write a template as in {country}/{city}".to_owned(),
+            );
+        }
+        if !text.contains(['{', '}']) {
+            return Ok(Template {
+                parts: vec![Part::Field(text.to_owned())],
+            });
+        }
+        let mut parts = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            plain.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(doubled) = rest.strip_prefix(brace) {
+                plain.push_str(brace);
+                rest = doubled;
+                continue;
+            }
+            let name = if brace == "{" { rest.split_once('}') } else { None };
+            let Some((name, behind)) = name else {
+                return Err(format!(
+                    "{text:?} has a brace by itself: write {{name}} for a field, {{{{ for a brace"
+                ));
+            };
+            if !plain.is_empty() {
+                parts.push(Part::Text(std::mem::take(&mut plain).into_bytes()));
+            }
+            parts.push(Part::Field(name.to_owned()));
+            rest = behind;
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain.into_bytes()));
+        }
+        if !parts.iter().any(|part| matches!(part, Part::Field(_))) {
+            return Err(format!(
+                "{text:?} names no field, so all rows would have one key: write {{name}}"
+            ));
+        }
+        Ok(Template { parts })
+    }
+
+    /// Its pieces, in their order.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_alone_is_a_field_and_braces_are_fields_among_text() {
+        let field = |name: &str| Part::Field(name.to_owned());
+        let text = |text: &str| Part::Text(text.as_bytes().to_vec());
+        let parts = |template: &str| Template::parse(template).unwrap().parts;
+        assert_eq!(parts("city"), [field("city")]);
+        assert_eq!(
+            parts("{country}/{city}"),
+            [field("country"), text("/"), field("city")]
+        );
+        assert_eq!(parts("{{{a}}}x"), [text("{"), field("a"), text("}x")]);
+        for wrong in ["", "{", "a}b", "{a", "{{x}}"] {
+            assert!(Template::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! How far an import is, remembered in the store itself.
+
+use crate::exit::{Exit, failure};
+use anyhow::{Result, anyhow};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use twox_hash::XxHash3_64;
+
+/// The keyspace in which imports remember how far they are.
+pub(crate) const PROGRESS: &str = "alluvium.imports";
+
+/// Which import it is: of what, into which keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) keyspace: String,
+    /// The file's whole path, or `-`.
+    pub(crate) input: String,
+}
+
+impl Identity {
+    pub(crate) fn key(&self) -> Vec<u8> {
+        format!("progress\0{}\0{}", self.keyspace, self.input).into_bytes()
+    }
+}
+
+/// Under this key the header is kept of the rows that a keyspace's values are.
+pub(crate) fn header_key(keyspace: &str) -> Vec<u8> {
+    format!("header\0{keyspace}").into_bytes()
+}
+
+/// What is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Saved {
+    /// The options that decide what a row means.
+    pub(crate) options: String,
+    /// All before this place of the input is in the store.
+    pub(crate) offset: u64,
+    pub(crate) rows: u64,
+    pub(crate) lines: u64,
+    pub(crate) rejected: u64,
+    /// How long the file of rejected rows was.
+    pub(crate) rejects_bytes: u64,
+    /// A fingerprint of the bytes before the place, and how many they are.
+    pub(crate) tail: u64,
+    pub(crate) tail_bytes: u64,
+    /// The header of the input, and how many columns it has if it has none.
+    pub(crate) header: Option<Vec<u8>>,
+    pub(crate) columns: u64,
+}
+
+/// Tells bytes from others.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    XxHash3_64::oneshot(bytes)
+}
+
+impl Saved {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        json!({
+            "version": 1,
+            "options": self.options,
+            "offset": self.offset,
+            "rows": self.rows,
+            "lines": self.lines,
+            "rejected": self.rejected,
+            "rejects_bytes": self.rejects_bytes,
+            "tail": self.tail,
+            "tail_bytes": self.tail_bytes,
+            "header": self.header.as_ref().map(|header| STANDARD.encode(header)),
+            "columns": self.columns,
+        })
+        .to_string()
+        .into_bytes()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Saved> {
+        let wrong =
+            || anyhow!("what an earlier import remembered cannot be read: begin again with --restart");
+        let value: Value = serde_json::from_slice(bytes).map_err(|_| wrong())?;
+        if value["version"] != 1 {
+            return Err(wrong());
+        }
+        let number = |name: &str| value[name].as_u64().ok_or_else(wrong);
+        let header = match &value["header"] {
+            Value::Null => None,
+            Value::String(text) => Some(STANDARD.decode(text).map_err(|_| wrong())?),
+            _ => return Err(wrong()),
+        };
+        Ok(Saved {
+            options: value["options"].as_str().ok_or_else(wrong)?.to_owned(),
+            offset: number("offset")?,
+            rows: number("rows")?,
+            lines: number("lines")?,
+            rejected: number("rejected")?,
+            rejects_bytes: number("rejects_bytes")?,
+            tail: number("tail")?,
+            tail_bytes: number("tail_bytes")?,
+            header,
+            columns: number("columns")?,
+        })
+    }
+
+    /// Refuses to go on with other options.
+    pub(crate) fn fits(&self, options: &str) -> Result<()> {
+        if self.options == options {
+            return Ok(());
+        }
+        let text = format!(
+            "an import of the same input stands at byte {}, begun with other options ({} instead of {options}): \
+             use those, or begin again with --restart",
+            self.offset, self.options
+        );
+        Err(failure(Exit::Usage, text))
+    }
+
+    /// Refuses to go on in an input that does not begin with what was imported.
+    pub(crate) fn continues(&self, tail: &[u8]) -> Result<()> {
+        if tail.len() as u64 == self.tail_bytes && fingerprint(tail) == self.tail {
+            return Ok(());
+        }
+        let text = format!(
+            "an import of this input stands at byte {}, but the input has changed before that place: \
+             give it the same input, or begin again with --restart",
+            self.offset
+        );
+        Err(failure(Exit::Failed, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_read_again() {
+        let saved = Saved {
+            options: "csv".to_owned(),
+            offset: u64::MAX,
+            tail: u64::MAX - 1,
+            header: Some(vec![0xff, 10]),
+            columns: 3,
+            ..Saved::default()
+        };
+        assert_eq!(Saved::decode(&saved.encode()).unwrap(), saved);
+        assert!(Saved::decode(b"{}").is_err() && Saved::decode(b"\xff").is_err());
+    }
+
+    #[test]
+    fn another_input_and_other_options_are_refused() {
+        let saved = Saved {
+            options: "csv".to_owned(),
+            tail: fingerprint(b"abc"),
+            tail_bytes: 3,
+            ..Saved::default()
+        };
+        assert!(saved.continues(b"abc").is_ok() && saved.fits("csv").is_ok());
+        assert!(
+            saved.continues(b"abd").is_err() && saved.continues(b"bc").is_err() && saved.fits("tsv").is_err()
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! Imports and exports.
+
+use crate::{Place, lines};
+use std::fs;
+use std::path::Path;
+
+fn hostile(place: &Place) {
+    let db = alluvium::Db::open(place.path("store")).unwrap();
+    let keyspace = db.keyspace("default").unwrap();
+    for i in 0..=255u8 {
+        keyspace
+            .put([b'k', i, b'"', b'\n', i], [i, b',', b'\t', 0, b'\r', b'"'])
+            .unwrap();
+    }
+    keyspace.put("", "").unwrap();
+    keyspace.put("text", "Řeka, \"Labe\"\n").unwrap();
+    db.close().unwrap();
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of text")
+}
+
+#[test]
+fn what_is_exported_and_imported_is_the_same_store_in_every_format() {
+    let place = Place::new();
+    hostile(&place);
+    let before = place.done(["scan", "--json"]).out;
+    for name in ["a.csv", "a.tsv", "a.jsonl", "a.kv", "a.redis"] {
+        let file = place.path(name);
+        place.done(["export", text(&file)]);
+        place.done(["import", text(&file), "-k", name]);
+        assert_eq!(place.done(["scan", "--json", "-k", name]).out, before, "{name}");
+        let again = place.done(["export", "-", "-k", name, "-f", name_of(name)]).out;
+        assert_eq!(again, fs::read(&file).unwrap(), "{name}");
+    }
+    place
+        .run(["export", text(&place.path("a.txt"))])
+        .ended(3)
+        .complained("--format");
+    assert!(!place.path("a.txt").exists() && !place.path("a.txt.partial").exists());
+}
+
+fn name_of(file: &str) -> &str {
+    match file.rsplit_once('.').unwrap().1 {
+        "kv" => "binary",
+        other => other,
+    }
+}
+
+#[test]
+fn rows_of_csv_come_back_byte_for_byte_with_their_header() {
+    let place = Place::new();
+    let rows = "id,name,note\n01,\"Elbe, the\",\"two\nlines\"\n02,Oder,\"\"\n03,Weser,x\n";
+    let file = place.file("rivers.csv", rows);
+    place
+        .done(["import", text(&file), "--key", "id"])
+        .complained("3 rows");
+    assert_eq!(place.done(["get", "02"]).text(), "02,Oder,\"\"");
+    assert_eq!(
+        place.done(["export", "-", "-f", "csv", "--values-only"]).text(),
+        rows
+    );
+    place.done([
+        "import",
+        text(&file),
+        "--key",
+        "{name}/{id}",
+        "--value-as",
+        "json",
+        "-k",
+        "json",
+    ]);
+    let json = r#"{"id":"01","name":"Elbe, the","note":"two\nlines"}"#;
+    assert_eq!(place.done(["get", "-k", "json", "Elbe, the/01"]).text(), json);
+    place.done([
+        "import",
+        text(&file),
+        "--key",
+        "id",
+        "--value",
+        "name",
+        "-k",
+        "names",
+    ]);
+    assert_eq!(place.done(["get", "-k", "names", "01"]).text(), "Elbe, the");
+    let bare = place.file("bare.csv", "a;1\r\nb;2\r\n");
+    place.done([
+        "import",
+        text(&bare),
+        "--no-header",
+        "--separator",
+        ";",
+        "-k",
+        "bare",
+    ]);
+    assert_eq!(
+        lines(&place.done(["scan", "-k", "bare"]).text()),
+        ["a\t1", "b\t2"]
+    );
+    place.run(["import", text(&file)]).ended(2).complained("--key");
+    place
+        .run(["import", text(&file), "--key", "river"])
+        .ended(2)
+        .complained("no column \"river\"");
+}
+
+#[test]
+fn lines_of_json_are_stored_as_they_stand_under_a_field() {
+    let place = Place::new();
+    let file = place.file(
+        "a.jsonl",
+        "{\"user\": {\"name\": \"ann\"}, \"n\": 1}\n{\"user\":{\"name\":\"bob\"},\"n\":[2]}\n",
+    );
+    place.done(["import", text(&file), "--key", "user.name"]);
+    assert_eq!(
+        place.done(["get", "ann"]).text(),
+        "{\"user\": {\"name\": \"ann\"}, \"n\": 1}"
+    );
+    assert_eq!(
+        place.done(["export", "-", "-f", "jsonl", "--values-only"]).out,
+        fs::read(&file).unwrap()
+    );
+    place.done([
+        "import",
+        text(&file),
+        "--key",
+        "u:{user.name}",
+        "--value",
+        "n",
+        "-k",
+        "n",
+    ]);
+    assert_eq!(place.done(["get", "-k", "n", "u:bob"]).text(), "[2]");
+}
+
+#[test]
+fn lines_and_redis_commands_come_from_standard_input() {
+    let place = Place::new();
+    place.fed(["import", "-", "-f", "lines"], b"b\na\n\xff").ended(0);
+    assert_eq!(place.done(["export", "-", "-f", "lines"]).out, b"a\nb\n\xff\n");
+    place
+        .fed(
+            ["import", "-", "-f", "lines", "--separator", "=", "-k", "pairs"],
+            b"a=1\nb==2\n",
+        )
+        .ended(0);
+    assert_eq!(
+        lines(&place.done(["scan", "-k", "pairs"]).text()),
+        ["a\t1", "b\t=2"]
+    );
+    let commands = b"SET a 1\r\nMSET b 2 c 3\n*2\r\n$3\r\nDEL\r\n$1\r\nb\r\n*5\r\n$3\r\nset\r\n$1\r\nd\r\n$1\r\n4\r\n$2\r\npx\r\n$1\r\n1\r\n";
+    place
+        .fed(["import", "-", "-f", "redis", "-k", "r"], commands)
+        .ended(0);
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(lines(&place.done(["scan", "-k", "r"]).text()), ["a\t1", "c\t3"]);
+    place
+        .fed(["import", "-", "-f", "redis"], b"HSET a b c\n")
+        .ended(4)
+        .complained("line 1: HSET");
+    place
+        .fed(["import", "-", "-f", "redis", "--restart"], b"*1\r\n$9\r\nPI")
+        .ended(4)
+        .complained("cut short");
+}
+
+#[test]
+fn a_bad_row_is_named_and_ends_the_import_which_goes_on_when_it_is_corrected() {
+    let place = Place::new();
+    let file = place.file("a.csv", "key,value\na,1\nb\nc,3\n");
+    place
+        .run(["import", text(&file)])
+        .ended(4)
+        .complained("a.csv, line 3: 1 columns instead of 2");
+    assert_eq!(place.done(["scan"]).text(), "a\t1\n");
+    place.file("a.csv", "key,value\na,1\nb,2\nc,3\n");
+    place
+        .done(["import", text(&file)])
+        .complained("going on behind 1 rows");
+    assert_eq!(lines(&place.done(["scan"]).text()).len(), 3);
+    assert_eq!(place.done(["keyspaces"]).text().lines().count(), 1);
+    assert_eq!(
+        place.done(["keyspaces", "list", "--all"]).text().lines().count(),
+        2
+    );
+}
+
+#[test]
+fn bad_rows_go_to_a_file_that_can_be_corrected_and_imported_itself() {
+    let place = Place::new();
+    let long = "k".repeat(70_000);
+    let file = place.file(
+        "a.csv",
+        format!("key,value\na,1\nb\nc,3\n{long},4\n\"d\ne\",5,6\n"),
+    );
+    let bad = place.path("bad.csv");
+    let said = place
+        .run(["import", text(&file), "--rejects", text(&bad), "--json"])
+        .ended(4);
+    let (json, err) = (said.json(), said.err);
+    assert_eq!((&json["rows"], &json["rejected"]), (&2.into(), &3.into()));
+    assert!(
+        err.contains("line 3") && err.contains("line 5: a key of 70000 bytes") && err.contains("line 6"),
+        "{err}"
+    );
+    assert_eq!(
+        fs::read_to_string(&bad).unwrap(),
+        format!("key,value\nb\n{long},4\n\"d\ne\",5,6\n")
+    );
+    assert_eq!(lines(&place.done(["scan"]).text()), ["a\t1", "c\t3"]);
+}
+
+#[test]
+fn options_that_mean_nothing_are_refused() {
+    let place = Place::new();
+    let file = place.file("a.kv", "");
+    place
+        .run(["import", text(&file), "--key", "a"])
+        .ended(2)
+        .complained("--key means nothing");
+    place
+        .run(["import", "x.csv", "--key", "{"])
+        .ended(2)
+        .complained("brace");
+    place.run(["import", "nothing"]).ended(2).complained("--format");
+    place
+        .run(["import", "nothing.csv"])
+        .ended(3)
+        .complained("nothing.csv");
+    place
+        .run(["import", text(&file)])
+        .ended(4)
+        .complained("no binary export");
+    place.done(["put", "a", "1"]);
+    place
+        .run(["export", "a.kv", "--values-only"])
+        .ended(2)
+        .complained("--values-only");
+    place
+        .run(["export", "-", "-f", "redis", "--no-header"])
+        .ended(2)
+        .complained("--no-header");
+}

@@ -1,0 +1,195 @@
+//! What every format's writer writes, its reader reads, whatever the bytes are and however they arrive.
+
+use alluvium_cli::formats::binary::Binary;
+use alluvium_cli::formats::csv::{self, CsvReader, CsvWriter, Header, Rows};
+use alluvium_cli::formats::json::{JsonReader, JsonWriter, Shape};
+use alluvium_cli::formats::lines::{Lines, Parts};
+use alluvium_cli::formats::redis::Redis;
+use alluvium_cli::formats::{Change, Changes, Next, ReadRows, Source, Template, WriteRows};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::io::{Cursor, Read};
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Bytes in small pieces, as a pipe may deliver them.
+struct Dribble(Cursor<Vec<u8>>, usize);
+
+impl Read for Dribble {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let most = buffer.len().min(self.1);
+        self.0.read(&mut buffer[..most])
+    }
+}
+
+/// Bytes that formats stumble over.
+fn hostile() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = prop_oneof![
+        Just(b"\"".to_vec()),
+        Just(b"\"\"".to_vec()),
+        Just(b",".to_vec()),
+        Just(b"\t".to_vec()),
+        Just(b"\n".to_vec()),
+        Just(b"\r\n".to_vec()),
+        Just(b"\r".to_vec()),
+        Just(b"\0".to_vec()),
+        Just(b"\\".to_vec()),
+        Just(b"\xef\xbb\xbf".to_vec()),
+        Just(b"$3\r\n".to_vec()),
+        vec(any::<u8>(), 1..4),
+        "[a-zé]{1,5}".prop_map(String::into_bytes),
+    ];
+    vec(pieces, 0..6).prop_map(|pieces| pieces.concat())
+}
+
+fn pairs() -> impl Strategy<Value = Pairs> {
+    vec((hostile(), hostile()), 0..12)
+}
+
+fn written(writer: &mut dyn WriteRows, pairs: &Pairs) -> Vec<u8> {
+    let mut out = Vec::new();
+    writer.begin(&mut out).unwrap();
+    for (key, value) in pairs {
+        writer.row(&mut out, key, value).unwrap();
+    }
+    writer.end(&mut out).unwrap();
+    out
+}
+
+fn source(bytes: &[u8], at: usize, piece: usize) -> Source {
+    Source::new(
+        Box::new(Dribble(Cursor::new(bytes[at..].to_vec()), piece)),
+        at as u64,
+    )
+}
+
+/// What a reader finds; after each row another reader goes on where it was, as after a kill.
+fn found(bytes: &[u8], piece: usize, reader: impl Fn(&mut Source, u64) -> Box<dyn ReadRows>) -> Pairs {
+    let mut all = Pairs::new();
+    let mut input = source(bytes, 0, piece);
+    let mut current = reader(&mut input, 0);
+    loop {
+        let (mut row, mut changes) = (0, Changes::new());
+        match current.next(&mut input, &mut row, &mut changes).unwrap() {
+            Next::Row => {}
+            Next::Bad(why) => panic!("{why}"),
+            Next::End => return all,
+        }
+        for change in changes.iter() {
+            let Change::Put(key, value, None) = change else {
+                panic!("{change:?}")
+            };
+            all.push((key.to_vec(), value.to_vec()));
+        }
+        input.take(row);
+        if all.len() % 2 == 1 {
+            input = source(bytes, usize::try_from(input.offset()).unwrap(), piece);
+            current = reader(&mut input, all.len() as u64);
+        }
+    }
+}
+
+fn table(separator: u8, header: &'static str) -> impl Fn(&mut Source, u64) -> Box<dyn ReadRows> {
+    move |source, _| {
+        let options = csv::Options {
+            separator,
+            key: Template::parse("key").unwrap(),
+            value: None,
+        };
+        if source.offset() == 0 {
+            csv::header(source, separator).unwrap();
+        }
+        Box::new(CsvReader::new(&options, Some(header.as_bytes()), 0).unwrap())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn csv_and_tsv_say_everything(pairs in pairs(), piece in 1usize..9) {
+        for (separator, header) in [(b',', "key,value\n"), (b'\t', "key\tvalue\n")] {
+            let bytes = written(&mut CsvWriter::new(separator, Rows::Pairs, Header::Written), &pairs);
+            prop_assert_eq!(&found(&bytes, piece, table(separator, header)), &pairs);
+        }
+    }
+
+    #[test]
+    fn json_lines_say_everything(pairs in pairs(), piece in 1usize..9) {
+        let bytes = written(&mut JsonWriter::Pairs, &pairs);
+        prop_assert_eq!(found(&bytes, piece, |_, _| Box::new(JsonReader::new(Shape::Pairs))), pairs);
+    }
+
+    #[test]
+    fn binary_says_everything(pairs in pairs(), piece in 1usize..9) {
+        let bytes = written(&mut Binary::new(), &pairs);
+        prop_assert_eq!(found(&bytes, piece, |_, behind| Box::new(Binary::behind(behind))), pairs);
+    }
+
+    #[test]
+    fn redis_protocol_says_everything(pairs in pairs(), piece in 1usize..9) {
+        let bytes = written(&mut Redis::new(), &pairs);
+        prop_assert_eq!(found(&bytes, piece, |_, _| Box::new(Redis::new())), pairs);
+    }
+
+    #[test]
+    fn lines_say_it_or_refuse(pairs in pairs(), piece in 1usize..9) {
+        for separator in ["\t", "::", "aa"] {
+            let mut writer = Lines::new(Parts::Both(separator.as_bytes().to_vec()));
+            let mut kept = Pairs::new();
+            for (key, value) in &pairs {
+                if writer.row(&mut Vec::new(), key, value).is_ok() {
+                    kept.push((key.clone(), value.clone()));
+                }
+            }
+            let bytes = written(&mut writer, &kept);
+            let again = found(&bytes, piece, |_, _| Box::new(Lines::new(Parts::Both(separator.as_bytes().to_vec()))));
+            prop_assert_eq!(again, kept);
+        }
+    }
+
+    #[test]
+    fn rows_of_csv_are_kept_as_they_stand(cells in vec((hostile(), hostile(), hostile()), 1..8), piece in 1usize..9) {
+        let mut writer = csv_core::Writer::new();
+        let mut bytes = b"key,a,b\n".to_vec();
+        let mut room = vec![0; 4096];
+        for (key, a, b) in &cells {
+            let mut at = 0;
+            for (index, field) in [key, a, b].into_iter().enumerate() {
+                if index > 0 {
+                    at += writer.delimiter(&mut room[at..]).1;
+                }
+                at += writer.field(field, &mut room[at..]).2;
+            }
+            at += writer.terminator(&mut room[at..]).1;
+            bytes.extend_from_slice(&room[..at]);
+        }
+        let rows = found(&bytes, piece, table(b',', "key,a,b\n"));
+        let keys: Vec<_> = rows.iter().map(|row| &row.0).collect();
+        prop_assert_eq!(keys, cells.iter().map(|cell| &cell.0).collect::<Vec<_>>());
+        let header = Some(b"key,a,b\n".to_vec());
+        let again = written(&mut CsvWriter::new(b',', Rows::Values(header), Header::Written), &rows);
+        prop_assert_eq!(again, bytes);
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes in vec(any::<u8>(), 0..200), piece in 1usize..40) {
+        let readers: [Box<dyn ReadRows>; 4] = [
+            Box::new(JsonReader::new(Shape::Pairs)),
+            Box::new(Binary::new()),
+            Box::new(Redis::new()),
+            Box::new(Lines::new(Parts::Key)),
+        ];
+        for mut reader in readers {
+            for start in [&b""[..], b"ALLUVKV\x01", b"*3\r\n$3\r\nSET\r\n$"] {
+                let mut input = source(&[start, &bytes].concat(), 0, piece);
+                let (mut row, mut changes) = (0, Changes::new());
+                while let Ok(Next::Row | Next::Bad(_)) = reader.next(&mut input, &mut row, &mut changes) {
+                    prop_assert!(row > 0);
+                    input.take(row);
+                    changes.clear();
+                }
+            }
+        }
+    }
+}

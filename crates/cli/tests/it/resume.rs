@@ -1,0 +1,110 @@
+//! Imports that are stopped and killed.
+
+use crate::{Place, Said};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+/// A file of so many rows, and what an export of it is.
+fn rows(place: &Place, count: u32) -> (PathBuf, String) {
+    let mut text = String::from("key,value\n");
+    for i in 0..count {
+        text.push_str(&format!("{i:09},\"value, {}\"\n", "x".repeat((i % 97) as usize)));
+    }
+    (place.file("rows.csv", &text), text)
+}
+
+fn import<'a>(file: &'a Path) -> [&'a str; 2] {
+    ["import", file.to_str().expect("a path of text")]
+}
+
+/// Starts an import and gives it a signal when its store has grown; how it ended.
+fn interrupted(place: &Place, file: &Path, signal: i32, wait: Duration) -> Said {
+    let child = place
+        .command(import(file))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    thread::sleep(wait);
+    let pid = i32::try_from(child.id()).expect("a process");
+    // SAFETY: it is our own child, which nobody has waited for yet.
+    unsafe { libc::kill(pid, signal) };
+    child.wait_with_output().expect("it ends").into()
+}
+
+#[test]
+fn ctrl_c_ends_an_import_in_order_and_the_same_command_goes_on() {
+    let place = Place::new();
+    let (file, text) = rows(&place, 400_000);
+    let mut stopped = 0;
+    for wait in [150, 250, 400] {
+        let said = interrupted(&place, &file, libc::SIGINT, Duration::from_millis(wait));
+        // On a fast machine it may be done before.
+        if said.code == Some(130) && said.err.contains("goes on from here") {
+            stopped += 1;
+        }
+    }
+    let said = place.done(import(&file));
+    assert!(stopped == 0 || said.err.contains("going on behind"), "{said:?}");
+    assert!(
+        place.done(["export", "-", "-f", "csv"]).out == text.as_bytes(),
+        "the export differs"
+    );
+    place.done(["check"]);
+}
+
+#[test]
+fn a_killed_import_goes_on_without_a_row_lost_or_doubled() {
+    let place = Place::new();
+    let (file, text) = rows(&place, 400_000);
+    let bad = text.replace("000390000,\"value,", "000390000 \"value");
+    fs::write(&file, &bad).unwrap();
+    let mut killed = 0;
+    for wait in [100, 200, 300, 500] {
+        let said = interrupted(&place, &file, libc::SIGKILL, Duration::from_millis(wait));
+        killed += u32::from(said.code.is_none());
+    }
+    assert!(killed > 0, "it is over before it can be killed");
+    place.run(import(&file)).ended(4).complained("line 390002");
+    fs::write(&file, &text).unwrap();
+    let json = place.done([&import(&file)[..], &["--json"]].concat()).json();
+    assert_eq!(json["rows"], 400_000);
+    assert!(
+        place.done(["export", "-", "-f", "csv"]).out == text.as_bytes(),
+        "the export differs"
+    );
+}
+
+#[test]
+fn another_input_or_other_options_are_refused_until_told_to_begin_again() {
+    let place = Place::new();
+    let file = place.file("a.csv", "key,value\na,1\nb,2\nc\n");
+    place.run(import(&file)).ended(4);
+    place
+        .run([&import(&file)[..], &["--value", "value"]].concat())
+        .ended(2)
+        .complained("--restart");
+    place.file("a.csv", "key,value\nx,1\ny,2\nz,3\n");
+    place.run(import(&file)).ended(3).complained("--restart");
+    place.done([&import(&file)[..], &["--restart"]].concat());
+    assert_eq!(place.done(["scan", "--keys-only"]).text(), "a\nb\nx\ny\nz\n");
+}
+
+#[test]
+fn standard_input_goes_on_where_it_was_too() {
+    let place = Place::new();
+    let arguments = ["import", "-", "-f", "csv", "--key", "1", "--no-header"];
+    place
+        .fed(arguments, b"a,1\nb,2\nc\n")
+        .ended(4)
+        .complained("line 3");
+    place
+        .fed(arguments, b"a,1\nb,2\nc,3\n")
+        .ended(0)
+        .complained("going on behind 2 rows");
+    assert_eq!(place.done(["scan"]).text(), "a\t1\nb\t2\nc\t3\n");
+}
