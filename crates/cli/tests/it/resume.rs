@@ -16,7 +16,7 @@ fn rows(place: &Place, count: u32) -> (PathBuf, String) {
     (place.file("rows.csv", &text), text)
 }
 
-fn import<'a>(file: &'a Path) -> [&'a str; 2] {
+fn import(file: &Path) -> [&str; 2] {
     ["import", file.to_str().expect("a path of text")]
 }
 
