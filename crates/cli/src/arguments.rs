@@ -2,7 +2,9 @@
 
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
-use crate::verbs::{check, compact, completions, delete, export, get, import, keyspaces, man, put, scan};
+use crate::verbs::{
+    check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put, scan, stats,
+};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -49,10 +51,14 @@ pub enum Verb {
     Import(import::Import),
     /// Write keys and values to a file.
     Export(export::Export),
+    /// Say what the store holds, and what that takes.
+    Stats(stats::Stats),
     /// Read everything and report what is damaged.
     Check(check::Check),
     /// Rewrite everything, so that what was deleted or replaced takes no space.
     Compact(compact::Compact),
+    /// Draw the tree.
+    Inspect(inspect::Inspect),
     /// Print a completion script for a shell.
     Completions(completions::Completions),
     /// Write the manual pages.

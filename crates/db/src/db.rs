@@ -388,6 +388,13 @@ impl Db {
         self.engine().stats()
     }
 
+    /// The tree, drawn in plain text for people: each line a node of the trunk or one of its children, with the runs that it holds. Keys begin with
+    /// the number of their keyspace.
+    #[must_use]
+    pub fn draw(&self) -> String {
+        self.engine().tree.draw()
+    }
+
     /// The last commit that everybody sees, by its number.
     #[must_use]
     pub fn sequence(&self) -> u64 {

@@ -13,10 +13,12 @@ pub(crate) mod delete;
 pub(crate) mod export;
 pub(crate) mod get;
 pub(crate) mod import;
+pub(crate) mod inspect;
 pub(crate) mod keyspaces;
 pub(crate) mod man;
 pub(crate) mod put;
 pub(crate) mod scan;
+pub(crate) mod stats;
 
 use crate::Exit;
 use crate::arguments::{Arguments, Verb};
@@ -34,6 +36,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Keyspaces(verb) => verb.run(&context),
         Verb::Import(verb) => verb.run(&context),
         Verb::Export(verb) => verb.run(&context),
+        Verb::Stats(verb) => verb.run(&context),
+        Verb::Inspect(verb) => verb.run(&context),
         Verb::Check(verb) => verb.run(&context),
         Verb::Compact(verb) => verb.run(&context),
         Verb::Completions(verb) => verb.run(),

@@ -65,3 +65,28 @@ fn compaction_says_what_it_gained_and_keeps_everything() {
     assert!(json["bytes_after"].as_u64().unwrap() > 0, "{json}");
     assert_eq!(place.done(["scan"]).out, before);
 }
+
+#[test]
+fn stats_and_drawing_say_what_there_is() {
+    let place = Place::new();
+    filled(&place);
+    let json = place.done(["stats", "--json"]).json();
+    assert_eq!(json["store"]["keyspaces"], 1);
+    assert!(
+        json["space"]["live_bytes"].as_u64().unwrap() > 5_000_000,
+        "{json}"
+    );
+    assert_eq!(json["memory"]["budget_bytes"], 32 << 20);
+    let text = place.done(["stats"]).text();
+    assert!(text.contains("live bytes") && text.contains("MiB"), "{text}");
+    let drawing = place.done(["inspect"]).text();
+    assert!(
+        drawing.starts_with("version ") && drawing.contains("runs"),
+        "{drawing}"
+    );
+    let lines = place.done(["inspect", "--json"]).json()["drawing"]
+        .as_array()
+        .unwrap()
+        .len();
+    assert!(lines >= 2);
+}
