@@ -51,7 +51,7 @@ impl Engine {
             memtables: self.queue.memory_bytes(),
             log: log.resident_bytes,
             pages: self.store.cache().stats().budget_bytes,
-            records: self.records.stats().budget_bytes,
+            records: self.records.budget_bytes(),
             tree: self.tree.memory().total(),
             tables: usage.memory_bytes + watermark::BYTES,
         }

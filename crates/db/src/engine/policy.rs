@@ -94,7 +94,7 @@ pub(crate) fn share(debt: &Debt) -> u64 {
 const MOST_DELAY_US: u64 = 8000;
 
 /// From this many parts of memtables on that are not in the tree, writers are held back, and most where there is no room for more.
-const EASY_PARTS: u64 = 5 * PARTS / 2;
+const EASY_PARTS: u64 = 11 * PARTS / 4;
 const HARD_PARTS: u64 = (MOST_SEALED as u64 + 1) * PARTS;
 
 /// A shorter delay is not worth a call of the system: it comes to one with the next parts.

@@ -206,6 +206,11 @@ impl Records {
         self.shards.iter().all(|shard| shard.lock().len() == 0)
     }
 
+    /// What all of it may take. Costs a load.
+    pub(crate) fn budget_bytes(&self) -> u64 {
+        self.budget.load(Ordering::Relaxed)
+    }
+
     /// What was counted, and what there is.
     pub(crate) fn stats(&self) -> RecordStats {
         let mut stats = RecordStats {
