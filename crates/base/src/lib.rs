@@ -23,7 +23,7 @@ pub mod purpose;
 
 pub use checksum::checksum;
 pub use message::{Kind, Message, Sequence};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_line};
 pub use purpose::Purpose;
 
 /// Bytes in one kibibyte.

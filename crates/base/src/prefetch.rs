@@ -9,12 +9,24 @@
 /// Measured: lookups in a filter of 256 MiB take 35 to 45 ns each with hints and 100 to 120 ns without.
 #[inline(always)]
 pub fn prefetch(bytes: &[u8], at: usize) {
-    #[cfg(target_arch = "x86_64")]
     if let Some(byte) = bytes.get(at) {
+        prefetch_line(byte);
+    }
+}
+
+/// Hints that the first line of `value` will be read soon. Does nothing where the machine has no such hint.
+///
+/// ```
+/// alluvium_base::prefetch_line(&[1, 2, 3]);
+/// ```
+#[inline(always)]
+pub fn prefetch_line<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect that a program can observe; the pointer is to a byte of the slice.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
+        // SAFETY: a prefetch has no effect that a program can observe; the pointer is to a value that lives.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at);
+    let _ = value;
 }

@@ -40,6 +40,8 @@ pub struct Stats {
     pub tree: tiered::Stats,
     /// Compactions of it that are due or under way.
     pub compactions: usize,
+    /// The most runs that lie on the way of a lookup.
+    pub tree_runs: usize,
     /// How high it is: 1 when all of it is one leaf.
     pub tree_height: u8,
     /// What the device was asked for, by purpose.
@@ -66,6 +68,7 @@ impl Engine {
             records: self.record_stats(),
             tree: self.tree.stats(),
             compactions: self.tree.due(),
+            tree_runs: self.tree.longest_path(),
             tree_height: self.tree.height(),
             device: self.store.directory().counters().snapshot(),
         }

@@ -11,6 +11,13 @@ pub(crate) trait Fetch {
     /// A node that is there.
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>>;
 
+    /// Asks the processor for what [`Fetch::peek`] reads first. A hint.
+    #[inline]
+    fn prefetch(&self, pointer: &NodePointer) {
+        let Blocking { cache, guard, .. } = self.blocking();
+        cache.prefetch(pointer, guard);
+    }
+
     /// Nodes that are not there, in the order of their pointers.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 

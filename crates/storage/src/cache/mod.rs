@@ -304,6 +304,12 @@ impl Cache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
+    /// Asks the processor for what [`Cache::peek`] reads first: for whoever is about to look for several nodes. A hint.
+    #[inline]
+    pub fn prefetch(&self, pointer: &NodePointer, guard: &Guard) {
+        self.shared.tables.prefetch(Key::of(pointer).hash(), guard);
+    }
+
     /// The same without a trace in the node's warmth: for whoever had it read ahead and uses it once.
     ///
     /// # Panics

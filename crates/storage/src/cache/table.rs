@@ -181,6 +181,14 @@ impl Table {
         })
     }
 
+    /// Asks the processor for the bucket that a hash most probably lies in. A hint.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(bucket) = self.probe(hash).next() {
+            alluvium_base::prefetch_line(bucket);
+        }
+    }
+
     /// The frame with this hash that `is_it` accepts. The caller is pinned.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(FrameId) -> bool) -> Found {

@@ -61,6 +61,12 @@ impl Tables {
         unsafe { self.in_use.older.load(Ordering::Acquire).as_ref() }
     }
 
+    /// Asks the processor for what a lookup of this hash reads first. A hint.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64, guard: &Guard) {
+        self.current(guard).prefetch(hash);
+    }
+
     /// The frame with this hash that `is_it` accepts.
     #[inline]
     pub(super) fn find(

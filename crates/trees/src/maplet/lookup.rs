@@ -79,7 +79,19 @@ impl Maplet {
         Ok(hits)
     }
 
-    /// What a key's page says.
+    /// What a key's page says, in place of what `hits` has.
+    #[inline]
+    pub(crate) fn ask(
+        &self,
+        page: &[u8],
+        hash: u64,
+        fetch: &impl Fetch,
+        hits: &mut Hits,
+    ) -> Poll<Result<()>> {
+        hits.clear();
+        self.read(page, hash, fetch, hits)
+    }
+
     #[inline]
     fn read(&self, page: &[u8], hash: u64, fetch: &impl Fetch, hits: &mut Hits) -> Poll<Result<()>> {
         let geometry = self.geometry();
@@ -139,6 +151,34 @@ fn blocking<'g>(cache: &'g Cache, guard: &'g Guard) -> Blocking<'g> {
         guard,
         purpose: Purpose::Lookup,
     }
+}
+
+/// The pages of a path that know of a key, by its hash, in the order of their maplets, if all of them are there; their first lines are
+/// on their way then. Whoever asks one after the other need not ask all.
+#[inline]
+pub(crate) fn peek_path<'f, F: Fetch>(
+    maplets: &[&Maplet],
+    hash: u64,
+    fetch: &'f F,
+    pages: &mut Vec<NodeRef<'f>>,
+) -> bool {
+    pages.reserve(maplets.len());
+    for maplets in maplets.chunks(GROUP) {
+        let mut pointers = [const { None::<NodePointer> }; GROUP];
+        for (pointer, maplet) in pointers.iter_mut().zip(maplets) {
+            let page = maplet.page(hash);
+            fetch.prefetch(&page);
+            *pointer = Some(page);
+        }
+        for (pointer, maplet) in pointers.iter().flatten().zip(maplets) {
+            let Some(page) = fetch.peek(pointer) else {
+                return false;
+            };
+            prefetch(maplet, &page, hash);
+            pages.push(page);
+        }
+    }
+    true
 }
 
 /// The same with pages from anywhere. When it is pending `out` is of no use.

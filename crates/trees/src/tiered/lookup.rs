@@ -2,9 +2,10 @@
 
 use super::gather::{Answer, Gather};
 use super::search::Search;
-use super::tree::{Tree, Version};
+use super::tree::{SEED, Tree, Version};
 use crate::fetch::{Blocking, Brought, Peeking, found};
 use alluvium_base::{Purpose, Sequence};
+use alluvium_filters as filters;
 use alluvium_storage::{Guard, Result};
 use std::fmt;
 use std::sync::Arc;
@@ -89,6 +90,7 @@ impl Reader<'_> {
         let Gather { operator, known } = gather;
         let done = search.go_on(&self.version, key, known, *operator, &self.blocking());
         self.search = search;
+        self.note(key);
         found(done)
     }
 
@@ -125,7 +127,14 @@ impl Reader<'_> {
             let missing = fetch.into_missing();
             brought.wait(self.blocking(), missing)?;
         }
+        keys.iter().for_each(|key| self.note(key));
         Ok(())
+    }
+
+    /// Maintenance wants to know which leaves are asked much.
+    fn note(&self, key: &[u8]) {
+        let hash = filters::hash(SEED, key);
+        self.tree.note_get(&self.version.root, key, hash);
     }
 }
 

@@ -14,8 +14,10 @@ use std::collections::HashMap;
 
 /// Keys that wait for maintenance after a seek has waded there, at most.
 const MOST_WADED: usize = 64;
-/// Leaves of which the scans are counted, at most.
-const MOST_SCANNED: usize = 1 << 16;
+/// Leaves of which the uses are counted, at most.
+const MOST_USED: usize = 1 << 16;
+/// One lookup in so many is counted, for all of them.
+const SAMPLE: u64 = 64;
 
 /// Something to do, a slice at a time.
 #[derive(Debug)]
@@ -49,16 +51,33 @@ pub struct Maintenance {
 /// What is known of leaves by their use.
 #[derive(Debug, Default)]
 pub(super) struct Habits {
-    /// Scans that began in a leaf, by its low key, since it was last rewritten.
-    scans: HashMap<Box<[u8]>, u64>,
+    /// How a leaf was used, by its low key, since it was last rewritten.
+    leaves: HashMap<Box<[u8]>, Uses>,
     /// Keys where a seek waded through what is deleted.
     waded: Vec<Box<[u8]>>,
 }
 
+/// How a leaf was used.
+#[derive(Clone, Copy, Debug, Default)]
+struct Uses {
+    /// Scans that began in it.
+    scans: u64,
+    /// Lookups of its keys.
+    gets: u64,
+}
+
 impl Habits {
+    fn used(&mut self, leaf: &Node, count: impl FnOnce(&mut Uses)) {
+        if let Some(uses) = self.leaves.get_mut(&leaf.range.low) {
+            count(uses);
+        } else if self.leaves.len() < MOST_USED {
+            count(self.leaves.entry(leaf.range.low.clone()).or_default());
+        }
+    }
+
     /// Bytes of memory that it takes, about.
     pub(super) fn memory_bytes(&self) -> u64 {
-        ((self.scans.len() + self.waded.len()) * (size_of::<(Box<[u8]>, u64)>() + 32)) as u64
+        ((self.leaves.len() + self.waded.len()) * (size_of::<(Box<[u8]>, Uses)>() + 32)) as u64
     }
 }
 
@@ -153,11 +172,17 @@ impl Tree {
     /// A scan begins in a leaf. A count may be lost when many do at once.
     pub(super) fn note_scan(&self, leaf: &Node, begins: bool) {
         if begins && let Some(mut habits) = self.shared.habits.try_lock() {
-            if let Some(count) = habits.scans.get_mut(&leaf.range.low) {
-                *count += 1;
-            } else if habits.scans.len() < MOST_SCANNED {
-                habits.scans.insert(leaf.range.low.clone(), 1);
-            }
+            habits.used(leaf, |uses| uses.scans += 1);
+        }
+    }
+
+    /// A key was looked up. A few are counted, by their hashes, and a count may be lost when many do at once.
+    #[inline]
+    pub(super) fn note_get(&self, root: &Node, key: &[u8], hash: u64) {
+        if hash.is_multiple_of(SAMPLE)
+            && let Some(mut habits) = self.shared.habits.try_lock()
+        {
+            habits.used(leaf_for(root, key), |uses| uses.gets += SAMPLE);
         }
     }
 
@@ -173,7 +198,7 @@ impl Tree {
         let version = self.version();
         let range = &leaf_for(&version.root, key).range;
         let mut habits = self.shared.habits.lock();
-        habits.scans.remove(&range.low);
+        habits.leaves.remove(&range.low);
         habits.waded.retain(|key| !range.contains(key));
     }
 
@@ -249,6 +274,7 @@ fn newest(node: &Node, index: usize) -> Sequence {
 
 fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish {
     let weight = leaf.weight(0);
+    let uses = habits.leaves.get(&leaf.range.low).copied().unwrap_or_default();
     Wish {
         bytes: above.bytes + weight.bytes,
         runs: above.runs + leaf.runs(0),
@@ -257,7 +283,8 @@ fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish 
         range_deletes: above.range_deletes + range_deletes(leaf, 0),
         is_settled: above.newest.max(newest(leaf, 0)) <= horizon,
         stale_percent: shape::stale_percent(leaf.pivots[0].own.iter().map(|owned| &owned.part)),
-        scans: habits.scans.get(&leaf.range.low).copied().unwrap_or(0),
+        scans: uses.scans,
+        gets: uses.gets,
         waded: habits.waded.iter().any(|key| leaf.range.contains(key)),
     }
 }

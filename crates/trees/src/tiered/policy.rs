@@ -251,9 +251,15 @@ pub(super) struct Wish {
     pub stale_percent: u64,
     /// Short scans that have begun in the leaf since it was last rewritten.
     pub scans: u64,
+    /// Lookups of keys of the leaf since then.
+    pub gets: u64,
     /// Whether a seek had to wade through what is deleted there.
     pub waded: bool,
 }
+
+/// Asking one more run's maplet in vain costs a lookup some 60 ns, as much as it costs to rewrite two bytes and to read them into the cache
+/// again. What was asked in vain since the last time has cost as much as a rewrite then, and the next lookups shall not pay it again.
+const BYTES_PER_PROBE: u64 = 2;
 
 /// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for each byte written.
 #[must_use]
@@ -276,6 +282,10 @@ pub(super) fn full_compaction(wish: &Wish) -> u64 {
     }
     if wish.runs > 2 && wish.scans >= 8 {
         gain += wish.scans.min(10_000) * (wish.runs as u64 - 1);
+    }
+    let probes = wish.gets.saturating_mul(wish.runs as u64 - 1);
+    if wish.runs > 2 && probes > wish.bytes / BYTES_PER_PROBE {
+        gain += (probes / 512).clamp(1, 10_000);
     }
     if gain == 0 {
         0
@@ -412,9 +422,14 @@ mod tests {
             is_settled: true,
             stale_percent: 0,
             scans: 0,
+            gets: 0,
             waded: false,
         };
         assert_eq!(full_compaction(&quiet), 0);
+        let looked_up = |gets, runs| full_compaction(&Wish { gets, runs, ..quiet });
+        assert_eq!(looked_up(quiet.bytes / BYTES_PER_PROBE / 4, 5), 0);
+        assert!(looked_up(quiet.bytes / BYTES_PER_PROBE / 4 + 1, 5) > 0);
+        assert_eq!(looked_up(u64::MAX, 2), 0, "two runs are few enough");
         let scanned = full_compaction(&Wish { scans: 100, ..quiet });
         let deleted = full_compaction(&Wish {
             tombstones: 600,

@@ -9,15 +9,17 @@ use crate::maplet::{self, Maplet};
 use crate::merge::Operator;
 use crate::run;
 use alluvium_filters as filters;
-use alluvium_storage::{Error, Result};
+use alluvium_storage::{Error, NodeRef, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
 /// How far the search for a key is. It is of use with one version only.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// What the maplets of the path say of the key, once they were asked.
+    /// What the maplets of the path say of the key, from that of the part `first` on, as far as they were asked.
     hits: Vec<maplet::Hits>,
+    first: usize,
+    /// Whether all of them were asked.
     is_probed: bool,
     /// How many parts of the path are done.
     layer: usize,
@@ -57,14 +59,24 @@ impl Search {
     ) -> Poll<Result<()>> {
         let mut layers = Vec::with_capacity(32);
         path(&version.root, key, &mut layers);
+        let hash = filters::hash(SEED, key);
+        let mut pages: Vec<NodeRef<'_>> = Vec::new();
         if !self.is_probed {
             let maplets: Vec<&Maplet> = layers.iter().map(|layer| &layer.part.group.maplet).collect();
-            let hash = filters::hash(SEED, key);
-            ready!(maplet::probe_path(&maplets, hash, fetch, &mut self.hits))?;
-            self.is_probed = true;
+            // Pages that must be read are read together; where none must be, one is asked after the other, the newest first.
+            if !maplet::peek_path(&maplets, hash, fetch, &mut pages) {
+                pages.clear();
+                ready!(maplet::probe_path(&maplets, hash, fetch, &mut self.hits))?;
+                (self.is_probed, self.first) = (true, 0);
+            }
         }
         while self.layer < layers.len() && !known.is_decided() {
             let group = &*layers[self.layer].part.group;
+            if let Some(page) = pages.get(self.layer) {
+                self.hits.resize_with(1, maplet::Hits::default);
+                self.first = self.layer;
+                ready!(group.maplet.ask(page, hash, fetch, &mut self.hits[0]))?;
+            }
             ready!(self.ask_group(group, key, known, operator, fetch))?;
             self.layer += 1;
             self.runs = 0;
@@ -83,7 +95,7 @@ impl Search {
     ) -> Poll<Result<()>> {
         let deletes = group.runs().any(|(_, run)| !run.range_deletes().is_empty());
         if !deletes {
-            while let Some(&value) = self.hits[self.layer].get(self.runs)
+            while let Some(&value) = self.hits[self.layer - self.first].get(self.runs)
                 && !known.is_decided()
             {
                 ready!(self.ask(group, usize::from(value), key, known, operator, fetch))?;
@@ -95,7 +107,7 @@ impl Search {
                 break;
             }
             known.range_deleted(run.range_deletes().covering(key, known.at()));
-            if self.hits[self.layer]
+            if self.hits[self.layer - self.first]
                 .iter()
                 .any(|&value| usize::from(value) == place)
             {

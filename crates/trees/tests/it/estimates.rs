@@ -2,6 +2,7 @@
 
 use crate::schema::schema;
 use alluvium_base::Message;
+use alluvium_base::message::LAST;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::Codec;
 use alluvium_storage::extents::Class;
@@ -140,4 +141,28 @@ fn a_compaction_under_way_is_counted_until_it_ends() {
     assert_eq!(tree.debt(), due);
     settle(&tree);
     assert_eq!(tree.memory().compactions, 0);
+}
+
+#[test]
+fn what_is_looked_up_again_and_again_becomes_one_run() {
+    let options = crate::world::store_options();
+    let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
+    let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    for part in 0..6 {
+        write(&tree, part, |sequence| Message::put(sequence, b"value"));
+    }
+    settle(&tree);
+    let mut maintenance = Maintenance {
+        budget_bytes: u64::MAX,
+    };
+    assert!(
+        !tree.maintain(&mut maintenance).unwrap(),
+        "nobody has looked anything up"
+    );
+    let found = || (0..KEYS).filter(|&number| tree.get(&key(number), LAST, 0).unwrap().is_some());
+    assert_eq!((tree.longest_path(), found().count()), (6, 3000));
+    assert!(tree.maintain(&mut maintenance).unwrap());
+    settle(&tree);
+    assert_eq!((tree.longest_path(), found().count()), (1, 3000));
+    assert!(!tree.maintain(&mut maintenance).unwrap());
 }
