@@ -202,7 +202,12 @@ mod tests {
             .collect();
         for delays in [by_compactions, by_parts] {
             assert_eq!((delays[0], delays[delays.len() - 1]), (0, MOST_DELAY_US));
-            assert!(delays.is_sorted() && delays.windows(2).all(|pair| pair[1] - pair[0] <= 1000));
+            assert!(
+                delays.is_sorted()
+                    && delays
+                        .windows(2)
+                        .all(|pair| pair[1] - pair[0] <= MOST_DELAY_US / 4)
+            );
         }
         assert_eq!(delay_us(&parts(HARD_PARTS + 1)), MOST_DELAY_US);
         assert_eq!(delay_us(&compactions(usize::MAX)), MOST_DELAY_US);
