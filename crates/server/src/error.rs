@@ -1,0 +1,91 @@
+//! What can go wrong: for who starts a server, and for who sends it commands.
+
+use crate::model::format::Damaged;
+use std::borrow::Cow;
+use std::fmt;
+use std::net::SocketAddr;
+use thiserror::Error;
+
+/// The result of starting or stopping a server.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A server could not be started or stopped.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store says so.
+    #[error(transparent)]
+    Store(#[from] alluvium::Error),
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        cause: std::io::Error,
+    },
+    /// Others than this machine could connect, and nothing would keep them from reading everything.
+    #[error(
+        "{address} can be reached from other machines: set {wanted}, or say `Exposure::Unprotected` if that is meant"
+    )]
+    Unprotected {
+        /// The address.
+        address: SocketAddr,
+        /// What would protect it.
+        wanted: &'static str,
+    },
+    /// The certificate or its key is of no use.
+    #[error("TLS: {why}")]
+    Tls {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The system has no threads or file descriptors left.
+    #[error("the system refuses what a server needs: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// A command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The client is told so; nothing was changed.
+    Refused(Cow<'static, str>),
+    /// The store failed; nothing of the batch was changed.
+    Store(alluvium::Error),
+}
+
+impl Failure {
+    pub(crate) const WRONG_TYPE: Failure =
+        Failure::say("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub(crate) const SYNTAX: Failure = Failure::say("ERR syntax error");
+    pub(crate) const NOT_INTEGER: Failure = Failure::say("ERR value is not an integer or out of range");
+    pub(crate) const NOT_FLOAT: Failure = Failure::say("ERR value is not a valid float");
+    pub(crate) const NO_SUCH_KEY: Failure = Failure::say("ERR no such key");
+
+    /// An error that is always the same.
+    pub(crate) const fn say(text: &'static str) -> Failure {
+        Failure::Refused(Cow::Borrowed(text))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Refused(text) => f.write_str(text),
+            Failure::Store(error) if error.is_full() => write!(f, "OOM the disk is full: {error}"),
+            Failure::Store(error) => write!(f, "ERR {error}"),
+        }
+    }
+}
+
+impl From<alluvium::Error> for Failure {
+    fn from(error: alluvium::Error) -> Failure {
+        Failure::Store(error)
+    }
+}
+
+impl From<Damaged> for Failure {
+    fn from(damaged: Damaged) -> Failure {
+        Failure::Refused(Cow::Owned(format!("ERR {damaged}")))
+    }
+}

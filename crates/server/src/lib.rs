@@ -1,0 +1,32 @@
+//! A durable server over the crate `alluvium` that speaks the protocols of Redis and memcached.
+//!
+//! *Knows*: sockets and threads, both protocols, what their commands mean, how their types lie in ordered keys.
+//!
+//! *Does not know*: how keys and values are kept; that is the crate `alluvium`'s. Files, command lines, signals.
+//!
+//! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads),
+//! `resp/` (the codec), `redis/` (the commands) with `redis/session.rs` first, `store/` (what they read and write through), `model/` (how
+//! types lie in keys); `memcached/`.
+//!
+//! Invariants of each folder are in its header; those of all:
+//!
+//! - **S9** Replies of a connection come in the order of its requests, one for each, whatever is executed together.
+//! - **S10** No bytes from a socket make the server panic, or take more memory than its limits say.
+
+mod cursors;
+mod error;
+mod glob;
+pub mod memcached;
+mod model;
+mod net;
+mod options;
+mod redis;
+pub mod resp;
+mod server;
+mod shared;
+mod slowlog;
+mod store;
+
+pub use error::{Error, Result};
+pub use options::{Exposure, Limits, ServerOptions, Tls};
+pub use server::Server;

@@ -1,0 +1,462 @@
+//! The meta commands: one letter for each thing that is wanted or done.
+
+use super::items::{self, CLAIMED, Change, Items, STALE};
+use super::request::{Request, number};
+use super::text::{BAD_LINE, key};
+use crate::error::Failure;
+use crate::model::format::{Item, encode_item};
+use crate::shared::Counters;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use std::borrow::Cow;
+use std::sync::atomic::Ordering;
+
+type Done = Result<(), Failure>;
+
+const BAD_TOKEN: Failure = Failure::say("CLIENT_ERROR bad token in command line format");
+
+/// The letters of a meta command, with what follows each.
+struct Flags<'a> {
+    words: &'a [&'a [u8]],
+}
+
+impl<'a> Flags<'a> {
+    fn new(request: &'a Request<'a>, from: usize) -> Flags<'a> {
+        Flags {
+            words: request.words.get(from..).unwrap_or_default(),
+        }
+    }
+
+    fn value(&self, letter: u8) -> Option<&'a [u8]> {
+        self.words
+            .iter()
+            .find(|word| word.first() == Some(&letter))
+            .map(|word| &word[1..])
+    }
+
+    fn has(&self, letter: u8) -> bool {
+        self.value(letter).is_some()
+    }
+
+    fn number<T: std::str::FromStr>(&self, letter: u8) -> Result<Option<T>, Failure> {
+        match self.value(letter) {
+            None => Ok(None),
+            Some(text) => number(text).map(Some).ok_or(BAD_TOKEN),
+        }
+    }
+
+    /// Refuses letters that the command does not know, and any that comes twice.
+    fn check(&self, known: &[u8]) -> Done {
+        for (index, word) in self.words.iter().enumerate() {
+            let letter = word.first();
+            if !letter.is_some_and(|letter| known.contains(letter)) {
+                return Err(Failure::say("CLIENT_ERROR invalid flag"));
+            }
+            if self.words[..index].iter().any(|other| other.first() == letter) {
+                return Err(Failure::say("CLIENT_ERROR duplicate flag"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The key, which may have been sent as base64.
+fn meta_key<'a>(request: &Request<'a>, flags: &Flags<'_>) -> Result<Cow<'a, [u8]>, Failure> {
+    let word = key(request.word(1))?;
+    if !flags.has(b'b') {
+        return Ok(Cow::Borrowed(word));
+    }
+    let decoded = BASE64.decode(word);
+    let decoded = decoded.map_err(|_| Failure::say("CLIENT_ERROR error decoding key"))?;
+    key(&decoded)?;
+    Ok(Cow::Owned(decoded))
+}
+
+/// Appends ` k…`, ` O…` and ` b`, in the order in which they were asked for, and what `own` knows of other letters.
+fn echo(request: &Request<'_>, flags: &Flags<'_>, output: &mut Vec<u8>, own: impl Fn(u8) -> Option<String>) {
+    for word in flags.words {
+        match word.first() {
+            Some(b'k') => {
+                output.extend_from_slice(b" k");
+                output.extend_from_slice(request.word(1));
+            }
+            Some(b'O') => {
+                output.push(b' ');
+                output.extend_from_slice(word);
+            }
+            Some(b'b') => output.extend_from_slice(b" b"),
+            Some(&letter) => {
+                if let Some(text) = own(letter) {
+                    output.extend_from_slice(format!(" {}{text}", char::from(letter)).as_bytes());
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+fn line(
+    output: &mut Vec<u8>,
+    code: &str,
+    request: &Request<'_>,
+    flags: &Flags<'_>,
+    own: impl Fn(u8) -> Option<String>,
+) {
+    output.extend_from_slice(code.as_bytes());
+    echo(request, flags, output, own);
+    output.extend_from_slice(b"\r\n");
+}
+
+/// What a get has found.
+struct Got {
+    flags: u32,
+    cas: u64,
+    expires_ms: u64,
+    idle_s: u32,
+    size: usize,
+    value: Option<Vec<u8>>,
+    /// ` W`, ` X` and ` Z`.
+    marks: &'static str,
+    /// Whether it was made only now.
+    is_new: bool,
+}
+
+impl Got {
+    fn new(items: &Items<'_>, item: &Item<'_>, wants_value: bool) -> Got {
+        Got {
+            flags: item.flags,
+            cas: item.cas,
+            expires_ms: item.expires_ms,
+            idle_s: items.now_s().saturating_sub(item.touched),
+            size: item.value.len(),
+            value: wants_value.then(|| item.value.to_vec()),
+            marks: "",
+            is_new: false,
+        }
+    }
+
+    fn letter(&self, items: &Items<'_>, letter: u8) -> Option<String> {
+        Some(match letter {
+            b'c' => self.cas.to_string(),
+            b'f' => self.flags.to_string(),
+            b'h' => u8::from(!self.is_new).to_string(),
+            b'l' => self.idle_s.to_string(),
+            b's' => self.size.to_string(),
+            b't' => items.seconds_left(self.expires_ms).to_string(),
+            _ => return None,
+        })
+    }
+}
+
+/// How a get that may change the item leaves it: who is told to renew it, when it expires.
+fn look(
+    items: &Items<'_>,
+    old: Option<Item<'_>>,
+    flags: &Flags<'_>,
+    (vivify, recache, touch): (Option<i64>, Option<i64>, Option<i64>),
+) -> Result<(Change, Option<Got>), Failure> {
+    let wants_value = flags.has(b'v');
+    let Some(mut item) = old else {
+        let Some(seconds) = vivify else {
+            return Ok((Change::Nothing, None));
+        };
+        let item = Item {
+            flags: 0,
+            cas: items.store.next_cas(),
+            expires_ms: items.expiry(seconds),
+            touched: items.now_s(),
+            staleness: CLAIMED,
+            value: b"",
+        };
+        let mut got = Got::new(items, &item, wants_value);
+        (got.marks, got.is_new) = (" W", true);
+        return Ok((Change::Put(encode_item(&item)), Some(got)));
+    };
+    let mut got = Got::new(items, &item, wants_value);
+    let left = items.seconds_left(item.expires_ms);
+    let is_stale = item.staleness & STALE != 0;
+    let is_late = recache.is_some_and(|seconds| left >= 0 && left < seconds);
+    if item.staleness & CLAIMED != 0 {
+        got.marks = if is_stale { " X Z" } else { " Z" };
+    } else if is_stale || is_late {
+        got.marks = if is_stale { " W X" } else { " W" };
+        item.staleness |= CLAIMED;
+    }
+    if let Some(seconds) = touch {
+        item.expires_ms = items.expiry(seconds);
+        got.expires_ms = item.expires_ms;
+    }
+    item.touched = items.now_s();
+    Ok((Change::Put(encode_item(&item)), Some(got)))
+}
+
+pub(super) fn get(
+    request: &Request<'_>,
+    items: &mut Items<'_>,
+    counters: &Counters,
+    output: &mut Vec<u8>,
+) -> Done {
+    let flags = Flags::new(request, 2);
+    flags.check(b"bcfhklOqstvENRT")?;
+    let key = meta_key(request, &flags)?;
+    let changes = (flags.number(b'N')?, flags.number(b'R')?, flags.number(b'T')?);
+    let found = if changes == (None, None, None) && !flags.has(b'l') && !flags.has(b'h') {
+        let kept = items.get(&[&key])?.pop().flatten();
+        let item = kept.as_ref().map(items::Kept::item).transpose()?;
+        match item {
+            // Who is told to renew it is noted, so that only one is.
+            Some(item) if item.staleness & STALE != 0 => {
+                items.change(&key, |items, old| look(items, old, &flags, changes))?
+            }
+            Some(item) => {
+                let mut got = Got::new(items, &item, flags.has(b'v'));
+                if item.staleness & CLAIMED != 0 {
+                    got.marks = " Z";
+                }
+                Some(got)
+            }
+            None => None,
+        }
+    } else {
+        items.change(&key, |items, old| look(items, old, &flags, changes))?
+    };
+    counters.items_got.fetch_add(1, Ordering::Relaxed);
+    let Some(got) = found else {
+        if !flags.has(b'q') {
+            output.extend_from_slice(b"EN\r\n");
+        }
+        return Ok(());
+    };
+    counters.items_hit.fetch_add(1, Ordering::Relaxed);
+    let code = match &got.value {
+        Some(value) => format!("VA {}", value.len()),
+        None => "HD".to_owned(),
+    };
+    output.extend_from_slice(code.as_bytes());
+    echo(request, &flags, output, |letter| got.letter(items, letter));
+    output.extend_from_slice(got.marks.as_bytes());
+    output.extend_from_slice(b"\r\n");
+    if let Some(value) = &got.value {
+        output.extend_from_slice(value);
+        output.extend_from_slice(b"\r\n");
+    }
+    Ok(())
+}
+
+pub(super) fn set(
+    request: &Request<'_>,
+    items: &mut Items<'_>,
+    counters: &Counters,
+    output: &mut Vec<u8>,
+) -> Done {
+    let flags = Flags::new(request, 3);
+    flags.check(b"bcCEFIkMNOqsT")?;
+    let key = meta_key(request, &flags)?;
+    let wanted: Option<u64> = flags.number(b'C')?;
+    let given: Option<u64> = flags.number(b'E')?;
+    let seconds: i64 = flags.number(b'T')?.unwrap_or(0);
+    let user_flags: u32 = flags.number(b'F')?.unwrap_or(0);
+    let vivify: Option<i64> = flags.number(b'N')?;
+    let mode = flags
+        .value(b'M')
+        .map_or(b'S', |mode| mode.first().copied().unwrap_or(b'S'));
+    let mode = mode.to_ascii_uppercase();
+    if !b"EAPRS".contains(&mode) {
+        return Err(Failure::say("CLIENT_ERROR invalid mode for ms"));
+    }
+    counters.items_set.fetch_add(1, Ordering::Relaxed);
+    let (code, cas) = items.change(&key, |items, old| {
+        let mut staleness = 0;
+        let cas = given.unwrap_or_else(|| items.store.next_cas());
+        if let Some(wanted) = wanted {
+            match &old {
+                None => return Ok((Change::Nothing, ("NF", 0))),
+                Some(old) if old.cas == wanted => {}
+                Some(old) if flags.has(b'I') && wanted < old.cas => staleness = STALE,
+                Some(_) => return Ok((Change::Nothing, ("EX", 0))),
+            }
+        }
+        let joins = mode == b'A' || mode == b'P';
+        let refused = match mode {
+            b'E' => old.is_some(),
+            b'R' => old.is_none(),
+            _ => joins && old.is_none() && vivify.is_none(),
+        };
+        if refused {
+            return Ok((Change::Nothing, ("NS", 0)));
+        }
+        let joined;
+        let new = match old {
+            Some(old) if joins => {
+                joined = if mode == b'A' {
+                    [old.value, request.block].concat()
+                } else {
+                    [request.block, old.value].concat()
+                };
+                Item {
+                    cas,
+                    value: &joined,
+                    ..old
+                }
+            }
+            _ => Item {
+                flags: user_flags,
+                cas,
+                expires_ms: items.expiry(vivify.filter(|_| joins).unwrap_or(seconds)),
+                touched: items.now_s(),
+                staleness,
+                value: request.block,
+            },
+        };
+        Ok((Change::Put(encode_item(&new)), ("HD", cas)))
+    })?;
+    if flags.has(b'q') && code == "HD" {
+        return Ok(());
+    }
+    line(output, code, request, &flags, |letter| match letter {
+        b'c' => Some(cas.to_string()),
+        b's' => Some(request.block.len().to_string()),
+        _ => None,
+    });
+    Ok(())
+}
+
+pub(super) fn delete(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
+    let flags = Flags::new(request, 2);
+    flags.check(b"bCEIkOqTx")?;
+    let key = meta_key(request, &flags)?;
+    let wanted: Option<u64> = flags.number(b'C')?;
+    let given: Option<u64> = flags.number(b'E')?;
+    let seconds: Option<i64> = flags.number(b'T')?;
+    let code = items.change(&key, |items, old| {
+        let Some(old) = old else {
+            return Ok((Change::Nothing, "NF"));
+        };
+        if wanted.is_some_and(|wanted| wanted != old.cas) {
+            return Ok((Change::Nothing, "EX"));
+        }
+        if !flags.has(b'I') && !flags.has(b'x') {
+            return Ok((Change::Delete, "HD"));
+        }
+        let mut item = Item {
+            cas: given.unwrap_or_else(|| items.store.next_cas()),
+            ..old
+        };
+        if flags.has(b'x') {
+            (item.value, item.flags) = (b"", 0);
+        }
+        if flags.has(b'I') {
+            // Whoever was told to renew it before, was told about something else.
+            item.staleness = STALE;
+        }
+        if let Some(seconds) = seconds {
+            item.expires_ms = items.expiry(seconds);
+        }
+        Ok((Change::Put(encode_item(&item)), "HD"))
+    })?;
+    if !(flags.has(b'q') && (code == "HD" || code == "NF")) {
+        line(output, code, request, &flags, |_| None);
+    }
+    Ok(())
+}
+
+pub(super) fn arithmetic(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
+    let flags = Flags::new(request, 2);
+    flags.check(b"bcCDEJkMNOqtTv")?;
+    let key = meta_key(request, &flags)?;
+    let wanted: Option<u64> = flags.number(b'C')?;
+    let given: Option<u64> = flags.number(b'E')?;
+    let delta = match flags.value(b'D') {
+        None => 1,
+        Some(text) => {
+            number::<u64>(text).ok_or(Failure::say("CLIENT_ERROR invalid numeric delta argument"))?
+        }
+    };
+    let initial: u64 = flags.number(b'J')?.unwrap_or(0);
+    let vivify: Option<i64> = flags.number(b'N')?;
+    let seconds: Option<i64> = flags.number(b'T')?;
+    let mode = flags
+        .value(b'M')
+        .map_or(b'I', |mode| mode.first().copied().unwrap_or(b'I'));
+    let adds = match mode.to_ascii_uppercase() {
+        b'I' | b'+' => true,
+        b'D' | b'-' => false,
+        _ => return Err(Failure::say("CLIENT_ERROR invalid mode for ma")),
+    };
+    let (code, got) = items.change(&key, |items, old| {
+        let cas = given.unwrap_or_else(|| items.store.next_cas());
+        let Some(old) = old else {
+            let Some(seconds) = vivify else {
+                return Ok((Change::Nothing, ("NF", None)));
+            };
+            let text = initial.to_string();
+            let item = Item {
+                flags: 0,
+                cas,
+                expires_ms: items.expiry(seconds),
+                touched: items.now_s(),
+                staleness: 0,
+                value: text.as_bytes(),
+            };
+            let got = Got::new(items, &item, true);
+            return Ok((Change::Put(encode_item(&item)), ("HD", Some(got))));
+        };
+        if wanted.is_some_and(|wanted| wanted != old.cas) {
+            return Ok((Change::Nothing, ("EX", None)));
+        }
+        let (new, value) = items::arithmetic(old.value, delta, adds).ok_or(Failure::say(
+            "CLIENT_ERROR cannot increment or decrement non-numeric value",
+        ))?;
+        let item = Item {
+            cas,
+            expires_ms: seconds.map_or(old.expires_ms, |seconds| items.expiry(seconds)),
+            value: &value,
+            ..old
+        };
+        let mut got = Got::new(items, &item, false);
+        got.value = Some(new.to_string().into_bytes());
+        Ok((Change::Put(encode_item(&item)), ("HD", Some(got))))
+    })?;
+    if flags.has(b'q') && (code == "HD" || code == "NF") {
+        return Ok(());
+    }
+    let value = got
+        .as_ref()
+        .and_then(|got| got.value.as_deref())
+        .filter(|_| flags.has(b'v'));
+    let code = value.map_or_else(|| code.to_owned(), |value| format!("VA {}", value.len()));
+    line(output, &code, request, &flags, |letter| match (letter, &got) {
+        (b'c' | b't', Some(got)) => got.letter(items, letter),
+        _ => None,
+    });
+    if let Some(value) = value {
+        output.extend_from_slice(value);
+        output.extend_from_slice(b"\r\n");
+    }
+    Ok(())
+}
+
+pub(super) fn describe(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
+    if request.words.len() < 2 {
+        return Err(BAD_LINE);
+    }
+    let flags = Flags::new(request, 2);
+    let key = meta_key(request, &flags)?;
+    let kept = items.get(&[&key])?.pop().flatten();
+    let Some(kept) = kept else {
+        output.extend_from_slice(b"EN\r\n");
+        return Ok(());
+    };
+    let item = kept.item()?;
+    output.extend_from_slice(b"ME ");
+    output.extend_from_slice(request.word(1));
+    let text = format!(
+        " exp={} la={} cas={} fetch=no cls=1 size={}\r\n",
+        items.seconds_left(item.expires_ms),
+        items.now_s().saturating_sub(item.touched),
+        item.cas,
+        item.value.len(),
+    );
+    output.extend_from_slice(text.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! The protocol of memcached: text and meta commands.
+//!
+//! *Knows*: how requests look, what each does to an item, what is replied.
+//!
+//! *Does not know*: sockets; how an item lies in the store (`model/format.rs`).
+//!
+//! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `items.rs` (what can be done to an item, atomically), `text.rs`, `meta.rs`,
+//! `stats.rs`.
+//!
+//! ```text
+//! request = WORD { " " WORD } CRLF                        all but those that bring an item
+//!         | WORD { " " WORD } CRLF BYTES CRLF             set, add, replace, append, prepend, cas; ms
+//! ```
+
+mod items;
+mod meta;
+pub mod request;
+mod session;
+mod stats;
+mod text;
+
+pub(crate) use session::Session;

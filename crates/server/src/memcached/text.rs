@@ -1,0 +1,241 @@
+//! The text commands.
+
+use super::items::{self, Change, Items};
+use super::request::{MAX_KEY, Request, number};
+use crate::error::Failure;
+use crate::model::format::{Item, encode_item};
+use crate::shared::{Counters, Shared};
+use std::sync::atomic::Ordering;
+
+type Done = Result<(), Failure>;
+
+pub(super) const BAD_LINE: Failure = Failure::say("CLIENT_ERROR bad command line format");
+const BAD_EXPIRY: Failure = Failure::say("CLIENT_ERROR invalid exptime argument");
+const ERROR: Failure = Failure::say("ERROR");
+
+/// A key that memcached would take.
+pub(super) fn key(word: &[u8]) -> Result<&[u8], Failure> {
+    if word.is_empty() || word.len() > MAX_KEY {
+        return Err(BAD_LINE);
+    }
+    Ok(word)
+}
+
+fn say(request: &Request<'_>, output: &mut Vec<u8>, text: &str) {
+    if !request.is_quiet() {
+        output.extend_from_slice(text.as_bytes());
+        output.extend_from_slice(b"\r\n");
+    }
+}
+
+pub(super) fn get(
+    request: &Request<'_>,
+    items: &mut Items<'_>,
+    counters: &Counters,
+    output: &mut Vec<u8>,
+) -> Done {
+    let command = request.word(0);
+    let touches = command.starts_with(b"gat");
+    let from = if touches { 2 } else { 1 };
+    if request.words.len() <= from {
+        return Err(ERROR);
+    }
+    let keys = &request.words[from..];
+    for word in keys {
+        key(word)?;
+    }
+    let found = if touches {
+        let seconds = number::<i64>(request.word(1)).ok_or(BAD_EXPIRY)?;
+        for word in keys {
+            touch_one(items, word, seconds)?;
+        }
+        items.get(keys)?
+    } else {
+        items.get(keys)?
+    };
+    for (word, kept) in keys.iter().zip(&found) {
+        counters.items_got.fetch_add(1, Ordering::Relaxed);
+        let Some(kept) = kept else {
+            continue;
+        };
+        counters.items_hit.fetch_add(1, Ordering::Relaxed);
+        let item = kept.item()?;
+        output.extend_from_slice(b"VALUE ");
+        output.extend_from_slice(word);
+        let cas = if command.ends_with(b"s") {
+            format!(" {}", item.cas)
+        } else {
+            String::new()
+        };
+        output.extend_from_slice(format!(" {} {}{cas}\r\n", item.flags, item.value.len()).as_bytes());
+        output.extend_from_slice(item.value);
+        output.extend_from_slice(b"\r\n");
+    }
+    output.extend_from_slice(b"END\r\n");
+    Ok(())
+}
+
+pub(super) fn store(
+    request: &Request<'_>,
+    items: &mut Items<'_>,
+    counters: &Counters,
+    output: &mut Vec<u8>,
+) -> Done {
+    let command = request.word(0);
+    let word = key(request.word(1))?;
+    let flags = number::<u32>(request.word(2)).ok_or(BAD_LINE)?;
+    let seconds = number::<i64>(request.word(3)).ok_or(BAD_LINE)?;
+    let wanted = if command == b"cas" {
+        Some(number::<u64>(request.word(5)).ok_or(BAD_LINE)?)
+    } else {
+        None
+    };
+    counters.items_set.fetch_add(1, Ordering::Relaxed);
+    let said = items.change(word, |items, old| {
+        let refusal = match (command, &old) {
+            (b"add", Some(_)) | (b"replace" | b"append" | b"prepend", None) => Some("NOT_STORED"),
+            (b"cas", None) => Some("NOT_FOUND"),
+            (b"cas", Some(old)) if Some(old.cas) != wanted => Some("EXISTS"),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            return Ok((Change::Nothing, refusal));
+        }
+        let cas = items.store.next_cas();
+        let joined;
+        let new = match (command, old) {
+            (b"append" | b"prepend", Some(old)) => {
+                joined = if command == b"append" {
+                    [old.value, request.block].concat()
+                } else {
+                    [request.block, old.value].concat()
+                };
+                Item {
+                    cas,
+                    value: &joined,
+                    ..old
+                }
+            }
+            _ => Item {
+                flags,
+                cas,
+                expires_ms: items.expiry(seconds),
+                touched: items.now_s(),
+                staleness: 0,
+                value: request.block,
+            },
+        };
+        Ok((Change::Put(encode_item(&new)), "STORED"))
+    })?;
+    say(request, output, said);
+    Ok(())
+}
+
+pub(super) fn arithmetic(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
+    if !(3..=4).contains(&request.words.len()) {
+        return Err(ERROR);
+    }
+    let adds = request.word(0) == b"incr";
+    let word = key(request.word(1))?;
+    let delta = number::<u64>(request.word(2));
+    let delta = delta.ok_or(Failure::say("CLIENT_ERROR invalid numeric delta argument"))?;
+    let said = items.change(word, |items, old| {
+        let Some(old) = old else {
+            return Ok((Change::Nothing, "NOT_FOUND".to_owned()));
+        };
+        let (new, value) = items::arithmetic(old.value, delta, adds).ok_or(Failure::say(
+            "CLIENT_ERROR cannot increment or decrement non-numeric value",
+        ))?;
+        let item = Item {
+            cas: items.store.next_cas(),
+            value: &value,
+            ..old
+        };
+        Ok((Change::Put(encode_item(&item)), new.to_string()))
+    })?;
+    say(request, output, &said);
+    Ok(())
+}
+
+/// Whether the item was there.
+fn touch_one(items: &mut Items<'_>, word: &[u8], seconds: i64) -> Result<bool, Failure> {
+    items.change(word, |items, old| {
+        let Some(old) = old else {
+            return Ok((Change::Nothing, false));
+        };
+        let item = Item {
+            expires_ms: items.expiry(seconds),
+            touched: items.now_s(),
+            ..old
+        };
+        Ok((Change::Put(encode_item(&item)), true))
+    })
+}
+
+pub(super) fn touch(
+    request: &Request<'_>,
+    items: &mut Items<'_>,
+    counters: &Counters,
+    output: &mut Vec<u8>,
+) -> Done {
+    if !(3..=4).contains(&request.words.len()) {
+        return Err(ERROR);
+    }
+    let word = key(request.word(1))?;
+    let seconds = number::<i64>(request.word(2)).ok_or(BAD_EXPIRY)?;
+    counters.items_touched.fetch_add(1, Ordering::Relaxed);
+    let was_there = touch_one(items, word, seconds)?;
+    say(request, output, if was_there { "TOUCHED" } else { "NOT_FOUND" });
+    Ok(())
+}
+
+pub(super) fn delete(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
+    let is_usual = match request.words.len() {
+        2 => true,
+        3 => request.is_quiet() || request.word(2) == b"0",
+        4 => request.is_quiet() && request.word(2) == b"0",
+        _ => return Err(ERROR),
+    };
+    if !is_usual {
+        return Err(Failure::say(
+            "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
+        ));
+    }
+    let said = items.change(key(request.word(1))?, |_, old| {
+        Ok(match old {
+            Some(_) => (Change::Delete, "DELETED"),
+            None => (Change::Nothing, "NOT_FOUND"),
+        })
+    })?;
+    say(request, output, said);
+    Ok(())
+}
+
+pub(super) fn flush(
+    request: &Request<'_>,
+    items: &mut Items<'_>,
+    shared: &Shared,
+    output: &mut Vec<u8>,
+) -> Done {
+    let words = request.words.len() - usize::from(request.is_quiet());
+    let delay = match words {
+        1 => 0,
+        _ => number::<i64>(request.word(1)).ok_or(BAD_EXPIRY)?,
+    };
+    shared.counters.item_flushes.fetch_add(1, Ordering::Relaxed);
+    if delay > 0 {
+        shared.flush_at.store(items.expiry(delay), Ordering::Release);
+    } else {
+        items.flush()?;
+    }
+    say(request, output, "OK");
+    Ok(())
+}
+
+pub(super) fn verbosity(request: &Request<'_>, output: &mut Vec<u8>) -> Done {
+    if request.words.len() < 2 {
+        return Err(ERROR);
+    }
+    say(request, output, "OK");
+    Ok(())
+}

@@ -1,0 +1,497 @@
+//! The bytes of the server's keys and values, version 1.
+//!
+//! Keys of the keyspace `redis`. D is the number of the Redis database, 0 to 15; C is a collection's number. In keys, numbers stand with
+//! their most significant byte first, so that they are in order.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  D, or 254 for what belongs to the server
+//!      1     1  what the key is of:
+//!               'k' the record of a user's key: the key follows
+//!               'e' an element: C (8 bytes), then
+//!                   of a list, its position (8 bytes, signed, the sign bit turned over)
+//!                   of a hash, the XXH3 of the field (8 bytes), then the field
+//!                   of a set, the XXH3 of the member (8 bytes), then the member
+//!                   of a sorted set, 'm', the XXH3 of the member (8 bytes), then the member; or
+//!                   's', the score (8 bytes, its bits turned over as IEEE 754's total order wants), then the member
+//!               'x' a collection that expires: when (8 bytes), C (8 bytes)
+//!               'n' the server's: up to where numbers of collections were handed out
+//!               't' the server's: the latest time that it has seen
+//! ```
+//!
+//! The record of a user's key. Integers are little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  type: 0 string, 1 list, 2 set, 3 sorted set, 4 hash; 128 more if it expires
+//!      1   0,8  when it expires, in milliseconds since 1970
+//!              of a string, its value
+//!           8  of a collection, C
+//!           8  how many elements
+//!           8  of a list, its first position
+//! ```
+//!
+//! The value of an element: of a list or a hash, the element; of a set and of 's', nothing; of 'm', the score (8 bytes). The value of 'x' is
+//! the user's key; of 'n' and 't', 8 bytes.
+//!
+//! Keys of the keyspace `memcached` are the user's. A value:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  the user's flags
+//!      4     8  what CAS compares
+//!     12     8  when it expires, in milliseconds since 1970; 0 for never
+//!     20     4  when it was last touched, in seconds since 1970
+//!     24     1  1 if it is stale, 2 if somebody was told to renew it
+//!     25        the item
+//! ```
+
+use super::{Collection, Kind};
+use smallvec::SmallVec;
+use std::fmt;
+use twox_hash::XxHash3_64;
+
+/// A key of the keyspace, mostly short enough for the stack.
+pub(crate) type InnerKey = SmallVec<[u8; 48]>;
+
+const SERVER: u8 = 254;
+const RECORD: u8 = b'k';
+const ELEMENT: u8 = b'e';
+const EXPIRY: u8 = b'x';
+const MEMBER: u8 = b'm';
+const SCORE: u8 = b's';
+const EXPIRES: u8 = 128;
+
+/// How long the part of an element's key is that all elements of its collection have.
+pub(crate) const ELEMENT_PREFIX: usize = 10;
+
+/// A record that this version cannot have written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged {
+    what: &'static str,
+    bytes: usize,
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {} bytes is damaged: check the store",
+            self.what, self.bytes
+        )
+    }
+}
+
+/// What a record says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    Text { expires_ms: u64, skip: usize },
+    Collection(Collection),
+}
+
+/// The place of a user's key.
+pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
+    let mut inner = InnerKey::with_capacity(2 + key.len());
+    inner.extend_from_slice(&[database, RECORD]);
+    inner.extend_from_slice(key);
+    inner
+}
+
+/// The user's key of a place.
+pub(crate) fn user_key(inner: &[u8]) -> &[u8] {
+    inner.get(2..).unwrap_or_default()
+}
+
+/// Where all records of a database begin and end.
+pub(crate) fn records(database: u8) -> (InnerKey, InnerKey) {
+    ([database, RECORD][..].into(), [database, RECORD + 1][..].into())
+}
+
+/// Where everything of a database begins and ends.
+pub(crate) fn everything(database: u8) -> (InnerKey, InnerKey) {
+    ([database][..].into(), [database + 1][..].into())
+}
+
+/// Where all elements of all collections of a database begin and end.
+pub(crate) fn all_elements(database: u8) -> (InnerKey, InnerKey) {
+    ([database, ELEMENT][..].into(), [database, ELEMENT + 1][..].into())
+}
+
+/// What all elements of a collection begin with.
+pub(crate) fn elements(database: u8, number: u64) -> InnerKey {
+    let mut inner: InnerKey = [database, ELEMENT][..].into();
+    inner.extend_from_slice(&number.to_be_bytes());
+    inner
+}
+
+/// The first key behind those that begin with a prefix that is not all ones.
+pub(crate) fn behind(prefix: &[u8]) -> InnerKey {
+    let mut end: InnerKey = prefix.into();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+/// The order that elements of hashes and sets have.
+pub(crate) fn place(element: &[u8]) -> u64 {
+    XxHash3_64::oneshot(element)
+}
+
+/// A hash's field or a set's member.
+pub(crate) fn member_key(database: u8, number: u64, member: &[u8]) -> InnerKey {
+    let mut inner = place_key(database, number, place(member));
+    inner.extend_from_slice(member);
+    inner
+}
+
+/// From where on members of a hash or set have at least this place.
+pub(crate) fn place_key(database: u8, number: u64, place: u64) -> InnerKey {
+    let mut inner = elements(database, number);
+    inner.extend_from_slice(&place.to_be_bytes());
+    inner
+}
+
+/// The place and the member of a hash's or set's element.
+pub(crate) fn member_of(inner: &[u8]) -> (u64, &[u8]) {
+    split_place(inner.get(ELEMENT_PREFIX..).unwrap_or_default())
+}
+
+/// The place and the member of a sorted set's 'm'.
+pub(crate) fn sorted_member_of(inner: &[u8]) -> (u64, &[u8]) {
+    split_place(inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default())
+}
+
+fn split_place(bytes: &[u8]) -> (u64, &[u8]) {
+    match bytes.split_first_chunk() {
+        Some((place, member)) => (u64::from_be_bytes(*place), member),
+        None => (0, &[]),
+    }
+}
+
+/// A list's element.
+pub(crate) fn position_key(database: u8, number: u64, position: i64) -> InnerKey {
+    let mut inner = elements(database, number);
+    inner.extend_from_slice(&(position ^ i64::MIN).to_be_bytes());
+    inner
+}
+
+/// From where on members of a sorted set have at least this place.
+pub(crate) fn sorted_place_key(database: u8, number: u64, place: u64) -> InnerKey {
+    let mut inner = elements(database, number);
+    inner.push(MEMBER);
+    inner.extend_from_slice(&place.to_be_bytes());
+    inner
+}
+
+/// A sorted set's member, which has its score.
+pub(crate) fn sorted_member_key(database: u8, number: u64, member: &[u8]) -> InnerKey {
+    let mut inner = sorted_place_key(database, number, place(member));
+    inner.extend_from_slice(member);
+    inner
+}
+
+/// Where the scores of a sorted set begin and end.
+pub(crate) fn scores(database: u8, number: u64) -> (InnerKey, InnerKey) {
+    let mut start = elements(database, number);
+    let mut end = start.clone();
+    start.push(SCORE);
+    end.push(SCORE + 1);
+    (start, end)
+}
+
+/// A score in a sorted set, with its member; with none, before all members of that score.
+pub(crate) fn score_key(database: u8, number: u64, score: f64, member: &[u8]) -> InnerKey {
+    let mut inner = elements(database, number);
+    inner.push(SCORE);
+    // Minus zero is zero, as Redis has it.
+    let bits = (score + 0.0).to_bits();
+    let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+    inner.extend_from_slice(&ordered.to_be_bytes());
+    inner.extend_from_slice(member);
+    inner
+}
+
+/// The score and the member of a sorted set's 's'.
+pub(crate) fn scored_member_of(inner: &[u8]) -> (f64, &[u8]) {
+    let (ordered, member) = split_place(inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default());
+    let bits = if ordered >> 63 == 1 {
+        ordered & !(1 << 63)
+    } else {
+        !ordered
+    };
+    (f64::from_bits(bits), member)
+}
+
+/// The value of a sorted set's 'm'.
+pub(crate) fn encode_score(score: f64) -> [u8; 8] {
+    score.to_bits().to_le_bytes()
+}
+
+/// The score of a sorted set's 'm'.
+pub(crate) fn decode_score(value: &[u8]) -> Result<f64, Damaged> {
+    Ok(f64::from_bits(decode_number(value)?))
+}
+
+/// A collection that expires.
+pub(crate) fn expiry_key(database: u8, expires_ms: u64, number: u64) -> InnerKey {
+    let mut inner: InnerKey = [database, EXPIRY][..].into();
+    inner.extend_from_slice(&expires_ms.to_be_bytes());
+    inner.extend_from_slice(&number.to_be_bytes());
+    inner
+}
+
+/// Where the collections of a database begin that expire, and where those end that have expired.
+pub(crate) fn expired(database: u8, now_ms: u64) -> (InnerKey, InnerKey) {
+    (
+        [database, EXPIRY][..].into(),
+        expiry_key(database, now_ms.saturating_add(1), 0),
+    )
+}
+
+/// The number of a collection that expires.
+pub(crate) fn expiring_number(inner: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*inner.last_chunk()?))
+}
+
+/// Where the server notes up to where it has handed out numbers.
+pub(crate) fn numbers_key() -> InnerKey {
+    [SERVER, b'n'][..].into()
+}
+
+/// Where the server notes the time.
+pub(crate) fn time_key() -> InnerKey {
+    [SERVER, b't'][..].into()
+}
+
+pub(crate) fn encode_number(number: u64) -> [u8; 8] {
+    number.to_le_bytes()
+}
+
+pub(crate) fn decode_number(value: &[u8]) -> Result<u64, Damaged> {
+    let bytes = value.try_into().map_err(|_| Damaged {
+        what: "a number",
+        bytes: value.len(),
+    })?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn encode_head(out: &mut Vec<u8>, kind: u8, expires_ms: u64) {
+    if expires_ms == 0 {
+        out.push(kind);
+    } else {
+        out.push(kind | EXPIRES);
+        out.extend_from_slice(&expires_ms.to_le_bytes());
+    }
+}
+
+/// The record of a string.
+pub(crate) fn encode_text(parts: &[&[u8]], expires_ms: u64) -> Vec<u8> {
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    let mut out = Vec::with_capacity(9 + bytes);
+    encode_head(&mut out, 0, expires_ms);
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    out
+}
+
+/// The record of a collection.
+pub(crate) fn encode_collection(collection: &Collection) -> Vec<u8> {
+    let kind = match collection.kind {
+        Kind::List => 1,
+        Kind::Set => 2,
+        Kind::SortedSet => 3,
+        Kind::Hash => 4,
+    };
+    let mut out = Vec::with_capacity(33);
+    encode_head(&mut out, kind, collection.expires_ms);
+    out.extend_from_slice(&collection.number.to_le_bytes());
+    out.extend_from_slice(&collection.count.to_le_bytes());
+    if collection.kind == Kind::List {
+        out.extend_from_slice(&collection.head.to_le_bytes());
+    }
+    out
+}
+
+/// Reads the record of a key.
+pub(crate) fn decode_record(record: &[u8]) -> Result<Record, Damaged> {
+    decode(record).ok_or(Damaged {
+        what: "the record of a key",
+        bytes: record.len(),
+    })
+}
+
+fn decode(record: &[u8]) -> Option<Record> {
+    let (&first, mut rest) = record.split_first()?;
+    let mut next = || {
+        let (bytes, behind) = rest.split_first_chunk::<8>()?;
+        rest = behind;
+        Some(u64::from_le_bytes(*bytes))
+    };
+    let expires_ms = if first & EXPIRES == 0 { 0 } else { next()? };
+    let kind = match first & !EXPIRES {
+        0 => {
+            let skip = if expires_ms == 0 { 1 } else { 9 };
+            return Some(Record::Text { expires_ms, skip });
+        }
+        1 => Kind::List,
+        2 => Kind::Set,
+        3 => Kind::SortedSet,
+        4 => Kind::Hash,
+        _ => return None,
+    };
+    let collection = Collection {
+        kind,
+        expires_ms,
+        number: next()?,
+        count: next()?,
+        head: if kind == Kind::List {
+            next()?.cast_signed()
+        } else {
+            0
+        },
+    };
+    rest.is_empty().then_some(Record::Collection(collection))
+}
+
+/// An item of memcached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Item<'v> {
+    pub(crate) flags: u32,
+    pub(crate) cas: u64,
+    pub(crate) expires_ms: u64,
+    pub(crate) touched: u32,
+    pub(crate) staleness: u8,
+    pub(crate) value: &'v [u8],
+}
+
+/// An item as it is stored.
+pub(crate) fn encode_item(item: &Item<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(25 + item.value.len());
+    out.extend_from_slice(&item.flags.to_le_bytes());
+    out.extend_from_slice(&item.cas.to_le_bytes());
+    out.extend_from_slice(&item.expires_ms.to_le_bytes());
+    out.extend_from_slice(&item.touched.to_le_bytes());
+    out.push(item.staleness);
+    out.extend_from_slice(item.value);
+    out
+}
+
+/// Reads an item.
+pub(crate) fn decode_item(stored: &[u8]) -> Result<Item<'_>, Damaged> {
+    let item = || {
+        let (flags, rest) = stored.split_first_chunk()?;
+        let (cas, rest) = rest.split_first_chunk()?;
+        let (expires_ms, rest) = rest.split_first_chunk()?;
+        let (touched, rest) = rest.split_first_chunk()?;
+        let (&staleness, value) = rest.split_first()?;
+        Some(Item {
+            flags: u32::from_le_bytes(*flags),
+            cas: u64::from_le_bytes(*cas),
+            expires_ms: u64::from_le_bytes(*expires_ms),
+            touched: u32::from_le_bytes(*touched),
+            staleness,
+            value,
+        })
+    };
+    item().ok_or(Damaged {
+        what: "an item",
+        bytes: stored.len(),
+    })
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    /// These bytes are version 1: a test that fails here means a new version.
+    #[test]
+    fn the_bytes_are_those_of_version_1() {
+        assert_eq!(record_key(3, b"key")[..], *b"\x03kkey");
+        assert_eq!(encode_text(&[b"va", b"lue"], 0), b"\0value");
+        assert_eq!(encode_text(&[b"v"], 0x0102), b"\x80\x02\x01\0\0\0\0\0\0v");
+        let list = Collection {
+            kind: Kind::List,
+            expires_ms: 0,
+            number: 7,
+            count: 2,
+            head: -1,
+        };
+        let bytes = [
+            &[1, 7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0][..],
+            &[255; 8],
+        ]
+        .concat();
+        assert_eq!(encode_collection(&list), bytes);
+        assert_eq!(decode_record(&bytes), Ok(Record::Collection(list)));
+        assert_eq!(
+            position_key(0, 1, -1)[..],
+            [&b"\0e\0\0\0\0\0\0\0\x01\x7f"[..], &[255; 7]].concat()
+        );
+        assert_eq!(
+            score_key(0, 1, 1.0, b"m")[..],
+            *b"\0e\0\0\0\0\0\0\0\x01s\xbf\xf0\0\0\0\0\0\0m"
+        );
+        assert_eq!(member_key(0, 1, b"a")[..10], *b"\0e\0\0\0\0\0\0\0\x01");
+        assert_eq!(place(b"a"), 0xe6c6_32b6_1e96_4e1f);
+        assert_eq!(
+            expiry_key(2, 258, 1)[..],
+            *b"\x02x\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\x01"
+        );
+        let item = Item {
+            flags: 1,
+            cas: 2,
+            expires_ms: 3,
+            touched: 4,
+            staleness: 0,
+            value: b"v",
+        };
+        let stored = encode_item(&item);
+        assert_eq!(
+            stored,
+            b"\x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0v"
+        );
+        assert_eq!(decode_item(&stored), Ok(item));
+    }
+
+    #[test]
+    fn scores_are_in_order_and_come_back() {
+        let scores = [
+            f64::NEG_INFINITY,
+            -2.5,
+            -1e-300,
+            0.0,
+            1e-300,
+            1.0,
+            3e8,
+            f64::INFINITY,
+        ];
+        let keys: Vec<_> = scores.iter().map(|&score| score_key(0, 1, score, b"m")).collect();
+        assert!(keys.is_sorted());
+        for (key, score) in keys.iter().zip(scores) {
+            assert_eq!(scored_member_of(key), (score, &b"m"[..]));
+        }
+        assert_eq!(score_key(0, 1, -0.0, b""), score_key(0, 1, 0.0, b""));
+    }
+
+    #[test]
+    fn records_that_are_cut_short_are_damaged() {
+        let collection = Collection {
+            kind: Kind::Hash,
+            expires_ms: 5,
+            number: 7,
+            count: 2,
+            head: 0,
+        };
+        let bytes = encode_collection(&collection);
+        for end in 0..bytes.len() {
+            assert!(decode_record(&bytes[..end]).is_err(), "{end}");
+        }
+        assert!(decode_record(&[9]).is_err());
+        assert!(decode_item(&[0; 24]).is_err());
+    }
+}

@@ -1,0 +1,221 @@
+//! One loop: which connections are ready, and their turns.
+
+use super::connection::{Connection, Turn};
+use super::pool::{Message, Pool, Seat};
+use super::syncer::Syncer;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The token of the waker.
+const WAKER: Token = Token(usize::MAX);
+
+/// How many events are fetched at once.
+const EVENTS: usize = 256;
+
+/// How often a loop looks for connections that are to be ended, while stopping.
+const STOPPING_TICK: Duration = Duration::from_millis(20);
+
+/// The place of a connection in its loop.
+enum Slot {
+    Free,
+    Here(Box<Connection>),
+    /// A thread serves it, or it waits for the disk.
+    Out,
+}
+
+/// What a thread that drives a loop has to itself.
+pub(crate) struct Driver {
+    poll: Poll,
+    events: Events,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    ready: VecDeque<usize>,
+    syncer: Arc<Syncer>,
+}
+
+impl Driver {
+    /// A loop without connections, where it is when nobody drives it.
+    pub(crate) fn seat(syncer: &Arc<Syncer>) -> io::Result<Seat> {
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), WAKER)?;
+        let driver = Driver {
+            poll,
+            events: Events::with_capacity(EVENTS),
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            syncer: Arc::clone(syncer),
+        };
+        Ok(Seat::new(driver, waker))
+    }
+
+    /// Drives the loop until it is over, or somebody else has taken it.
+    pub(crate) fn drive(mut self: Box<Driver>, pool: &Arc<Pool>, seat: usize) {
+        loop {
+            let is_stopping = pool.is_stopping.load(Ordering::Acquire);
+            if is_stopping && self.ready.is_empty() && self.wind_up(pool) {
+                pool.loop_ended();
+                return;
+            }
+            if let Err(error) = self.wait(is_stopping) {
+                tracing::error!(%error, "a loop cannot wait for its connections");
+                std::thread::sleep(STOPPING_TICK);
+            }
+            for message in pool.seats[seat].mail() {
+                self.receive(message);
+            }
+            while let Some(slot) = self.ready.pop_front() {
+                let Some(connection) = self.lend(slot) else {
+                    continue;
+                };
+                match self.serve(pool, seat, slot, connection) {
+                    Some(driver) => self = driver,
+                    None => return,
+                }
+            }
+        }
+    }
+
+    /// Waits for sockets and mail, and notes who is ready.
+    fn wait(&mut self, is_stopping: bool) -> io::Result<()> {
+        let timeout = match (self.ready.is_empty(), is_stopping) {
+            (false, _) => Some(Duration::ZERO),
+            (true, true) => Some(STOPPING_TICK),
+            (true, false) => None,
+        };
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let mut is_woken = false;
+        for event in &self.events {
+            match event.token() {
+                WAKER => is_woken = true,
+                Token(slot) => self.ready.push_back(slot),
+            }
+        }
+        if is_woken {
+            let killed = |slot: &Slot| matches!(slot, Slot::Here(connection) if connection.is_killed());
+            for index in (0..self.slots.len())
+                .filter(|&index| killed(&self.slots[index]))
+                .collect::<Vec<_>>()
+            {
+                self.release(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::New(mut connection) => {
+                let slot = self.free.pop().unwrap_or_else(|| {
+                    self.slots.push(Slot::Free);
+                    self.slots.len() - 1
+                });
+                let interest = Interest::READABLE | Interest::WRITABLE;
+                let socket = connection.socket();
+                match self.poll.registry().register(socket, Token(slot), interest) {
+                    Ok(()) => self.slots[slot] = Slot::Here(connection),
+                    Err(error) => {
+                        tracing::error!(%error, "a connection cannot be waited for");
+                        self.free.push(slot);
+                    }
+                }
+            }
+            Message::Back(slot, connection, turn) => {
+                self.put_back(slot, connection, turn);
+                // Events that came meanwhile were not kept: a turn finds out.
+                self.ready.push_back(slot);
+            }
+        }
+    }
+
+    /// A connection for its turn.
+    fn lend(&mut self, slot: usize) -> Option<Box<Connection>> {
+        match std::mem::replace(self.slots.get_mut(slot)?, Slot::Out) {
+            Slot::Here(connection) => Some(connection),
+            other => {
+                self.slots[slot] = other;
+                None
+            }
+        }
+    }
+
+    fn put_back(&mut self, slot: usize, connection: Box<Connection>, turn: Turn) {
+        match turn {
+            Turn::Closed => {
+                drop(connection);
+                self.release(slot);
+            }
+            Turn::Again => {
+                self.slots[slot] = Slot::Here(connection);
+                self.ready.push_back(slot);
+            }
+            Turn::Idle | Turn::Sync => self.slots[slot] = Slot::Here(connection),
+        }
+    }
+
+    fn release(&mut self, slot: usize) {
+        self.slots[slot] = Slot::Free;
+        self.free.push(slot);
+    }
+
+    /// One turn of one connection, with the loop parked meanwhile. None when somebody has taken the loop.
+    fn serve(
+        self: Box<Driver>,
+        pool: &Arc<Pool>,
+        index: usize,
+        slot: usize,
+        mut connection: Box<Connection>,
+    ) -> Option<Box<Driver>> {
+        let seat = &pool.seats[index];
+        let syncer = Arc::clone(&self.syncer);
+        seat.park(self);
+        if seat.is_slow() {
+            pool.offer(index);
+        }
+        let began = Instant::now();
+        let turn = connection.turn();
+        seat.note(began.elapsed());
+        if turn == Turn::Sync {
+            syncer.wait_for_disk(index, slot, connection);
+            return seat.take();
+        }
+        match seat.take() {
+            Some(mut driver) => {
+                driver.put_back(slot, connection, turn);
+                Some(driver)
+            }
+            None => {
+                seat.send(Message::Back(slot, connection, turn));
+                None
+            }
+        }
+    }
+
+    /// While stopping: ends connections that have nothing to send, after a last turn; whether all have ended.
+    fn wind_up(&mut self, pool: &Pool) -> bool {
+        let is_late = pool.is_late();
+        for slot in 0..self.slots.len() {
+            let Slot::Here(connection) = &mut self.slots[slot] else {
+                continue;
+            };
+            let turn = if is_late { Turn::Closed } else { connection.turn() };
+            match turn {
+                Turn::Again => {}
+                Turn::Idle if connection.has_output() => {}
+                Turn::Idle | Turn::Closed => self.release(slot),
+                Turn::Sync => {
+                    let result = self.syncer.sync_now();
+                    connection.synced(&result);
+                }
+            }
+        }
+        self.slots.iter().all(|slot| matches!(slot, Slot::Free))
+    }
+}

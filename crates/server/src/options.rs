@@ -1,0 +1,117 @@
+//! How a server is started: every default is right for programs on the same machine.
+
+use crate::resp;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Who may connect when neither a password nor TLS is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exposure {
+    /// This machine alone: a server that others could reach does not start.
+    #[default]
+    Protected,
+    /// Everybody who can reach it. Whoever says this has a network that keeps strangers out.
+    Unprotected,
+}
+
+/// What keeps others from reading along.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate and those that it rests on, as PEM.
+    pub certificate: Vec<u8>,
+    /// Its private key, as PEM.
+    pub key: Vec<u8>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+/// What clients may ask for at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Bytes of one request.
+    pub request: usize,
+    /// Arguments of one request.
+    pub arguments: usize,
+    /// Commands of one connection that are executed as one batch. More are sent on behind them.
+    pub batch: usize,
+    /// Bytes of replies that one connection has not taken.
+    pub output: usize,
+    /// Bytes of commands between MULTI and EXEC.
+    pub transaction: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 10_000,
+            request: 256 << 20,
+            arguments: 1 << 20,
+            batch: 512,
+            output: 512 << 20,
+            transaction: 256 << 20,
+        }
+    }
+}
+
+impl Limits {
+    /// What the parser of the Redis protocol refuses.
+    pub(crate) fn of_requests(&self) -> resp::Limits {
+        resp::Limits {
+            bytes: self.request,
+            argument: self.request,
+            arguments: self.arguments,
+            line: 64 << 10,
+        }
+    }
+}
+
+/// How a server is started.
+///
+/// ```
+/// use alluvium_server::ServerOptions;
+/// let options = ServerOptions {
+///     redis: Some("127.0.0.1:0".parse().unwrap()),
+///     ..ServerOptions::default()
+/// };
+/// ```
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Where the Redis protocol is spoken, if it is; port 0 means any that is free.
+    pub redis: Option<SocketAddr>,
+    /// Where the memcached protocol is spoken, if it is.
+    pub memcached: Option<SocketAddr>,
+    /// How many loops serve connections: one for each processor, if absent.
+    pub loops: Option<usize>,
+    /// What AUTH must say, if anything.
+    pub password: Option<String>,
+    /// Encryption of all connections, if any.
+    pub tls: Option<Tls>,
+    /// Who may connect when neither is set.
+    pub exposure: Exposure,
+    /// What clients may ask for at most.
+    pub limits: Limits,
+    /// How long connections have for taking their replies when the server stops.
+    pub grace: Duration,
+}
+
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        ServerOptions {
+            redis: None,
+            memcached: None,
+            loops: None,
+            password: None,
+            tls: None,
+            exposure: Exposure::default(),
+            limits: Limits::default(),
+            grace: Duration::from_secs(5),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The server itself: settings, durability, what was slow.
+
+use super::args::{double, integer};
+use super::connection::unknown_subcommand;
+use super::session::Session;
+use crate::error::Failure;
+use crate::glob;
+use crate::resp::{Args, Reply, number};
+use crate::shared::Shared;
+use std::borrow::Cow;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+type Done = Result<(), Failure>;
+
+/// A setting: its name, how it is read, and how it is changed, if it can be.
+struct Setting {
+    name: &'static str,
+    read: fn(&Shared) -> String,
+    change: Option<fn(&Shared, &[u8]) -> Done>,
+}
+
+const fn fixed(name: &'static str, read: fn(&Shared) -> String) -> Setting {
+    let change = None;
+    Setting { name, read, change }
+}
+
+const fn setting(
+    name: &'static str,
+    read: fn(&Shared) -> String,
+    change: fn(&Shared, &[u8]) -> Done,
+) -> Setting {
+    let change = Some(change);
+    Setting { name, read, change }
+}
+
+#[rustfmt::skip]
+static SETTINGS: &[Setting] = &[
+    fixed("appendonly", |_| "yes".to_owned()),
+    fixed("appendfsync", |shared| if shared.store.waits_for_disk() { "always" } else { "everysec" }.to_owned()),
+    fixed("databases", |_| crate::store::DATABASES.to_string()),
+    setting("maxclients", |shared| shared.config.max_clients().to_string(), |shared, text| {
+        let most = usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        if most == 0 {
+            return Err(Failure::say("argument must be between 1 and 4294967295 inclusive"));
+        }
+        shared.config.set_max_clients(most);
+        Ok(())
+    }),
+    setting("maxmemory", |shared| shared.store.db.stats().memory.budget.to_string(), |shared, text| {
+        let bytes = u64::try_from(memory(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        shared.store.db.set_memory(bytes).map_err(|error| Failure::Refused(Cow::Owned(error.to_string())))
+    }),
+    fixed("maxmemory-policy", |_| "noeviction".to_owned()),
+    fixed("port", |shared| shared.redis_port.to_string()),
+    fixed("proto-max-bulk-len", |shared| shared.config.limits.request.to_string()),
+    setting("requirepass", |shared| shared.config.password().map_or_else(String::new, |word| word.to_string()), |shared, text| {
+        let text = std::str::from_utf8(text).map_err(|_| Failure::say("the password must be UTF-8"))?;
+        shared.config.set_password(Some(text).filter(|text| !text.is_empty()));
+        Ok(())
+    }),
+    fixed("save", |_| String::new()),
+    setting("slowlog-log-slower-than", |shared| shared.config.slow_us.load(Ordering::Relaxed).to_string(), |shared, text| {
+        shared.config.slow_us.store(integer(text)?, Ordering::Relaxed);
+        Ok(())
+    }),
+    setting("slowlog-max-len", |shared| shared.config.slow_entries.load(Ordering::Relaxed).to_string(), |shared, text| {
+        let most = usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        shared.config.slow_entries.store(most, Ordering::Relaxed);
+        Ok(())
+    }),
+    fixed("timeout", |_| "0".to_owned()),
+];
+
+/// Bytes as Redis' settings have them: a number and a unit.
+fn memory(text: &[u8]) -> Result<i64, Failure> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let unit = match &lower[digits..] {
+        b"" | b"b" => 1,
+        b"k" => 1000,
+        b"kb" => 1 << 10,
+        b"m" => 1_000_000,
+        b"mb" => 1 << 20,
+        b"g" => 1_000_000_000,
+        b"gb" => 1 << 30,
+        _ => return Err(Failure::say("argument must be a memory value")),
+    };
+    integer(&lower[..digits])?
+        .checked_mul(unit)
+        .ok_or(Failure::NOT_INTEGER)
+}
+
+pub(super) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    match (&verb[..], args.len()) {
+        (b"GET", 3..) => {
+            let fits = |setting: &&Setting| {
+                let name = setting.name.as_bytes();
+                args.from(2)
+                    .iter()
+                    .any(|pattern| glob::fits(&pattern.to_ascii_lowercase(), name))
+            };
+            let found: Vec<&Setting> = SETTINGS.iter().filter(fits).collect();
+            reply.map(found.len());
+            for setting in found {
+                reply.bulk(setting.name.as_bytes());
+                reply.bulk((setting.read)(&session.shared).as_bytes());
+            }
+        }
+        (b"SET", 4..) if args.len().is_multiple_of(2) => {
+            for index in (2..args.len()).step_by(2) {
+                change(&session.shared, args.at(index), args.at(index + 1))?;
+            }
+            reply.ok();
+        }
+        (b"RESETSTAT", 2) => {
+            let counters = &session.shared.counters;
+            for counter in [
+                &counters.connections,
+                &counters.rejected,
+                &counters.commands,
+                &counters.errors,
+                &session.shared.store.hits,
+                &session.shared.store.misses,
+            ] {
+                counter.store(0, Ordering::Relaxed);
+            }
+            reply.ok();
+        }
+        (b"REWRITE", 2) => {
+            return Err(Failure::say("ERR The server is running without a config file"));
+        }
+        _ => return Err(unknown_subcommand("config", args)),
+    }
+    Ok(())
+}
+
+fn change(shared: &Shared, name: &[u8], value: &[u8]) -> Done {
+    let lower = name.to_ascii_lowercase();
+    let shown = String::from_utf8_lossy(name);
+    let Some(setting) = SETTINGS.iter().find(|setting| setting.name.as_bytes() == lower) else {
+        return Err(Failure::Refused(Cow::Owned(format!(
+            "ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"
+        ))));
+    };
+    let result = match setting.change {
+        Some(change) => change(shared, value),
+        None => Err(Failure::say("can't set immutable config")),
+    };
+    result.map_err(|failure| {
+        Failure::Refused(Cow::Owned(format!(
+            "ERR CONFIG SET failed (possibly related to argument '{shown}') - {failure}"
+        )))
+    })
+}
+
+fn make_durable(shared: &Shared) -> Done {
+    shared.store.db.checkpoint()?;
+    shared
+        .saved
+        .store(shared.store.now_ms() / 1000, Ordering::Relaxed);
+    Ok(())
+}
+
+pub(super) fn save(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    make_durable(&session.shared)?;
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn bgsave(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if args.len() > 2 || (args.len() == 2 && !args.is(1, "SCHEDULE")) {
+        return Err(Failure::SYNTAX);
+    }
+    let shared = std::sync::Arc::clone(&session.shared);
+    let work = move || {
+        if let Err(error) = make_durable(&shared) {
+            tracing::error!(%error, "BGSAVE failed");
+        }
+    };
+    std::thread::Builder::new()
+        .name("alluvium-save".to_owned())
+        .spawn(work)
+        .map_err(|error| Failure::Refused(Cow::Owned(format!("ERR no thread for it: {error}"))))?;
+    reply.simple("Background saving started");
+    Ok(())
+}
+
+pub(super) fn lastsave(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    reply.integer(session.shared.saved.load(Ordering::Relaxed) as i64);
+    Ok(())
+}
+
+pub(super) fn time(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let now_ms = session.shared.store.now_ms();
+    reply.array(2);
+    reply.bulk((now_ms / 1000).to_string().as_bytes());
+    reply.bulk((now_ms % 1000 * 1000).to_string().as_bytes());
+    Ok(())
+}
+
+pub(super) fn debug(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if args.len() != 3 || !args.is(1, "SLEEP") {
+        return Err(unknown_subcommand("debug", args));
+    }
+    let seconds = double(args.at(2))?.clamp(0.0, 3600.0);
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn slowlog(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    let slow = &session.shared.slow;
+    match (&verb[..], args.len()) {
+        (b"LEN", 2) => reply.count(slow.len()),
+        (b"RESET", 2) => {
+            slow.reset();
+            reply.ok();
+        }
+        (b"GET", 2 | 3) => {
+            let most = args.get(2).map_or(Some(10), number::integer);
+            let most = most.filter(|&most| most >= -1);
+            let most = most.ok_or(Failure::say("ERR count should be greater than or equal to -1"))?;
+            let entries = slow.newest(usize::try_from(most).unwrap_or(usize::MAX));
+            reply.array(entries.len());
+            for entry in entries {
+                reply.array(6);
+                reply.integer(entry.id as i64);
+                reply.integer(entry.at_s as i64);
+                reply.integer(entry.took_us as i64);
+                reply.array(entry.args.len());
+                entry.args.iter().for_each(|arg| reply.bulk(arg));
+                reply.bulk(entry.peer.as_bytes());
+                reply.bulk(entry.name.as_bytes());
+            }
+        }
+        _ => return Err(unknown_subcommand("slowlog", args)),
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! What commands ask of their arguments.
+
+use crate::error::Failure;
+use crate::resp::{Args, number};
+use std::borrow::Cow;
+
+/// The longest key or element that the store takes; what stands before it in a key needs the rest.
+pub(super) const MAX_NAME: usize = alluvium::MAX_KEY - 64;
+
+/// An integer.
+pub(super) fn integer(text: &[u8]) -> Result<i64, Failure> {
+    number::integer(text).ok_or(Failure::NOT_INTEGER)
+}
+
+/// A floating-point number.
+pub(super) fn double(text: &[u8]) -> Result<f64, Failure> {
+    number::double(text).ok_or(Failure::NOT_FLOAT)
+}
+
+/// A key, field or member that the store can take.
+pub(super) fn name(text: &[u8]) -> Result<&[u8], Failure> {
+    if text.len() > MAX_NAME {
+        let why = format!(
+            "ERR a key or member of {} bytes is too long: at most {MAX_NAME} are possible",
+            text.len()
+        );
+        return Err(Failure::Refused(Cow::Owned(why)));
+    }
+    Ok(text)
+}
+
+/// The error of a wrong number of arguments.
+pub(super) fn wrong_number(command: &str) -> Failure {
+    Failure::Refused(Cow::Owned(format!(
+        "ERR wrong number of arguments for '{command}' command"
+    )))
+}
+
+/// Elements of an order from one index to another, both included, negative ones from the end; as a range of indexes from the beginning.
+pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let from_end = |index: i64| {
+        if index < 0 {
+            index.saturating_add(count)
+        } else {
+            index
+        }
+    };
+    let start = from_end(start).max(0);
+    let end = from_end(end).saturating_add(1).min(count);
+    if start >= end {
+        return 0..0;
+    }
+    start as u64..end as u64
+}
+
+/// Words that follow a command's positional arguments, taken from the front.
+pub(super) struct Options<'a> {
+    args: Args<'a>,
+    at: usize,
+}
+
+impl<'a> Options<'a> {
+    /// Those from an index on.
+    pub(super) fn new(args: Args<'a>, at: usize) -> Options<'a> {
+        Options { args, at }
+    }
+
+    /// The next word, as it was sent.
+    pub(super) fn next(&mut self) -> Option<&'a [u8]> {
+        let word = self.args.get(self.at)?;
+        self.at += 1;
+        Some(word)
+    }
+
+    /// How many are left.
+    pub(super) fn left(&self) -> usize {
+        self.args.len() - self.at.min(self.args.len())
+    }
+
+    /// What must follow the last word.
+    pub(super) fn value(&mut self) -> Result<&'a [u8], Failure> {
+        self.next().ok_or(Failure::SYNTAX)
+    }
+}
+
+/// Whether a word is another, in capitals or not.
+pub(super) fn is(word: &[u8], other: &str) -> bool {
+    word.eq_ignore_ascii_case(other.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_those_of_redis() {
+        assert_eq!(span(0, -1, 5), 0..5);
+        assert_eq!(span(-3, -2, 5), 2..4);
+        assert_eq!(span(-9, 1, 5), 0..2);
+        assert_eq!(span(3, 2, 5), 0..0);
+        assert_eq!(span(0, 9, 0), 0..0);
+        assert_eq!(span(i64::MIN, i64::MAX, 5), 0..5);
+    }
+}

@@ -1,0 +1,291 @@
+//! The connection itself: who it is, which version it speaks, what is known of it.
+
+use super::args::{Options, integer, is};
+use super::keys::database;
+use super::session::{Replies, Session};
+use crate::error::Failure;
+use crate::resp::{Args, Reply, Version};
+use crate::shared::Client;
+use std::borrow::Cow;
+use std::sync::atomic::Ordering;
+
+type Done = Result<(), Failure>;
+
+pub(super) fn ping(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    match args.len() {
+        1 => reply.simple("PONG"),
+        2 => reply.bulk(args.at(1)),
+        _ => return Err(super::args::wrong_number("ping")),
+    }
+    Ok(())
+}
+
+pub(super) fn echo(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    reply.bulk(args.at(1));
+    Ok(())
+}
+
+pub(super) fn select(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    session.database = database(args.at(1))?;
+    session.client.database.store(session.database, Ordering::Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+/// Compares without telling by the time it takes where the difference is.
+fn equal(left: &[u8], right: &[u8]) -> bool {
+    let differences = left.iter().zip(right).fold(0, |all, (a, b)| all | (a ^ b));
+    left.len() == right.len() && differences == 0
+}
+
+fn identify(session: &mut Session, user: &[u8], password: &[u8]) -> Done {
+    let wanted = session.shared.config.password();
+    let is_right = user == b"default" && wanted.is_none_or(|wanted| equal(wanted.as_bytes(), password));
+    if !is_right {
+        return Err(Failure::say(
+            "WRONGPASS invalid username-password pair or user is disabled.",
+        ));
+    }
+    session.is_known = true;
+    Ok(())
+}
+
+pub(super) fn auth(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    match args.len() {
+        2 if session.shared.config.password().is_none() => {
+            return Err(Failure::say(
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            ));
+        }
+        2 => identify(session, b"default", args.at(1))?,
+        3 => identify(session, args.at(1), args.at(2))?,
+        _ => return Err(Failure::SYNTAX),
+    }
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn hello(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let mut version = session.version;
+    if let Some(text) = args.get(1) {
+        version = match integer(text) {
+            Ok(2) => Version::Two,
+            Ok(3) => Version::Three,
+            Ok(_) => return Err(Failure::say("NOPROTO unsupported protocol version")),
+            Err(_) => {
+                return Err(Failure::say(
+                    "ERR Protocol version is not an integer or out of range",
+                ));
+            }
+        };
+    }
+    let (mut login, mut name) = (None, None);
+    let mut options = Options::new(args, 2);
+    while let Some(word) = options.next() {
+        if is(word, "AUTH") && options.left() >= 2 {
+            login = Some((options.value()?, options.value()?));
+        } else if is(word, "SETNAME") && options.left() >= 1 {
+            name = Some(options.value()?);
+        } else {
+            let word = String::from_utf8_lossy(word);
+            return Err(Failure::Refused(Cow::Owned(format!(
+                "ERR Syntax error in HELLO option '{word}'"
+            ))));
+        }
+    }
+    if let Some((user, password)) = login {
+        identify(session, user, password)?;
+    }
+    if !session.is_known {
+        return Err(Failure::say(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
+             <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        set_name(session, name)?;
+    }
+    session.version = version;
+    let number = if version == Version::Three { 3 } else { 2 };
+    session.client.version.store(number, Ordering::Relaxed);
+    let start = reply.position();
+    reply.rewind(start);
+    describe(session, reply, version);
+    Ok(())
+}
+
+/// The reply to HELLO, in the version that was just chosen.
+fn describe(session: &Session, reply: &mut Reply<'_>, version: Version) {
+    let mut out = Vec::new();
+    let mut map = Reply::new(&mut out, version);
+    map.map(7);
+    let text = |map: &mut Reply<'_>, name: &str, value: &str| {
+        map.bulk(name.as_bytes());
+        map.bulk(value.as_bytes());
+    };
+    text(&mut map, "server", "redis");
+    text(&mut map, "version", super::info::REDIS_VERSION);
+    map.bulk(b"proto");
+    map.integer(if version == Version::Three { 3 } else { 2 });
+    map.bulk(b"id");
+    map.integer(session.client.id as i64);
+    text(&mut map, "mode", "standalone");
+    text(&mut map, "role", "master");
+    map.bulk(b"modules");
+    map.array(0);
+    reply.raw(&out);
+}
+
+pub(super) fn quit(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    session.is_ending = true;
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    forget(session);
+    session.database = 0;
+    session.version = Version::Two;
+    session.replies = Replies::On;
+    session.is_known = session.shared.config.password().is_none();
+    session.client.name.lock().clear();
+    session.client.database.store(0, Ordering::Relaxed);
+    session.client.version.store(2, Ordering::Relaxed);
+    reply.simple("RESET");
+    Ok(())
+}
+
+/// Takes back what a session has left elsewhere.
+pub(super) fn forget(session: &mut Session) {
+    session.multi.end(&session.shared.store);
+    session.client.queued.store(-1, Ordering::Relaxed);
+}
+
+fn set_name(session: &Session, name: &[u8]) -> Done {
+    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Err(Failure::say(
+            "ERR Client names cannot contain spaces, newlines or special characters.",
+        ));
+    }
+    *session.client.name.lock() = String::from_utf8_lossy(name).into_owned();
+    Ok(())
+}
+
+/// A connection in one line.
+fn line(client: &Client) -> String {
+    let age_ms = client.since.elapsed().as_millis() as u64;
+    let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
+    format!(
+        "id={} addr={} laddr={} name={} age={} idle={} flags=N db={} multi={} resp={} cmd={} user=default",
+        client.id,
+        client.peer,
+        client.local,
+        client.name.lock(),
+        age_ms / 1000,
+        idle_ms / 1000,
+        client.database.load(Ordering::Relaxed),
+        client.queued.load(Ordering::Relaxed),
+        client.version.load(Ordering::Relaxed),
+        client.last_command.lock(),
+    )
+}
+
+const HELP: [&str; 9] = [
+    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GETNAME / SETNAME <name> -- the name of this connection.",
+    "ID -- the number of this connection.",
+    "INFO -- this connection in a line.",
+    "KILL <ip:port> | KILL ID <id> -- ends a connection.",
+    "LIST -- all connections, a line each.",
+    "NO-EVICT (ON|OFF) -- taken for the sake of clients that send it.",
+    "REPLY (ON|OFF|SKIP) -- which replies are sent.",
+    "HELP -- this text.",
+];
+
+pub(super) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let verb = args.at(1).to_ascii_uppercase();
+    match (&verb[..], args.len()) {
+        (b"ID", 2) => reply.integer(session.client.id as i64),
+        (b"GETNAME", 2) => {
+            let name = session.client.name.lock().clone();
+            reply.bulk_or_null(Some(name.as_bytes()).filter(|name| !name.is_empty()));
+        }
+        (b"SETNAME", 3) => {
+            set_name(session, args.at(2))?;
+            reply.ok();
+        }
+        (b"SETINFO", 4) => reply.ok(),
+        (b"INFO", 2) => reply.verbatim(&(line(&session.client) + "\n")),
+        (b"LIST", 2..) => {
+            let all = session.shared.clients.list();
+            let lines: String = all.iter().map(|client| line(client) + "\n").collect();
+            reply.verbatim(&lines);
+        }
+        (b"REPLY", 3) => client_reply(session, args, reply)?,
+        (b"NO-EVICT" | b"NO-TOUCH", 3) if args.is(2, "ON") || args.is(2, "OFF") => reply.ok(),
+        (b"NO-EVICT" | b"NO-TOUCH", 3) => return Err(Failure::SYNTAX),
+        (b"KILL", 3..) => kill(session, args, reply)?,
+        (b"HELP", 2) => {
+            reply.array(HELP.len());
+            HELP.iter().for_each(|line| reply.simple(line));
+        }
+        _ => return Err(unknown_subcommand("client", args)),
+    }
+    Ok(())
+}
+
+/// What Redis says of a subcommand that is none, or has another number of arguments.
+pub(super) fn unknown_subcommand(command: &str, args: Args<'_>) -> Failure {
+    Failure::Refused(Cow::Owned(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",
+        String::from_utf8_lossy(args.at(1)),
+        command.to_ascii_uppercase(),
+    )))
+}
+
+fn client_reply(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if args.is(2, "ON") {
+        session.replies = Replies::On;
+        reply.ok();
+    } else if args.is(2, "OFF") {
+        session.replies = Replies::Off;
+    } else if args.is(2, "SKIP") {
+        if session.replies == Replies::On {
+            session.replies = Replies::SkipNext;
+        }
+    } else {
+        return Err(Failure::SYNTAX);
+    }
+    Ok(())
+}
+
+fn kill(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let by_id = args.len() == 4 && args.is(2, "ID");
+    let by_address = args.len() == 3 || (args.len() == 4 && args.is(2, "ADDR"));
+    let wanted = String::from_utf8_lossy(args.at(args.len() - 1)).into_owned();
+    let id = if by_id { Some(integer(args.at(3))?) } else { None };
+    if !by_id && !by_address {
+        return Err(Failure::SYNTAX);
+    }
+    let all = session.shared.clients.list();
+    let fits = |client: &&std::sync::Arc<Client>| match id {
+        Some(id) => client.id as i64 == id,
+        None => client.peer.to_string() == wanted,
+    };
+    let mut count = 0;
+    for client in all.iter().filter(fits) {
+        client.is_killed.store(true, Ordering::Relaxed);
+        session.is_ending |= client.id == session.client.id;
+        count += 1;
+    }
+    if let Some(wake) = session.shared.wake.get() {
+        wake();
+    }
+    match (args.len(), count) {
+        (3, 0) => return Err(Failure::say("ERR No such client")),
+        (3, _) => reply.ok(),
+        _ => reply.count(count),
+    }
+    Ok(())
+}

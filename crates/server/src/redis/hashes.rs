@@ -1,0 +1,321 @@
+//! Hashes: a record for each field.
+
+use super::args::{Options, integer, is, name, wrong_number};
+use super::strings::float_sum;
+use super::walks::{self, Wish};
+use crate::error::Failure;
+use crate::model::format::{self, InnerKey};
+use crate::model::{Collection, Kind};
+use crate::resp::{Args, Reply, Version, number};
+use crate::store::{Direction, Transaction};
+
+type Done = Result<(), Failure>;
+
+fn hash(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
+    transaction.collection(key, Kind::Hash)
+}
+
+fn place(transaction: &Transaction<'_>, hash: &Collection, field: &[u8]) -> InnerKey {
+    format::member_key(transaction.database, hash.number, field)
+}
+
+/// All fields and values.
+fn pairs(transaction: &Transaction<'_>, hash: &Collection) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+    let start = format::elements(transaction.database, hash.number);
+    let end = format::behind(&start);
+    let mut pairs = Vec::new();
+    let mut scan = transaction.scan(start, end, Direction::Forward);
+    while let Some((key, value)) = scan.next()? {
+        pairs.push((format::member_of(&key).1.to_vec(), value));
+    }
+    Ok(pairs)
+}
+
+/// Sets fields; how many are new.
+fn set_all(transaction: &mut Transaction<'_>, args: Args<'_>, command: &str) -> Result<u64, Failure> {
+    if !args.len().is_multiple_of(2) {
+        return Err(wrong_number(command));
+    }
+    let key = name(args.at(1))?;
+    for index in (2..args.len()).step_by(2) {
+        name(args.at(index))?;
+    }
+    let mut hash = transaction.collection_or_new(key, Kind::Hash)?;
+    let places: Vec<InnerKey> = (2..args.len())
+        .step_by(2)
+        .map(|index| place(transaction, &hash, args.at(index)))
+        .collect();
+    // A hash that is made now has no fields to look for.
+    let is_new = hash.count == 0;
+    let old = if is_new {
+        Vec::new()
+    } else {
+        transaction.multi_get(&places)?
+    };
+    let mut count = 0;
+    for (index, place) in places.into_iter().enumerate() {
+        let was_there = old.get(index).is_some_and(Option::is_some);
+        if !was_there && transaction.own_value(&place).is_none() {
+            count += 1;
+        }
+        transaction.put(place, args.at(3 + 2 * index).to_vec(), 0);
+    }
+    hash.count += count;
+    transaction.save(key, &hash);
+    Ok(count)
+}
+
+pub(super) fn hset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let count = set_all(transaction, args, "hset")?;
+    reply.integer(count as i64);
+    Ok(())
+}
+
+pub(super) fn hmset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    set_all(transaction, args, "hmset")?;
+    reply.ok();
+    Ok(())
+}
+
+/// A hash and the value of one of its fields.
+fn field(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    field: &[u8],
+) -> Result<(Option<Collection>, Option<Vec<u8>>), Failure> {
+    let Some(hash) = hash(transaction, key)? else {
+        return Ok((None, None));
+    };
+    let place = place(transaction, &hash, field);
+    let value = transaction.get(&place)?.map(|found| found.to_vec());
+    Ok((Some(hash), value))
+}
+
+/// Sets one field of a hash that may have to be made.
+fn set_one(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    name: &[u8],
+    (hash, old): (Option<Collection>, Option<&[u8]>),
+    value: Vec<u8>,
+) -> Done {
+    let mut hash = match hash {
+        Some(hash) => hash,
+        None => transaction.new_collection(Kind::Hash)?,
+    };
+    hash.count += u64::from(old.is_none());
+    let place = place(transaction, &hash, name);
+    transaction.put(place, value, 0);
+    transaction.save(key, &hash);
+    Ok(())
+}
+
+pub(super) fn hset_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
+    let (hash, old) = field(transaction, key, wanted)?;
+    reply.truth(old.is_none());
+    if old.is_none() {
+        set_one(transaction, key, wanted, (hash, None), args.at(3).to_vec())?;
+    }
+    Ok(())
+}
+
+pub(super) fn hget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (_, value) = field(transaction, args.at(1), args.at(2))?;
+    reply.bulk_or_null(value.as_deref());
+    Ok(())
+}
+
+pub(super) fn hexists(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (_, value) = field(transaction, args.at(1), args.at(2))?;
+    reply.truth(value.is_some());
+    Ok(())
+}
+
+pub(super) fn hstrlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (_, value) = field(transaction, args.at(1), args.at(2))?;
+    reply.count(value.map_or(0, |value| value.len()));
+    Ok(())
+}
+
+pub(super) fn hmget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let fields = args.from(2);
+    let values = match hash(transaction, args.at(1))? {
+        None => vec![None; fields.len()],
+        Some(hash) => {
+            let places: Vec<_> = fields
+                .iter()
+                .map(|field| place(transaction, &hash, field))
+                .collect();
+            transaction.multi_get(&places)?
+        }
+    };
+    reply.array(values.len());
+    values
+        .iter()
+        .for_each(|value| reply.bulk_or_null(value.as_deref()));
+    Ok(())
+}
+
+pub(super) fn hlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let count = hash(transaction, args.at(1))?.map_or(0, |hash| hash.count);
+    reply.integer(count as i64);
+    Ok(())
+}
+
+fn all(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+    match hash(transaction, key)? {
+        None => Ok(Vec::new()),
+        Some(hash) => pairs(transaction, &hash),
+    }
+}
+
+pub(super) fn hgetall(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let pairs = all(transaction, args.at(1))?;
+    reply.map(pairs.len());
+    for (field, value) in &pairs {
+        reply.bulk(field);
+        reply.bulk(value);
+    }
+    Ok(())
+}
+
+pub(super) fn hkeys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let pairs = all(transaction, args.at(1))?;
+    reply.array(pairs.len());
+    pairs.iter().for_each(|(field, _)| reply.bulk(field));
+    Ok(())
+}
+
+pub(super) fn hvals(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let pairs = all(transaction, args.at(1))?;
+    reply.array(pairs.len());
+    pairs.iter().for_each(|(_, value)| reply.bulk(value));
+    Ok(())
+}
+
+pub(super) fn hdel(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let Some(mut hash) = hash(transaction, args.at(1))? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let before = hash.count;
+    for field in args.from(2).iter() {
+        let place = place(transaction, &hash, field);
+        if transaction.get(&place)?.is_some() {
+            transaction.delete(place);
+            hash.count -= 1;
+        }
+    }
+    if hash.count != before {
+        transaction.save(args.at(1), &hash);
+    }
+    reply.integer((before - hash.count) as i64);
+    Ok(())
+}
+
+pub(super) fn hincr_by(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let by = integer(args.at(3))?;
+    let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
+    let (hash, old) = field(transaction, key, wanted)?;
+    let value = match &old {
+        None => 0,
+        Some(text) => number::integer(text).ok_or(Failure::say("ERR hash value is not an integer"))?,
+    };
+    let sum = value
+        .checked_add(by)
+        .ok_or(Failure::say("ERR increment or decrement would overflow"))?;
+    let text = sum.to_string().into_bytes();
+    set_one(transaction, key, wanted, (hash, old.as_deref()), text)?;
+    reply.integer(sum);
+    Ok(())
+}
+
+pub(super) fn hincr_by_float(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    super::args::double(args.at(3))?;
+    let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
+    let (hash, old) = field(transaction, key, wanted)?;
+    if old.as_ref().is_some_and(|text| number::double(text).is_none()) {
+        return Err(Failure::say("ERR hash value is not a float"));
+    }
+    let sum = float_sum(old.as_deref().unwrap_or(b"0"), args.at(3))?;
+    reply.bulk(&sum);
+    set_one(transaction, key, wanted, (hash, old.as_deref()), sum)
+}
+
+pub(super) fn hscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let cursor = walks::cursor(args.at(2))?;
+    let wish = Wish::new(args, 3)?;
+    let (next, found) = match hash(transaction, args.at(1))? {
+        None => (0, Vec::new()),
+        Some(hash) => {
+            let start = format::place_key(transaction.database, hash.number, cursor);
+            let end = format::behind(&format::elements(transaction.database, hash.number));
+            walks::some_elements(transaction, (start, end), wish.count, format::member_of)?
+        }
+    };
+    let found: Vec<_> = found.into_iter().filter(|(field, _)| wish.fits(field)).collect();
+    walks::begin(reply, next, 2 * found.len());
+    for (field, value) in &found {
+        reply.bulk(field);
+        reply.bulk(value);
+    }
+    Ok(())
+}
+
+pub(super) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let mut options = Options::new(args, 2);
+    let count = options.next().map(integer).transpose()?;
+    let with_values = match options.next() {
+        None => false,
+        Some(word) if is(word, "WITHVALUES") && options.left() == 0 => true,
+        Some(_) => return Err(Failure::SYNTAX),
+    };
+    let pairs = all(transaction, args.at(1))?;
+    let Some(count) = count else {
+        match pairs.len() {
+            0 => reply.null(),
+            many => reply.bulk(&pairs[fastrand::usize(..many)].0),
+        }
+        return Ok(());
+    };
+    let drawn = draw(pairs.len(), count);
+    let nests = with_values && reply.version() == Version::Three;
+    reply.array(if with_values && !nests {
+        2 * drawn.len()
+    } else {
+        drawn.len()
+    });
+    for index in drawn {
+        let (field, value) = &pairs[index];
+        if nests {
+            reply.array(2);
+        }
+        reply.bulk(field);
+        if with_values {
+            reply.bulk(value);
+        }
+    }
+    Ok(())
+}
+
+/// Which of `many` to take: `count` different ones, or, if that is negative, as many of which some may come twice.
+pub(super) fn draw(many: usize, count: i64) -> Vec<usize> {
+    if many == 0 {
+        return Vec::new();
+    }
+    let wanted = count.unsigned_abs() as usize;
+    if count < 0 {
+        return (0..wanted).map(|_| fastrand::usize(..many)).collect();
+    }
+    let mut all: Vec<usize> = (0..many).collect();
+    if wanted < many {
+        fastrand::shuffle(&mut all);
+        all.truncate(wanted);
+    }
+    all
+}

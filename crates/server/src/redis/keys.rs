@@ -1,0 +1,179 @@
+//! Keys, whatever they hold.
+
+use super::args::{Options, integer, is, name};
+use crate::error::Failure;
+use crate::model::{Collection, Entry, format};
+use crate::resp::{Args, Reply};
+use crate::store::{DATABASES, Direction, Transaction};
+
+type Done = Result<(), Failure>;
+
+pub(super) fn del(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    transaction.fetch_records(args.from(1).iter())?;
+    let mut count = 0;
+    for key in args.from(1).iter() {
+        count += usize::from(transaction.remove(key)?);
+    }
+    reply.count(count);
+    Ok(())
+}
+
+pub(super) fn exists(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    transaction.fetch_records(args.from(1).iter())?;
+    let mut count = 0;
+    for key in args.from(1).iter() {
+        count += usize::from(transaction.entry(key)?.is_some());
+    }
+    reply.count(count);
+    Ok(())
+}
+
+pub(super) fn type_of(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let entry = transaction.entry(args.at(1))?;
+    reply.simple(entry.map_or("none", |entry| entry.type_name()));
+    Ok(())
+}
+
+/// What a key holds, apart from the transaction.
+enum Held {
+    Text(Vec<u8>, u64),
+    Collection(Collection),
+}
+
+fn held(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Held>, Failure> {
+    Ok(transaction.entry(key)?.map(|entry| match entry {
+        Entry::Text(text) => Held::Text(text.to_vec(), text.expires_ms),
+        Entry::Collection(collection) => Held::Collection(collection),
+    }))
+}
+
+fn move_to(transaction: &mut Transaction<'_>, from: &[u8], to: &[u8], held: Held) -> Done {
+    transaction.remove(to)?;
+    transaction.delete(format::record_key(transaction.database, from));
+    transaction.touch(from);
+    match held {
+        Held::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
+        Held::Collection(mut collection) => {
+            // Its elements lie under its number; whoever lets it expire must know its key.
+            let expires_ms = collection.expires_ms;
+            transaction.set_expiry(to, &mut collection, expires_ms);
+            transaction.save(to, &collection);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn rename(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (from, to) = (args.at(1), name(args.at(2))?);
+    let held = held(transaction, from)?.ok_or(Failure::NO_SUCH_KEY)?;
+    if from != to {
+        move_to(transaction, from, to, held)?;
+    }
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn rename_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (from, to) = (args.at(1), name(args.at(2))?);
+    let held = held(transaction, from)?.ok_or(Failure::NO_SUCH_KEY)?;
+    let is_free = transaction.entry(to)?.is_none();
+    if is_free {
+        move_to(transaction, from, to, held)?;
+    }
+    reply.truth(is_free);
+    Ok(())
+}
+
+pub(super) fn copy(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (from, to) = (args.at(1), name(args.at(2))?);
+    let here = transaction.database;
+    let (mut there, mut replaces) = (here, false);
+    let mut options = Options::new(args, 3);
+    while let Some(word) = options.next() {
+        if is(word, "REPLACE") {
+            replaces = true;
+        } else if is(word, "DB") {
+            there = database(options.value()?)?;
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+    }
+    if from == to && here == there {
+        return Err(Failure::say("ERR source and destination objects are the same"));
+    }
+    let source = held(transaction, from)?;
+    transaction.database = there;
+    let result = copy_to(transaction, here, to, source, replaces);
+    transaction.database = here;
+    reply.truth(result?);
+    Ok(())
+}
+
+fn copy_to(
+    transaction: &mut Transaction<'_>,
+    here: u8,
+    to: &[u8],
+    source: Option<Held>,
+    replaces: bool,
+) -> Result<bool, Failure> {
+    let Some(source) = source else {
+        return Ok(false);
+    };
+    if !replaces && transaction.entry(to)?.is_some() {
+        return Ok(false);
+    }
+    transaction.remove(to)?;
+    match source {
+        Held::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
+        Held::Collection(old) => {
+            let mut new = transaction.new_collection(old.kind)?;
+            (new.count, new.head) = (old.count, old.head);
+            let start = format::elements(here, old.number);
+            let end = format::behind(&start);
+            let mut elements = Vec::new();
+            let mut scan = transaction.scan(start, end, Direction::Forward);
+            while let Some((key, value)) = scan.next()? {
+                elements.push((key, value));
+            }
+            for (key, value) in elements {
+                let mut inner = format::elements(transaction.database, new.number);
+                inner.extend_from_slice(key.get(format::ELEMENT_PREFIX..).unwrap_or_default());
+                transaction.put(inner, value, 0);
+            }
+            transaction.set_expiry(to, &mut new, old.expires_ms);
+            transaction.save(to, &new);
+        }
+    }
+    Ok(true)
+}
+
+/// A database's number.
+pub(super) fn database(text: &[u8]) -> Result<u8, Failure> {
+    let number = integer(text)?;
+    let number = u8::try_from(number).ok().filter(|&number| number < DATABASES);
+    number.ok_or(Failure::say("ERR DB index is out of range"))
+}
+
+fn flush_mode(args: Args<'_>) -> Done {
+    match args.len() {
+        1 => Ok(()),
+        2 if args.is(1, "SYNC") || args.is(1, "ASYNC") => Ok(()),
+        _ => Err(Failure::SYNTAX),
+    }
+}
+
+pub(super) fn flush_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    flush_mode(args)?;
+    transaction.empty(transaction.database);
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn flush_all(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    flush_mode(args)?;
+    for database in 0..DATABASES {
+        transaction.empty(database);
+    }
+    reply.ok();
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
+
+use super::batch::Batch;
+use super::table::{self, Action, Command};
+use super::transactions::Multi;
+use super::{args, connection};
+use crate::net::{Input, Protocol, Served};
+use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
+use crate::shared::{Client, Shared};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What happens to replies, as CLIENT REPLY says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replies {
+    On,
+    Off,
+    /// Not to the next command.
+    SkipNext,
+}
+
+/// The state of one connection.
+pub(crate) struct Session {
+    pub(super) shared: Arc<Shared>,
+    pub(super) client: Arc<Client>,
+    pub(super) database: u8,
+    pub(super) version: Version,
+    pub(super) is_known: bool,
+    pub(super) replies: Replies,
+    pub(super) multi: Multi,
+    pub(super) is_ending: bool,
+    pub(super) wants_sync: bool,
+    parser: Parser,
+    requests: Option<Requests>,
+}
+
+impl Session {
+    pub(crate) fn new(shared: &Arc<Shared>, client: &Arc<Client>) -> Session {
+        Session {
+            shared: Arc::clone(shared),
+            client: Arc::clone(client),
+            database: 0,
+            version: Version::Two,
+            is_known: shared.config.password().is_none(),
+            replies: Replies::On,
+            multi: Multi::default(),
+            is_ending: false,
+            wants_sync: false,
+            parser: Parser::default(),
+            requests: Some(Requests::default()),
+        }
+    }
+
+    /// Executes requests in order, neighbours that may be executed together as a batch.
+    fn execute(&mut self, requests: &Requests, buffer: &[u8], output: &mut Vec<u8>) {
+        let mut index = 0;
+        while index < requests.len() && !self.is_ending {
+            let args = requests.get(index, buffer);
+            index += 1;
+            let command = match self.admit(args) {
+                Ok(command) => command,
+                Err(text) => {
+                    self.multi.fail();
+                    self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+                    self.reply(output, |reply| reply.error(&text));
+                    continue;
+                }
+            };
+            if self.multi.is_begun() && !command.runs_in_multi() {
+                self.queue(command, args, output);
+                continue;
+            }
+            match command.action {
+                Action::Session(run) => {
+                    let start = output.len();
+                    let replies = self.replies;
+                    let result = {
+                        let version = self.version;
+                        let mut reply = Reply::new(output, version);
+                        run(self, args, &mut reply)
+                    };
+                    if let Err(failure) = result {
+                        output.truncate(start);
+                        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+                        Reply::new(output, self.version).error(&failure.to_string());
+                    }
+                    self.hold_back(replies, output, start);
+                }
+                Action::Data(_) => {
+                    let mut batch = Batch::new(command, args);
+                    while index < requests.len()
+                        && self.replies == Replies::On
+                        && let Some(next) = self.joins(requests.get(index, buffer))
+                    {
+                        batch.push(next, requests.get(index, buffer));
+                        index += 1;
+                    }
+                    let (start, replies) = (output.len(), self.replies);
+                    self.run(&batch, output);
+                    self.hold_back(replies, output, start);
+                }
+            }
+        }
+        self.note(requests, buffer);
+    }
+
+    /// Whether a request can be executed with those before it.
+    fn joins(&self, args: Args<'_>) -> Option<&'static Command> {
+        if self.multi.is_begun() {
+            return None;
+        }
+        let command = self.admit(args).ok()?;
+        (matches!(command.action, Action::Data(_)) && command.joins_batches()).then_some(command)
+    }
+
+    /// What a request asks for, if it may.
+    fn admit(&self, args: Args<'_>) -> Result<&'static Command, Cow<'static, str>> {
+        let Some(command) = table::find(args.at(0)) else {
+            return Err(Cow::Owned(unknown(args)));
+        };
+        if !command.takes(args.len()) {
+            return Err(Cow::Owned(args::wrong_number(command.name).to_string()));
+        }
+        if !self.is_known && !command.is_for_strangers() {
+            return Err(Cow::Borrowed("NOAUTH Authentication required."));
+        }
+        Ok(command)
+    }
+
+    fn reply(&mut self, output: &mut Vec<u8>, write: impl FnOnce(&mut Reply<'_>)) {
+        let (start, replies) = (output.len(), self.replies);
+        write(&mut Reply::new(output, self.version));
+        self.hold_back(replies, output, start);
+    }
+
+    fn queue(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
+        let result = self
+            .multi
+            .push(command, args, self.shared.config.limits.transaction);
+        self.client
+            .queued
+            .store(self.multi.len() as i64, Ordering::Relaxed);
+        self.reply(output, |reply| match result {
+            Ok(()) => reply.simple("QUEUED"),
+            Err(failure) => reply.error(&failure.to_string()),
+        });
+    }
+
+    /// Drops replies that the client does not want. `before` is what it wanted when the command began.
+    fn hold_back(&mut self, before: Replies, output: &mut Vec<u8>, start: usize) {
+        match before {
+            Replies::Off if self.replies == Replies::On => {}
+            Replies::Off => output.truncate(start),
+            Replies::SkipNext => {
+                output.truncate(start);
+                if self.replies == Replies::SkipNext {
+                    self.replies = Replies::On;
+                }
+            }
+            Replies::On if self.replies != Replies::On => output.truncate(start),
+            Replies::On => {}
+        }
+    }
+
+    /// What others see of this connection.
+    fn note(&mut self, requests: &Requests, buffer: &[u8]) {
+        let count = requests.len();
+        if count == 0 {
+            return;
+        }
+        self.shared
+            .counters
+            .commands
+            .fetch_add(count as u64, Ordering::Relaxed);
+        let since = self.client.since.elapsed().as_millis() as u64;
+        self.client.last_ms.store(since, Ordering::Relaxed);
+        if let Some(command) = table::find(requests.get(count - 1, buffer).at(0)) {
+            *self.client.last_command.lock() = command.name;
+        }
+    }
+
+    fn limits(&self) -> resp::Limits {
+        if self.is_known {
+            self.shared.config.limits.of_requests()
+        } else {
+            resp::Limits::STRANGER
+        }
+    }
+}
+
+impl Protocol for Session {
+    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>) -> Served {
+        let mut requests = self.requests.take().unwrap_or_default();
+        let limits = self.limits();
+        let most = self.shared.config.limits.batch;
+        let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
+        self.execute(&requests, input.bytes(), output);
+        let is_full = requests.len() >= most;
+        input.consume(requests.consumed());
+        requests.forget();
+        self.requests = Some(requests);
+        if let Err(bad) = parsed
+            && !self.is_ending
+        {
+            self.refuse(&bad, output);
+        }
+        if self.is_ending {
+            return Served::Close;
+        }
+        if is_full && input.len() > 0 {
+            Served::Some
+        } else {
+            Served::All
+        }
+    }
+
+    fn takes_sync(&mut self) -> bool {
+        std::mem::take(&mut self.wants_sync)
+    }
+
+    fn lost(&mut self, output: &mut Vec<u8>, why: &str) {
+        Reply::new(output, self.version).error(&format!("ERR not durable: {why}"));
+    }
+}
+
+impl Session {
+    fn refuse(&mut self, bad: &BadRequest, output: &mut Vec<u8>) {
+        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+        Reply::new(output, self.version).error(&format!("ERR {bad}"));
+        self.is_ending = true;
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        connection::forget(self);
+    }
+}
+
+/// The error of a command that does not exist, as Redis words it.
+fn unknown(args: Args<'_>) -> String {
+    const MOST: usize = 128;
+    let shown =
+        |bytes: &[u8], most: usize| String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned();
+    let mut text = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        shown(args.at(0), MOST)
+    );
+    let mut left = MOST;
+    for arg in args.from(1).iter() {
+        if left == 0 {
+            break;
+        }
+        let part = shown(arg, left);
+        left = left.saturating_sub(part.len() + 3);
+        text += &format!("'{part}' ");
+    }
+    text
+}

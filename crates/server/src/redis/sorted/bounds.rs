@@ -1,0 +1,87 @@
+//! Ends of ranges of scores and of members.
+
+use crate::error::Failure;
+use crate::model::Collection;
+use crate::model::format::{self, InnerKey};
+use crate::resp::number;
+use crate::store::Transaction;
+
+/// Scores between two ends, as places in the order of scores.
+pub(super) fn scores(
+    transaction: &Transaction<'_>,
+    set: &Collection,
+    (low, high): (ScoreEnd, ScoreEnd),
+) -> (InnerKey, InnerKey) {
+    let before = |score| format::score_key(transaction.database, set.number, score, b"");
+    let behind = |score| format::behind(&before(score));
+    let start = if low.is_open {
+        behind(low.score)
+    } else {
+        before(low.score)
+    };
+    let end = if high.is_open {
+        before(high.score)
+    } else {
+        behind(high.score)
+    };
+    (start, end)
+}
+
+/// A score that a range ends at.
+#[derive(Clone, Copy)]
+pub(super) struct ScoreEnd {
+    score: f64,
+    is_open: bool,
+}
+
+/// As it was sent: a number, or `(` and a number that does not belong to the range.
+pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, Failure> {
+    let (digits, is_open) = match text.split_first() {
+        Some((b'(', rest)) => (rest, true),
+        _ => (text, false),
+    };
+    let score = number::double(digits).ok_or(Failure::say("ERR min or max is not a float"))?;
+    Ok(ScoreEnd { score, is_open })
+}
+
+/// A member that a range ends at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum MemberEnd<'a> {
+    Lowest,
+    Highest,
+    At(&'a [u8]),
+    Beside(&'a [u8]),
+}
+
+/// As it was sent: `-`, `+`, `[member` or `(member`.
+pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, Failure> {
+    match text.split_first() {
+        Some((b'-', [])) => Ok(MemberEnd::Lowest),
+        Some((b'+', [])) => Ok(MemberEnd::Highest),
+        Some((b'[', member)) => Ok(MemberEnd::At(member)),
+        Some((b'(', member)) => Ok(MemberEnd::Beside(member)),
+        _ => Err(Failure::say("ERR min or max not valid string range item")),
+    }
+}
+
+impl MemberEnd<'_> {
+    /// Whether a member is at or above this lower end.
+    pub(super) fn is_below(self, member: &[u8]) -> bool {
+        match self {
+            MemberEnd::Lowest => true,
+            MemberEnd::Highest => false,
+            MemberEnd::At(end) => member >= end,
+            MemberEnd::Beside(end) => member > end,
+        }
+    }
+
+    /// Whether a member is at or below this upper end.
+    pub(super) fn is_above(self, member: &[u8]) -> bool {
+        match self {
+            MemberEnd::Lowest => false,
+            MemberEnd::Highest => true,
+            MemberEnd::At(end) => member <= end,
+            MemberEnd::Beside(end) => member < end,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! ZADD and what else writes to single members.
+
+use super::super::args::{double, is, name, wrong_number};
+use super::super::sets::positive;
+use super::range::reply_scored;
+use super::{Done, put, remove, score, sorted_set};
+use crate::error::Failure;
+use crate::model::Kind;
+use crate::resp::{Args, Reply, Version};
+use crate::store::{Direction, Transaction};
+
+const NOT_A_NUMBER: Failure = Failure::say("ERR resulting score is not a number (NaN)");
+
+/// What ZADD's options say.
+#[derive(Default)]
+struct How {
+    if_absent: bool,
+    if_present: bool,
+    if_greater: bool,
+    if_less: bool,
+    counts_changes: bool,
+    adds: bool,
+}
+
+/// The options, and where the first score stands.
+fn how(args: Args<'_>) -> Result<(How, usize), Failure> {
+    let mut how = How::default();
+    let mut at = 2;
+    while let Some(word) = args.get(at) {
+        let flag = if is(word, "NX") {
+            &mut how.if_absent
+        } else if is(word, "XX") {
+            &mut how.if_present
+        } else if is(word, "GT") {
+            &mut how.if_greater
+        } else if is(word, "LT") {
+            &mut how.if_less
+        } else if is(word, "CH") {
+            &mut how.counts_changes
+        } else if is(word, "INCR") {
+            &mut how.adds
+        } else {
+            break;
+        };
+        *flag = true;
+        at += 1;
+    }
+    let left = args.len() - at;
+    if left == 0 || !left.is_multiple_of(2) {
+        return Err(Failure::SYNTAX);
+    }
+    if how.if_absent && how.if_present {
+        return Err(Failure::say(
+            "ERR XX and NX options at the same time are not compatible",
+        ));
+    }
+    let compares = how.if_greater || how.if_less;
+    if (how.if_greater && how.if_less) || (compares && how.if_absent) {
+        return Err(Failure::say(
+            "ERR GT, LT, and/or NX options at the same time are not compatible",
+        ));
+    }
+    if how.adds && left > 2 {
+        return Err(Failure::say(
+            "ERR INCR option supports a single increment-element pair",
+        ));
+    }
+    Ok((how, at))
+}
+
+impl How {
+    /// The new score of a member, if it gets one.
+    fn new_score(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, Failure> {
+        let Some(old) = old else {
+            return Ok((!self.if_present).then_some(given));
+        };
+        if self.if_absent {
+            return Ok(None);
+        }
+        let new = if self.adds { old + given } else { given };
+        if new.is_nan() {
+            return Err(NOT_A_NUMBER);
+        }
+        let is_refused = (self.if_greater && new <= old) || (self.if_less && new >= old);
+        Ok((!is_refused).then_some(new))
+    }
+}
+
+pub(in super::super) fn zadd(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let (how, at) = how(args)?;
+    let pairs = (at..args.len())
+        .step_by(2)
+        .map(|index| Ok((double(args.at(index))?, name(args.at(index + 1))?)))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    add(transaction, name(args.at(1))?, &how, &pairs, reply)
+}
+
+pub(in super::super) fn zincr_by(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let how = How {
+        adds: true,
+        ..How::default()
+    };
+    let pair = (double(args.at(2))?, name(args.at(3))?);
+    add(transaction, name(args.at(1))?, &how, &[pair], reply)
+}
+
+fn add(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    how: &How,
+    pairs: &[(f64, &[u8])],
+    reply: &mut Reply<'_>,
+) -> Done {
+    let mut set = match sorted_set(transaction, key)? {
+        Some(set) => set,
+        None if how.if_present => {
+            if how.adds {
+                reply.null();
+            } else {
+                reply.integer(0);
+            }
+            return Ok(());
+        }
+        None => transaction.new_collection(Kind::SortedSet)?,
+    };
+    let (mut added, mut changed) = (0, 0);
+    let mut last = None;
+    for &(given, member) in pairs {
+        let old = score(transaction, &set, member)?;
+        last = how.new_score(old, given)?;
+        if let Some(new) = last
+            && old != Some(new)
+        {
+            put(transaction, &mut set, member, old, new);
+            added += i64::from(old.is_none());
+            changed += 1;
+        }
+    }
+    if changed > 0 {
+        transaction.save(key, &set);
+    }
+    match (how.adds, last) {
+        (true, Some(score)) => reply.double(score),
+        (true, None) => reply.null(),
+        (false, _) => reply.integer(if how.counts_changes { changed } else { added }),
+    }
+    Ok(())
+}
+
+pub(in super::super) fn zrem(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let Some(mut set) = sorted_set(transaction, args.at(1))? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let before = set.count;
+    for member in args.from(2).iter() {
+        if let Some(score) = score(transaction, &set, member)? {
+            remove(transaction, &mut set, member, score);
+        }
+    }
+    if set.count != before {
+        transaction.save(args.at(1), &set);
+    }
+    reply.integer((before - set.count) as i64);
+    Ok(())
+}
+
+fn pop(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    direction: Direction,
+    command: &str,
+) -> Done {
+    if args.len() > 3 {
+        return Err(wrong_number(command));
+    }
+    let count = args.get(2).map(positive).transpose()?;
+    let Some(mut set) = sorted_set(transaction, args.at(1))? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let taken = super::range::by_rank(transaction, &set, 0..count.unwrap_or(1), direction)?;
+    for (member, score) in &taken {
+        remove(transaction, &mut set, member, *score);
+    }
+    if !taken.is_empty() {
+        transaction.save(args.at(1), &set);
+    }
+    // Without a count RESP3 has no pairs within the reply.
+    if count.is_none() && reply.version() == Version::Three {
+        reply.array(2 * taken.len());
+        for (member, score) in &taken {
+            reply.bulk(member);
+            reply.double(*score);
+        }
+    } else {
+        reply_scored(reply, &taken, true);
+    }
+    Ok(())
+}
+
+pub(in super::super) fn zpopmin(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    pop(transaction, args, reply, Direction::Forward, "zpopmin")
+}
+
+pub(in super::super) fn zpopmax(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    pop(transaction, args, reply, Direction::Backward, "zpopmax")
+}

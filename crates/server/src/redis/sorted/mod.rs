@@ -1,0 +1,61 @@
+//! Sorted sets: for each member a record with its score, and one in the order of the scores.
+//!
+//! *Knows*: scores, ranks, and ranges of both and of members.
+//!
+//! *Does not know*: how a score lies in a key; that is `model/format.rs`'s.
+//!
+//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges), `range.rs` (reading and removing ranges).
+
+mod bounds;
+mod change;
+mod range;
+
+pub(super) use change::{zadd, zincr_by, zpopmax, zpopmin, zrem};
+pub(super) use range::{
+    zcard, zcount, zlexcount, zmscore, zrange, zrange_by_lex, zrange_by_score, zrank, zrem_range_by_lex,
+    zrem_range_by_rank, zrem_range_by_score, zrev_range, zrev_range_by_lex, zrev_range_by_score, zrev_rank,
+    zscan, zscore,
+};
+
+use crate::error::Failure;
+use crate::model::format;
+use crate::model::{Collection, Kind};
+use crate::store::Transaction;
+
+type Done = Result<(), Failure>;
+
+/// A member with its score.
+type Scored = (Vec<u8>, f64);
+
+fn sorted_set(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
+    transaction.collection(key, Kind::SortedSet)
+}
+
+/// The score of a member.
+fn score(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> Result<Option<f64>, Failure> {
+    let place = format::sorted_member_key(transaction.database, set.number, member);
+    match transaction.get(&place)? {
+        None => Ok(None),
+        Some(found) => Ok(Some(format::decode_score(&found)?)),
+    }
+}
+
+/// Gives a member a score, in place of the one it has.
+fn put(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8], old: Option<f64>, new: f64) {
+    let (database, number) = (transaction.database, set.number);
+    match old {
+        Some(old) => transaction.delete(format::score_key(database, number, old, member)),
+        None => set.count += 1,
+    }
+    let place = format::sorted_member_key(database, number, member);
+    transaction.put(place, format::encode_score(new).to_vec(), 0);
+    transaction.put(format::score_key(database, number, new, member), Vec::new(), 0);
+}
+
+/// Removes a member that has a score.
+fn remove(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8], score: f64) {
+    let (database, number) = (transaction.database, set.number);
+    transaction.delete(format::score_key(database, number, score, member));
+    transaction.delete(format::sorted_member_key(database, number, member));
+    set.count -= 1;
+}

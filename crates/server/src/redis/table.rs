@@ -1,0 +1,397 @@
+//! All commands: what each takes, touches and does. COMMAND reports from the same table that checks arguments.
+
+use super::{admin, connection, describe, expiry, hashes, info, keys, lists, ordered, sets, sorted, strings};
+use super::{session::Session, transactions, walks};
+use crate::error::Failure;
+use crate::resp::{Args, Reply};
+use crate::store::{Mode, Transaction};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub(super) type OnData = fn(&mut Transaction<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
+pub(super) type OnSession = fn(&mut Session, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
+
+/// What a command works on.
+#[derive(Clone, Copy)]
+pub(super) enum Action {
+    /// Keys and values, in a transaction that others of its batch share.
+    Data(OnData),
+    /// The connection or the server.
+    Session(OnSession),
+}
+
+/// It writes; it locks its keys against everybody.
+const WRITE: u16 = 1;
+/// It reads more than records, or several that belong together: it locks its keys against writers.
+const LOCKED: u16 = 2;
+/// It does not read the records of its keys, as a rule.
+const BLIND: u16 = 4;
+/// It is executed by itself.
+const ALONE: u16 = 8;
+/// It locks everything.
+const ALL: u16 = 16;
+/// Somebody who has not said who he is may send it.
+const STRANGER: u16 = 32;
+/// It is executed, not queued, between MULTI and EXEC.
+const IN_MULTI: u16 = 64;
+/// It takes about the same time for small and large values.
+const FAST: u16 = 128;
+/// With more arguments than its keys it reaches into another database, and locks everything.
+const ELSEWHERE: u16 = 256;
+
+/// A command.
+pub(super) struct Command {
+    pub(super) name: &'static str,
+    /// How many arguments, the name included; at least as many, if negative.
+    pub(super) arity: i32,
+    flags: u16,
+    /// The first key, the last (from the end, if negative), and how far they are apart; all 0 if there are none.
+    pub(super) keys: (i32, i32, i32),
+    pub(super) group: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) action: Action,
+}
+
+impl Command {
+    pub(super) fn takes(&self, count: usize) -> bool {
+        let least = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 {
+            count >= least
+        } else {
+            count == least
+        }
+    }
+
+    fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.has(WRITE)
+    }
+
+    pub(super) fn is_fast(&self) -> bool {
+        self.has(FAST)
+    }
+
+    pub(super) fn is_for_strangers(&self) -> bool {
+        self.has(STRANGER)
+    }
+
+    pub(super) fn runs_in_multi(&self) -> bool {
+        self.has(IN_MULTI)
+    }
+
+    pub(super) fn joins_batches(&self) -> bool {
+        !self.has(ALONE)
+    }
+
+    pub(super) fn locks_all(&self, args: Args<'_>) -> bool {
+        self.has(ALL) || (self.has(ELSEWHERE) && args.len() > 1 + self.keys.1.unsigned_abs() as usize)
+    }
+
+    /// How it locks its keys.
+    pub(super) fn mode(&self) -> Option<Mode> {
+        match (self.has(WRITE), self.has(LOCKED)) {
+            (true, _) => Some(Mode::Exclusive),
+            (false, true) => Some(Mode::Shared),
+            (false, false) => None,
+        }
+    }
+
+    pub(super) fn reads_records(&self) -> bool {
+        !self.has(BLIND | ALONE)
+    }
+
+    /// Its keys among its arguments.
+    pub(super) fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (first, last, step) = self.keys;
+        let last = if last < 0 { args.len() as i32 + last } else { last };
+        let count = if first > 0 && last >= first {
+            (last - first) / step + 1
+        } else {
+            0
+        };
+        (0..count).filter_map(move |index| args.get((first + index * step) as usize))
+    }
+}
+
+const NONE: (i32, i32, i32) = (0, 0, 0);
+const ONE: (i32, i32, i32) = (1, 1, 1);
+const TWO: (i32, i32, i32) = (1, 2, 1);
+const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
+const PAIRS: (i32, i32, i32) = (1, -1, 2);
+
+const fn data(
+    group: &'static str,
+    name: &'static str,
+    arity: i32,
+    flags: u16,
+    keys: (i32, i32, i32),
+    run: OnData,
+    summary: &'static str,
+) -> Command {
+    let action = Action::Data(run);
+    Command {
+        name,
+        arity,
+        flags,
+        keys,
+        group,
+        summary,
+        action,
+    }
+}
+
+const fn session(
+    group: &'static str,
+    name: &'static str,
+    arity: i32,
+    flags: u16,
+    run: OnSession,
+    summary: &'static str,
+) -> Command {
+    let action = Action::Session(run);
+    Command {
+        name,
+        arity,
+        flags: flags | ALONE,
+        keys: NONE,
+        group,
+        summary,
+        action,
+    }
+}
+
+#[rustfmt::skip]
+static STRINGS: &[Command] = &[
+    data("string", "append", 3, WRITE | FAST, ONE, strings::append, "Appends to a string, which is created if there is none."),
+    data("string", "decr", 2, WRITE | FAST, ONE, strings::decr, "Subtracts one from an integer."),
+    data("string", "decrby", 3, WRITE | FAST, ONE, strings::decr_by, "Subtracts from an integer."),
+    data("string", "get", 2, FAST, ONE, strings::get, "A string."),
+    data("string", "getdel", 2, WRITE | FAST, ONE, strings::get_del, "A string, which is deleted."),
+    data("string", "getex", -2, WRITE | FAST, ONE, strings::get_ex, "A string, whose expiry is set."),
+    data("string", "getrange", 4, 0, ONE, strings::get_range, "A part of a string."),
+    data("string", "getset", 3, WRITE | FAST, ONE, strings::get_set, "A string, which is replaced."),
+    data("string", "incr", 2, WRITE | FAST, ONE, strings::incr, "Adds one to an integer."),
+    data("string", "incrby", 3, WRITE | FAST, ONE, strings::incr_by, "Adds to an integer."),
+    data("string", "incrbyfloat", 3, WRITE | FAST, ONE, strings::incr_by_float, "Adds to a decimal number."),
+    data("string", "mget", -2, FAST, ALL_KEYS, strings::mget, "Several strings."),
+    data("string", "mset", -3, WRITE | BLIND, PAIRS, strings::mset, "Sets several strings, all or none."),
+    data("string", "msetnx", -3, WRITE, PAIRS, strings::mset_nx, "Sets several strings if none of the keys is there."),
+    data("string", "psetex", 4, WRITE | BLIND, ONE, strings::pset_ex, "Sets a string that expires, in milliseconds."),
+    data("string", "set", -3, WRITE | BLIND, ONE, strings::set, "Sets a string."),
+    data("string", "setex", 4, WRITE | BLIND, ONE, strings::set_ex, "Sets a string that expires, in seconds."),
+    data("string", "setnx", 3, WRITE | FAST, ONE, strings::set_nx, "Sets a string if the key is not there."),
+    data("string", "setrange", 4, WRITE, ONE, strings::set_range, "Overwrites a part of a string."),
+    data("string", "strlen", 2, FAST, ONE, strings::strlen, "The length of a string."),
+    data("string", "substr", 4, 0, ONE, strings::get_range, "A part of a string."),
+];
+
+#[rustfmt::skip]
+static KEYS: &[Command] = &[
+    data("generic", "copy", -3, WRITE | ELSEWHERE, TWO, keys::copy, "Copies a key with what it holds."),
+    data("generic", "del", -2, WRITE, ALL_KEYS, keys::del, "Deletes keys."),
+    data("generic", "exists", -2, FAST, ALL_KEYS, keys::exists, "How many of the keys are there."),
+    data("generic", "expire", -3, WRITE | FAST, ONE, expiry::expire, "Lets a key expire in so many seconds."),
+    data("generic", "expireat", -3, WRITE | FAST, ONE, expiry::expire_at, "Lets a key expire at a time in seconds."),
+    data("generic", "expiretime", 2, FAST, ONE, expiry::expire_time, "When a key expires, in seconds."),
+    data("generic", "keys", 2, ALONE, NONE, walks::keys, "All keys that fit a pattern."),
+    data("generic", "object", -2, LOCKED, (2, 2, 1), describe::object, "What a key's value is like inside."),
+    data("generic", "persist", 2, WRITE | FAST, ONE, expiry::persist, "Lets a key expire no more."),
+    data("generic", "pexpire", -3, WRITE | FAST, ONE, expiry::pexpire, "Lets a key expire in so many milliseconds."),
+    data("generic", "pexpireat", -3, WRITE | FAST, ONE, expiry::pexpire_at, "Lets a key expire at a time in milliseconds."),
+    data("generic", "pexpiretime", 2, FAST, ONE, expiry::pexpire_time, "When a key expires, in milliseconds."),
+    data("generic", "pttl", 2, FAST, ONE, expiry::pttl, "In how many milliseconds a key expires."),
+    data("generic", "randomkey", 1, ALONE, NONE, walks::random_key, "Any key."),
+    data("generic", "rename", 3, WRITE, TWO, keys::rename, "Gives a key another name."),
+    data("generic", "renamenx", 3, WRITE | FAST, TWO, keys::rename_nx, "Gives a key another name that no key has."),
+    data("generic", "scan", -2, ALONE, NONE, walks::scan, "Some of all keys, and where to go on."),
+    data("generic", "touch", -2, FAST, ALL_KEYS, keys::exists, "How many of the keys are there."),
+    data("generic", "ttl", 2, FAST, ONE, expiry::ttl, "In how many seconds a key expires."),
+    data("generic", "type", 2, FAST, ONE, keys::type_of, "The type of what a key holds."),
+    data("generic", "unlink", -2, WRITE | FAST, ALL_KEYS, keys::del, "Deletes keys."),
+    data("server", "dbsize", 1, ALONE | FAST, NONE, walks::size, "How many keys there are."),
+    data("server", "flushall", -1, WRITE | ALONE | ALL, NONE, keys::flush_all, "Deletes everything in all databases."),
+    data("server", "flushdb", -1, WRITE | ALONE | ALL, NONE, keys::flush_db, "Deletes everything in this database."),
+    data("ordered", "delrange", 3, WRITE | ALONE | ALL, NONE, ordered::del_range, "Deletes all keys of a range."),
+    data("ordered", "range", -3, ALONE, NONE, ordered::range, "Keys and strings of a range, in order."),
+    data("ordered", "revrange", -3, ALONE, NONE, ordered::rev_range, "Keys and strings of a range, in reverse order."),
+    data("ordered", "snapshot", -2, ALONE, NONE, ordered::snapshot, "Keeps everything as it is now under a name, and reads it."),
+];
+
+#[rustfmt::skip]
+static HASHES: &[Command] = &[
+    data("hash", "hdel", -3, WRITE | FAST, ONE, hashes::hdel, "Deletes fields."),
+    data("hash", "hexists", 3, LOCKED | FAST, ONE, hashes::hexists, "Whether a field is there."),
+    data("hash", "hget", 3, LOCKED | FAST, ONE, hashes::hget, "The value of a field."),
+    data("hash", "hgetall", 2, LOCKED, ONE, hashes::hgetall, "All fields and values."),
+    data("hash", "hincrby", 4, WRITE | FAST, ONE, hashes::hincr_by, "Adds to an integer in a field."),
+    data("hash", "hincrbyfloat", 4, WRITE | FAST, ONE, hashes::hincr_by_float, "Adds to a decimal number in a field."),
+    data("hash", "hkeys", 2, LOCKED, ONE, hashes::hkeys, "All fields."),
+    data("hash", "hlen", 2, FAST, ONE, hashes::hlen, "How many fields there are."),
+    data("hash", "hmget", -3, LOCKED | FAST, ONE, hashes::hmget, "The values of fields."),
+    data("hash", "hmset", -4, WRITE | FAST, ONE, hashes::hmset, "Sets fields."),
+    data("hash", "hrandfield", -2, LOCKED, ONE, hashes::hrandfield, "Any fields."),
+    data("hash", "hscan", -3, LOCKED, ONE, hashes::hscan, "Some fields, and where to go on."),
+    data("hash", "hset", -4, WRITE | FAST, ONE, hashes::hset, "Sets fields."),
+    data("hash", "hsetnx", 4, WRITE | FAST, ONE, hashes::hset_nx, "Sets a field if it is not there."),
+    data("hash", "hstrlen", 3, LOCKED | FAST, ONE, hashes::hstrlen, "The length of a field's value."),
+    data("hash", "hvals", 2, LOCKED, ONE, hashes::hvals, "All values."),
+];
+
+#[rustfmt::skip]
+static SETS: &[Command] = &[
+    data("set", "sadd", -3, WRITE | FAST, ONE, sets::sadd, "Adds members."),
+    data("set", "scard", 2, FAST, ONE, sets::scard, "How many members there are."),
+    data("set", "sdiff", -2, LOCKED, ALL_KEYS, sets::sdiff, "The members of the first set that no other has."),
+    data("set", "sdiffstore", -3, WRITE, ALL_KEYS, sets::sdiff_store, "Stores the members of the first set that no other has."),
+    data("set", "sinter", -2, LOCKED, ALL_KEYS, sets::sinter, "The members that all sets have."),
+    data("set", "sinterstore", -3, WRITE, ALL_KEYS, sets::sinter_store, "Stores the members that all sets have."),
+    data("set", "sismember", 3, LOCKED | FAST, ONE, sets::sismember, "Whether a member is there."),
+    data("set", "smembers", 2, LOCKED, ONE, sets::smembers, "All members."),
+    data("set", "smismember", -3, LOCKED | FAST, ONE, sets::smismember, "Which of the members are there."),
+    data("set", "smove", 4, WRITE | FAST, TWO, sets::smove, "Moves a member to another set."),
+    data("set", "spop", -2, WRITE | FAST, ONE, sets::spop, "Any members, which are removed."),
+    data("set", "srandmember", -2, LOCKED, ONE, sets::srandmember, "Any members."),
+    data("set", "srem", -3, WRITE | FAST, ONE, sets::srem, "Removes members."),
+    data("set", "sscan", -3, LOCKED, ONE, sets::sscan, "Some members, and where to go on."),
+    data("set", "sunion", -2, LOCKED, ALL_KEYS, sets::sunion, "The members that any set has."),
+    data("set", "sunionstore", -3, WRITE, ALL_KEYS, sets::sunion_store, "Stores the members that any set has."),
+];
+
+#[rustfmt::skip]
+static LISTS: &[Command] = &[
+    data("list", "lindex", 3, LOCKED, ONE, lists::lindex, "An element by its index."),
+    data("list", "linsert", 5, WRITE, ONE, lists::linsert, "Inserts an element before or behind another."),
+    data("list", "llen", 2, FAST, ONE, lists::llen, "How many elements there are."),
+    data("list", "lmove", 5, WRITE, TWO, lists::lmove, "Moves an element from an end of a list to one of another."),
+    data("list", "lpop", -2, WRITE | FAST, ONE, lists::lpop, "The first elements, which are removed."),
+    data("list", "lpos", -3, LOCKED, ONE, lists::lpos, "Where an element is."),
+    data("list", "lpush", -3, WRITE | FAST, ONE, lists::lpush, "Adds elements at the beginning."),
+    data("list", "lpushx", -3, WRITE | FAST, ONE, lists::lpushx, "Adds elements at the beginning if there is a list."),
+    data("list", "lrange", 4, LOCKED, ONE, lists::lrange, "Elements by their indexes."),
+    data("list", "lrem", 4, WRITE, ONE, lists::lrem, "Removes elements that are equal to one."),
+    data("list", "lset", 4, WRITE, ONE, lists::lset, "Replaces an element."),
+    data("list", "ltrim", 4, WRITE, ONE, lists::ltrim, "Keeps elements by their indexes."),
+    data("list", "rpop", -2, WRITE | FAST, ONE, lists::rpop, "The last elements, which are removed."),
+    data("list", "rpoplpush", 3, WRITE, TWO, lists::rpoplpush, "Moves the last element to the beginning of another list."),
+    data("list", "rpush", -3, WRITE | FAST, ONE, lists::rpush, "Adds elements at the end."),
+    data("list", "rpushx", -3, WRITE | FAST, ONE, lists::rpushx, "Adds elements at the end if there is a list."),
+];
+
+#[rustfmt::skip]
+static SORTED: &[Command] = &[
+    data("sorted-set", "zadd", -4, WRITE | FAST, ONE, sorted::zadd, "Adds members with scores."),
+    data("sorted-set", "zcard", 2, FAST, ONE, sorted::zcard, "How many members there are."),
+    data("sorted-set", "zcount", 4, LOCKED | FAST, ONE, sorted::zcount, "How many members have scores of a range."),
+    data("sorted-set", "zincrby", 4, WRITE | FAST, ONE, sorted::zincr_by, "Adds to the score of a member."),
+    data("sorted-set", "zlexcount", 4, LOCKED | FAST, ONE, sorted::zlexcount, "How many members there are in a range of members."),
+    data("sorted-set", "zmscore", -3, LOCKED | FAST, ONE, sorted::zmscore, "The scores of members."),
+    data("sorted-set", "zpopmax", -2, WRITE | FAST, ONE, sorted::zpopmax, "The last members, which are removed."),
+    data("sorted-set", "zpopmin", -2, WRITE | FAST, ONE, sorted::zpopmin, "The first members, which are removed."),
+    data("sorted-set", "zrange", -4, LOCKED, ONE, sorted::zrange, "Members by their indexes, scores, or order."),
+    data("sorted-set", "zrangebylex", -4, LOCKED, ONE, sorted::zrange_by_lex, "Members of a range of members."),
+    data("sorted-set", "zrangebyscore", -4, LOCKED, ONE, sorted::zrange_by_score, "Members with scores of a range."),
+    data("sorted-set", "zrank", 3, LOCKED | FAST, ONE, sorted::zrank, "The index of a member."),
+    data("sorted-set", "zrem", -3, WRITE | FAST, ONE, sorted::zrem, "Removes members."),
+    data("sorted-set", "zremrangebylex", 4, WRITE, ONE, sorted::zrem_range_by_lex, "Removes members of a range of members."),
+    data("sorted-set", "zremrangebyrank", 4, WRITE, ONE, sorted::zrem_range_by_rank, "Removes members by their indexes."),
+    data("sorted-set", "zremrangebyscore", 4, WRITE, ONE, sorted::zrem_range_by_score, "Removes members with scores of a range."),
+    data("sorted-set", "zrevrange", -4, LOCKED, ONE, sorted::zrev_range, "Members by their indexes from the end."),
+    data("sorted-set", "zrevrangebylex", -4, LOCKED, ONE, sorted::zrev_range_by_lex, "Members of a range of members, in reverse order."),
+    data("sorted-set", "zrevrangebyscore", -4, LOCKED, ONE, sorted::zrev_range_by_score, "Members with scores of a range, in reverse order."),
+    data("sorted-set", "zrevrank", 3, LOCKED | FAST, ONE, sorted::zrev_rank, "The index of a member from the end."),
+    data("sorted-set", "zscan", -3, LOCKED, ONE, sorted::zscan, "Some members with scores, and where to go on."),
+    data("sorted-set", "zscore", 3, LOCKED | FAST, ONE, sorted::zscore, "The score of a member."),
+];
+
+#[rustfmt::skip]
+static SERVER: &[Command] = &[
+    session("connection", "auth", -2, STRANGER | FAST, connection::auth, "Says who the client is."),
+    session("connection", "client", -2, 0, connection::client, "What is known of connections."),
+    session("connection", "echo", 2, FAST, connection::echo, "What was sent."),
+    session("connection", "hello", -1, STRANGER | FAST, connection::hello, "Chooses the version of the protocol."),
+    session("connection", "ping", -1, FAST, connection::ping, "PONG, or what was sent."),
+    session("connection", "quit", -1, STRANGER | IN_MULTI | FAST, connection::quit, "Ends the connection."),
+    session("connection", "reset", 1, STRANGER | IN_MULTI | FAST, connection::reset, "Makes the connection as good as new."),
+    session("connection", "select", 2, FAST, connection::select, "Chooses a database."),
+    session("server", "bgsave", -1, 0, admin::bgsave, "Makes everything durable in the background."),
+    session("server", "command", -1, 0, describe::command, "What commands there are."),
+    session("server", "config", -2, 0, admin::config, "Reads and changes settings."),
+    session("server", "debug", -2, 0, admin::debug, "Sleeps, for tests."),
+    session("server", "info", -1, 0, info::info, "What the server is doing, in numbers."),
+    session("server", "lastsave", 1, FAST, admin::lastsave, "When SAVE last succeeded."),
+    session("server", "save", 1, 0, admin::save, "Makes everything durable."),
+    session("server", "slowlog", -2, 0, admin::slowlog, "Commands that took long."),
+    session("server", "time", 1, FAST, admin::time, "The time."),
+    session("transactions", "discard", 1, IN_MULTI | FAST, transactions::discard, "Forgets what was queued since MULTI."),
+    session("transactions", "exec", 1, IN_MULTI, transactions::exec, "Executes what was queued since MULTI, all or nothing."),
+    session("transactions", "multi", 1, IN_MULTI | FAST, transactions::multi, "Queues what follows."),
+    session("transactions", "unwatch", 1, FAST, transactions::unwatch, "Forgets all watches."),
+    session("transactions", "watch", -2, IN_MULTI | FAST, transactions::watch, "Lets EXEC fail if a key is written to before."),
+];
+
+/// All commands by name.
+static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> =
+    LazyLock::new(|| all().map(|command| (command.name.as_bytes(), command)).collect());
+
+/// All commands.
+pub(super) fn all() -> impl Iterator<Item = &'static Command> {
+    [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, SERVER]
+        .into_iter()
+        .flatten()
+}
+
+/// The command of a name, in capitals or not.
+pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut lower = [0; 24];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    BY_NAME.get(&*lower).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::{Limits, Parser, Requests};
+
+    fn keys_of(line: &str) -> Vec<String> {
+        let mut buffer = format!("{line}\r\n").into_bytes();
+        let mut requests = Requests::default();
+        let limits = Limits {
+            bytes: 1000,
+            argument: 1000,
+            arguments: 100,
+            line: 1000,
+        };
+        Parser::default()
+            .parse(&mut buffer, &mut requests, &limits, 1)
+            .unwrap();
+        let args = requests.get(0, &buffer);
+        let command = find(args.at(0)).unwrap();
+        command
+            .keys(args)
+            .map(|key| String::from_utf8(key.to_vec()).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn names_are_found_in_any_spelling_and_stand_for_one_command() {
+        assert_eq!(find(b"GeT").unwrap().name, "get");
+        assert!(find(b"").is_none() && find(b"nothing").is_none() && find(&[b'a'; 99]).is_none());
+        assert_eq!(BY_NAME.len(), all().count());
+    }
+
+    #[test]
+    fn keys_are_found_among_the_arguments() {
+        assert_eq!(keys_of("SET a 1 EX 5"), ["a"]);
+        assert_eq!(keys_of("MSET a 1 b 2"), ["a", "b"]);
+        assert_eq!(keys_of("DEL a b c"), ["a", "b", "c"]);
+        assert_eq!(keys_of("RENAME a b"), ["a", "b"]);
+        assert_eq!(keys_of("OBJECT ENCODING a"), ["a"]);
+        assert_eq!(keys_of("OBJECT HELP"), [""; 0]);
+        assert_eq!(keys_of("PING a"), [""; 0]);
+    }
+}

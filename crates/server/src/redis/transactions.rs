@@ -1,0 +1,218 @@
+//! MULTI and EXEC: commands are queued, then executed as one batch, if nobody has written to what was watched.
+
+use super::keys;
+use super::session::Session;
+use super::table::{Action, Command};
+use crate::error::Failure;
+use crate::resp::{Args, Reply};
+use crate::store::{Store, Transaction, Wanted};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+type Done = Result<(), Failure>;
+
+/// A command that waits for EXEC.
+struct Queued {
+    command: &'static Command,
+    bytes: Vec<u8>,
+    places: Vec<(usize, usize)>,
+}
+
+impl Queued {
+    fn new(command: &'static Command, args: Args<'_>) -> Queued {
+        let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(args.len()));
+        for arg in args.iter() {
+            places.push((bytes.len(), bytes.len() + arg.len()));
+            bytes.extend_from_slice(arg);
+        }
+        Queued {
+            command,
+            bytes,
+            places,
+        }
+    }
+
+    fn args(&self) -> Args<'_> {
+        Args::new(&self.bytes, &self.places)
+    }
+}
+
+/// What a connection has begun with MULTI and WATCH.
+#[derive(Default)]
+pub(super) struct Multi {
+    queue: Option<Vec<Queued>>,
+    bytes: usize,
+    has_failed: bool,
+    watched: Vec<Watched>,
+    is_touched: Arc<AtomicBool>,
+}
+
+/// A watched key, and when it expires: then it is written to without a command.
+struct Watched {
+    database: u8,
+    key: Box<[u8]>,
+    expires_ms: u64,
+}
+
+impl Multi {
+    pub(super) fn is_begun(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.as_ref().map_or(0, Vec::len)
+    }
+
+    /// A command could not be queued: EXEC will fail.
+    pub(super) fn fail(&mut self) {
+        self.has_failed |= self.is_begun();
+    }
+
+    pub(super) fn push(&mut self, command: &'static Command, args: Args<'_>, most: usize) -> Done {
+        let queued = Queued::new(command, args);
+        self.bytes += queued.bytes.len() + size_of::<Queued>();
+        if self.bytes > most {
+            self.has_failed = true;
+            return Err(Failure::say("ERR transaction exceeds the limit of its size"));
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.push(queued);
+        }
+        Ok(())
+    }
+
+    /// Forgets everything.
+    pub(super) fn end(&mut self, store: &Store) {
+        self.queue = None;
+        self.bytes = 0;
+        self.has_failed = false;
+        self.unwatch(store);
+    }
+
+    fn unwatch(&mut self, store: &Store) {
+        for watched in self.watched.drain(..) {
+            store
+                .locks
+                .unwatch(watched.database, &watched.key, &self.is_touched);
+        }
+        self.is_touched.store(false, Ordering::Release);
+    }
+
+    /// Whether what is watched has changed. The locks of all that is watched are held, or were not needed.
+    fn is_stale(&self, now_ms: u64) -> bool {
+        let is_gone = |watched: &Watched| watched.expires_ms != 0 && watched.expires_ms <= now_ms;
+        self.is_touched.load(Ordering::Acquire) || self.watched.iter().any(is_gone)
+    }
+}
+
+pub(super) fn multi(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if session.multi.is_begun() {
+        return Err(Failure::say("ERR MULTI calls can not be nested"));
+    }
+    session.multi.queue = Some(Vec::new());
+    session.client.queued.store(0, Ordering::Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn discard(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if !session.multi.is_begun() {
+        return Err(Failure::say("ERR DISCARD without MULTI"));
+    }
+    super::connection::forget(session);
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if session.multi.is_begun() {
+        return Err(Failure::say("ERR WATCH inside MULTI is not allowed"));
+    }
+    let store = Arc::clone(&session.shared.store);
+    for key in args.from(1).iter() {
+        let database = session.database;
+        let is_known = |watched: &Watched| watched.database == database && *watched.key == *key;
+        if session.multi.watched.iter().any(is_known) {
+            continue;
+        }
+        // First the watch, then the look: what is written in between is noticed.
+        store.locks.watch(database, key, &session.multi.is_touched);
+        session.multi.watched.push(Watched {
+            database,
+            key: key.into(),
+            expires_ms: 0,
+        });
+        let mut transaction = Transaction::new(&store, database);
+        let expires_ms = transaction.entry(key)?.map_or(0, |entry| entry.expires_ms());
+        if let Some(watched) = session.multi.watched.last_mut() {
+            watched.expires_ms = expires_ms;
+        }
+    }
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn unwatch(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    session.multi.unwatch(&Arc::clone(&session.shared.store));
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn exec(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let store = Arc::clone(&session.shared.store);
+    let Some(queue) = session.multi.queue.take() else {
+        return Err(Failure::say("ERR EXEC without MULTI"));
+    };
+    session.client.queued.store(-1, Ordering::Relaxed);
+    if session.multi.has_failed {
+        session.multi.end(&store);
+        return Err(Failure::say(
+            "EXECABORT Transaction discarded because of previous errors.",
+        ));
+    }
+    let result = execute(session, &store, &queue, reply);
+    session.multi.end(&store);
+    result
+}
+
+fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut Reply<'_>) -> Done {
+    let held = store.locks.lock(wanted(session, queue));
+    let mut transaction = Transaction::new(store, session.database);
+    if session.multi.is_stale(transaction.now_ms) {
+        reply.null_array();
+        return Ok(());
+    }
+    let mut output = Vec::new();
+    for queued in queue {
+        session.apply(queued.command, queued.args(), &mut transaction, &mut output)?;
+        transaction.database = session.database;
+    }
+    session.commit(transaction, &held)?;
+    reply.array(queue.len());
+    reply.raw(&output);
+    Ok(())
+}
+
+/// The locks of all that was queued and watched. Reads are locked, too: what a transaction reads belongs together.
+fn wanted(session: &Session, queue: &[Queued]) -> Wanted {
+    let mut wanted = Wanted::default();
+    let mut database = session.database;
+    for watched in &session.multi.watched {
+        wanted.key(watched.database, &watched.key, crate::store::Mode::Shared);
+    }
+    for queued in queue {
+        let (command, args) = (queued.command, queued.args());
+        if command.locks_all(args) {
+            wanted.everything();
+        }
+        let mode = command.mode().unwrap_or(crate::store::Mode::Shared);
+        command.keys(args).for_each(|key| wanted.key(database, key, mode));
+        if command.name == "select"
+            && matches!(command.action, Action::Session(_))
+            && let Ok(chosen) = keys::database(args.at(1))
+        {
+            database = chosen;
+        }
+    }
+    wanted
+}

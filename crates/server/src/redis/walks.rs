@@ -1,0 +1,235 @@
+//! Walks over all keys, and over the elements of hashes, sets and sorted sets.
+//!
+//! Both go in an order that does not depend on what others write meanwhile, so that every element that is there all the time is met: keys
+//! in their own order, elements in the order of their hashes. An element's cursor is the hash to go on at; a key's is a number that the
+//! server remembers the key of.
+
+use super::args::{Options, integer, is};
+use crate::error::Failure;
+use crate::glob;
+use crate::model::format::{self, InnerKey};
+use crate::model::{Entry, Found};
+use crate::resp::{Args, Reply, number};
+use crate::store::{Direction, Transaction};
+
+type Done = Result<(), Failure>;
+
+/// What MATCH, COUNT and TYPE say.
+pub(super) struct Wish<'a> {
+    pub(super) pattern: Option<&'a [u8]>,
+    pub(super) count: usize,
+    type_name: Option<&'a [u8]>,
+}
+
+impl<'a> Wish<'a> {
+    /// The options of a walk from an argument on.
+    pub(super) fn new(args: Args<'a>, at: usize) -> Result<Wish<'a>, Failure> {
+        let mut wish = Wish {
+            pattern: None,
+            count: 10,
+            type_name: None,
+        };
+        let mut options = Options::new(args, at);
+        while let Some(word) = options.next() {
+            if is(word, "MATCH") {
+                wish.pattern = Some(options.value()?);
+            } else if is(word, "COUNT") {
+                let count = integer(options.value()?)?;
+                if count < 1 {
+                    return Err(Failure::SYNTAX);
+                }
+                wish.count = count as usize;
+            } else if is(word, "TYPE") && at == 2 {
+                wish.type_name = Some(options.value()?);
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        Ok(wish)
+    }
+
+    pub(super) fn fits(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::fits(pattern, name))
+    }
+}
+
+/// A cursor as it was sent.
+pub(super) fn cursor(text: &[u8]) -> Result<u64, Failure> {
+    let text = std::str::from_utf8(text).ok();
+    let plain = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    plain
+        .and_then(|text| text.parse().ok())
+        .ok_or(Failure::say("ERR invalid cursor"))
+}
+
+/// A cursor and the head of what was found.
+pub(super) fn begin(reply: &mut Reply<'_>, cursor: u64, count: usize) {
+    reply.array(2);
+    reply.bulk(cursor.to_string().as_bytes());
+    reply.array(count);
+}
+
+/// Where the records begin and end that may fit a pattern.
+fn bounds(database: u8, pattern: Option<&[u8]>) -> (InnerKey, InnerKey) {
+    let (mut start, mut end) = format::records(database);
+    let prefix = pattern.map_or(&[][..], glob::literal_prefix);
+    if !prefix.is_empty() {
+        start.extend_from_slice(prefix);
+        end = format::behind(&start);
+    }
+    (start, end)
+}
+
+pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let cursor = cursor(args.at(1))?;
+    let wish = Wish::new(args, 2)?;
+    let (database, now_ms, store) = (transaction.database, transaction.now_ms, transaction.store);
+    let (mut start, end) = bounds(database, wish.pattern);
+    if cursor != 0 {
+        let place = store.cursors.place(database, cursor);
+        start = place.ok_or(Failure::say("ERR invalid cursor"))?[..].into();
+    }
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    let mut next = 0;
+    let mut scan = transaction.scan(start, end, Direction::Forward);
+    while let Some((key, value)) = scan.next()? {
+        if looked_at == wish.count {
+            next = store.cursors.keep(database, key);
+            break;
+        }
+        looked_at += 1;
+        if let Some(entry) = read(&value, now_ms)? {
+            let name = format::user_key(&key);
+            let is_wanted = wish.type_name.is_none_or(|wanted| is(wanted, entry.type_name()));
+            if is_wanted && wish.fits(name) {
+                found.push(name.to_vec());
+            }
+        }
+    }
+    begin(reply, next, found.len());
+    found.iter().for_each(|name| reply.bulk(name));
+    Ok(())
+}
+
+fn read(value: &[u8], now_ms: u64) -> Result<Option<Entry<'_>>, Failure> {
+    Ok(Entry::read(Found::Borrowed(value), now_ms)?)
+}
+
+/// Calls `each` with every key that may fit a pattern, until it says stop.
+fn each_key(
+    transaction: &Transaction<'_>,
+    pattern: Option<&[u8]>,
+    mut each: impl FnMut(&[u8]) -> std::ops::ControlFlow<()>,
+) -> Done {
+    let (start, end) = bounds(transaction.database, pattern);
+    let mut scan = transaction.scan(start, end, Direction::Forward);
+    while let Some((key, value)) = scan.next()? {
+        if read(&value, transaction.now_ms)?.is_some() && each(format::user_key(&key)).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn keys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let pattern = args.at(1);
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    each_key(transaction, Some(pattern), |key| {
+        if glob::fits(pattern, key) {
+            found.push(key.to_vec());
+        }
+        std::ops::ControlFlow::Continue(())
+    })?;
+    reply.array(found.len());
+    found.iter().for_each(|key| reply.bulk(key));
+    Ok(())
+}
+
+pub(super) fn size(transaction: &mut Transaction<'_>, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let mut count = 0;
+    each_key(transaction, None, |_| {
+        count += 1;
+        std::ops::ControlFlow::Continue(())
+    })?;
+    reply.count(count);
+    Ok(())
+}
+
+/// How many keys a database may have for all to be looked at when one is drawn.
+const DRAWN_FROM: usize = 512;
+
+pub(super) fn random_key(transaction: &mut Transaction<'_>, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let mut first: Vec<Vec<u8>> = Vec::new();
+    each_key(transaction, None, |key| {
+        first.push(key.to_vec());
+        if first.len() > DRAWN_FROM {
+            std::ops::ControlFlow::Break(())
+        } else {
+            std::ops::ControlFlow::Continue(())
+        }
+    })?;
+    if first.is_empty() {
+        reply.null();
+    } else if first.len() <= DRAWN_FROM {
+        reply.bulk(&first[fastrand::usize(..first.len())]);
+    } else {
+        let drawn = drawn(transaction, &first[0])?;
+        reply.bulk(drawn.as_deref().unwrap_or(&first[0]));
+    }
+    Ok(())
+}
+
+/// The first key behind a place that is drawn between the first and the last.
+fn drawn(transaction: &Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+    let (start, end) = format::records(transaction.database);
+    let mut backward = transaction.scan(start, end.clone(), Direction::Backward);
+    let Some((last, _)) = backward.next()? else {
+        return Ok(None);
+    };
+    let last = format::user_key(&last);
+    let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let part = |key: &[u8]| {
+        let bytes = (common..common + 8).map(|at| u64::from(key.get(at).copied().unwrap_or(0)));
+        bytes.fold(0u64, |all, byte| all << 8 | byte)
+    };
+    let place = fastrand::u64(part(first)..=part(last).max(part(first)));
+    let mut from = format::record_key(transaction.database, &first[..common]);
+    from.extend((0..8).map(|at| (place >> (56 - 8 * at)) as u8));
+    let mut scan = transaction.scan(from, end, Direction::Forward);
+    while let Some((key, value)) = scan.next()? {
+        if read(&value, transaction.now_ms)?.is_some() {
+            return Ok(Some(format::user_key(&key).to_vec()));
+        }
+    }
+    Ok(None)
+}
+
+/// Some elements of a collection that are in the order of their places, from a place on: at least `count`, if there are as many, and all
+/// of the last place. Where to go on, or 0.
+pub(super) fn some_elements(
+    transaction: &Transaction<'_>,
+    (start, end): (InnerKey, InnerKey),
+    count: usize,
+    split: fn(&[u8]) -> (u64, &[u8]),
+) -> Result<(u64, Vec<(Vec<u8>, Vec<u8>)>), Failure> {
+    let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut last = 0;
+    let mut scan = transaction.scan(start, end, Direction::Forward);
+    while let Some((key, value)) = scan.next()? {
+        let (place, member) = split(&key);
+        if found.len() >= count && place != last {
+            return Ok((place, found));
+        }
+        last = place;
+        found.push((member.to_vec(), value));
+    }
+    Ok((0, found))
+}
+
+/// A score as it stands in replies that know no doubles.
+pub(super) fn score_text(score: f64) -> Vec<u8> {
+    let mut text = Vec::with_capacity(24);
+    number::write_double(&mut text, score);
+    text
+}

@@ -1,0 +1,434 @@
+//! Requests out of bytes, as many as have come, from where the last call ended.
+
+use super::number::integer;
+use std::fmt;
+
+/// What a request may be at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all its arguments.
+    pub bytes: usize,
+    /// Bytes of one argument.
+    pub argument: usize,
+    /// How many arguments.
+    pub arguments: usize,
+    /// Bytes of a line: an inline request, or a length.
+    pub line: usize,
+}
+
+impl Limits {
+    /// What somebody may send who has not said who he is.
+    pub const STRANGER: Limits = Limits {
+        bytes: 64 << 10,
+        argument: 16 << 10,
+        arguments: 10,
+        line: 64 << 10,
+    };
+}
+
+/// What is no request; the connection is of no use any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadRequest {
+    /// A line without an end.
+    LongLine {
+        /// Of an inline request, or of a count or length.
+        what: &'static str,
+    },
+    /// A number of arguments that cannot be.
+    Count,
+    /// A length of an argument that cannot be.
+    Length,
+    /// Something else where an argument's length should be.
+    NoLength(u8),
+    /// A quote that does not end.
+    Quotes,
+    /// More than somebody may send who has not said who he is.
+    Stranger(&'static str),
+    /// All arguments together are too long.
+    TooLong {
+        /// How long they may be.
+        most: usize,
+    },
+}
+
+impl fmt::Display for BadRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Protocol error: ")?;
+        match self {
+            BadRequest::LongLine { what } => write!(f, "too big {what}"),
+            BadRequest::Count => f.write_str("invalid multibulk length"),
+            BadRequest::Length => f.write_str("invalid bulk length"),
+            BadRequest::NoLength(found) => write!(f, "expected '$', got '{}'", char::from(*found)),
+            BadRequest::Quotes => f.write_str("unbalanced quotes in request"),
+            BadRequest::Stranger(what) => write!(f, "unauthenticated {what} length"),
+            BadRequest::TooLong { most } => write!(f, "request exceeds {most} bytes"),
+        }
+    }
+}
+
+/// A request that has begun.
+#[derive(Clone, Copy, Debug, Default)]
+struct Begun {
+    /// Arguments that are still to come.
+    missing: usize,
+    /// Where the next one begins, counted from the beginning of the request.
+    at: usize,
+    bytes: usize,
+}
+
+/// Reads requests out of a buffer that grows.
+#[derive(Debug, Default)]
+pub struct Parser {
+    begun: Option<Begun>,
+    /// Up to where a line was searched for its end, from the beginning of the request.
+    searched: usize,
+}
+
+/// Requests that were read, as places in the buffer that they were read from.
+#[derive(Debug, Default)]
+pub struct Requests {
+    places: Vec<(usize, usize)>,
+    ends: Vec<usize>,
+    consumed: usize,
+}
+
+/// The arguments of one request, its name first.
+#[derive(Clone, Copy)]
+pub struct Args<'a> {
+    buffer: &'a [u8],
+    places: &'a [(usize, usize)],
+}
+
+impl fmt::Debug for Args<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.iter().map(|word| word.escape_ascii().to_string()))
+            .finish()
+    }
+}
+
+impl<'a> Args<'a> {
+    /// Places in a buffer that they are known to lie in.
+    pub(crate) fn new(buffer: &'a [u8], places: &'a [(usize, usize)]) -> Args<'a> {
+        Args { buffer, places }
+    }
+
+    /// How many there are, the name included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are none; no request is like that.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// One of them; empty if there are not as many.
+    #[must_use]
+    pub fn at(&self, index: usize) -> &'a [u8] {
+        let place = self.places.get(index);
+        place
+            .and_then(|&(start, end)| self.buffer.get(start..end))
+            .unwrap_or_default()
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        (index < self.len()).then(|| self.at(index))
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
+        let buffer = self.buffer;
+        self.places
+            .iter()
+            .map(move |&(start, end)| buffer.get(start..end).unwrap_or_default())
+    }
+
+    /// All from one on.
+    #[must_use]
+    pub fn from(&self, index: usize) -> Args<'a> {
+        Args {
+            buffer: self.buffer,
+            places: self.places.get(index..).unwrap_or_default(),
+        }
+    }
+
+    /// Whether one of them is a word, in capitals or not.
+    #[must_use]
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        self.at(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+impl Requests {
+    /// How many are complete.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The arguments of one of them, in the buffer that they were read from.
+    #[must_use]
+    pub fn get<'a>(&'a self, index: usize, buffer: &'a [u8]) -> Args<'a> {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Args::new(buffer, &self.places[start..self.ends[index]])
+    }
+
+    /// How many bytes of the buffer the complete ones take.
+    #[must_use]
+    pub fn consumed(&self) -> usize {
+        self.consumed
+    }
+
+    /// Forgets the complete ones, whose bytes are gone from the beginning of the buffer.
+    pub fn forget(&mut self) {
+        let done = self.ends.last().copied().unwrap_or(0);
+        self.places.drain(..done);
+        for place in &mut self.places {
+            place.0 -= self.consumed;
+            place.1 -= self.consumed;
+        }
+        self.ends.clear();
+        self.consumed = 0;
+    }
+}
+
+/// What was read at a place.
+enum Step {
+    /// All of it, which takes so many bytes.
+    Done(usize),
+    /// Only a part has come.
+    Wait,
+}
+
+impl Parser {
+    /// Reads all complete requests, but at most as many as make `most` of them. Quoted words are decoded where they stand.
+    ///
+    /// # Errors
+    /// What comes behind the requests that were read is none.
+    pub fn parse(
+        &mut self,
+        buffer: &mut [u8],
+        requests: &mut Requests,
+        limits: &Limits,
+        most: usize,
+    ) -> Result<(), BadRequest> {
+        while requests.len() < most {
+            let start = requests.consumed;
+            let Some(&first) = buffer.get(start) else {
+                return Ok(());
+            };
+            let before = requests.ends.last().copied().unwrap_or(0);
+            let step = if self.begun.is_some() || first == b'*' {
+                self.array(buffer, start, requests, limits)?
+            } else {
+                self.inline(buffer, start, requests, limits)?
+            };
+            let Step::Done(taken) = step else {
+                return Ok(());
+            };
+            self.begun = None;
+            self.searched = 0;
+            requests.consumed = start + taken;
+            if requests.places.len() > before {
+                requests.ends.push(requests.places.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// The line that begins at `from`, without its end, and where the next one begins; both from the beginning of the request.
+    fn line(
+        &mut self,
+        request: &[u8],
+        from: usize,
+        most: usize,
+        what: &'static str,
+    ) -> Result<Option<(usize, usize)>, BadRequest> {
+        let search = self.searched.max(from);
+        let rest = request.get(search..).unwrap_or_default();
+        match rest.iter().position(|&byte| byte == b'\n') {
+            Some(at) if search + at - from <= most => {
+                let end = search + at;
+                let trimmed = if end > from && request[end - 1] == b'\r' {
+                    end - 1
+                } else {
+                    end
+                };
+                // What stands behind the line may have to wait: then the line is read once more.
+                self.searched = from;
+                Ok(Some((trimmed, end + 1)))
+            }
+            None if request.len() - from <= most => {
+                self.searched = request.len();
+                Ok(None)
+            }
+            _ => Err(BadRequest::LongLine { what }),
+        }
+    }
+
+    fn array(
+        &mut self,
+        buffer: &[u8],
+        start: usize,
+        requests: &mut Requests,
+        limits: &Limits,
+    ) -> Result<Step, BadRequest> {
+        let request = &buffer[start..];
+        let mut begun = match self.begun {
+            Some(begun) => begun,
+            None => {
+                let Some((end, next)) = self.line(request, 0, limits.line, "mbulk count string")? else {
+                    return Ok(Step::Wait);
+                };
+                let count = integer(&request[1..end]).ok_or(BadRequest::Count)?;
+                if count <= 0 {
+                    return Ok(Step::Done(next));
+                }
+                if count as u64 > limits.arguments as u64 {
+                    return Err(refusal(limits, "multibulk", BadRequest::Count));
+                }
+                Begun {
+                    missing: count as usize,
+                    at: next,
+                    bytes: 0,
+                }
+            }
+        };
+        while begun.missing > 0 {
+            self.begun = Some(begun);
+            let Some((end, body)) = self.line(request, begun.at, limits.line, "bulk count string")? else {
+                return Ok(Step::Wait);
+            };
+            let header = request.get(begun.at..end).unwrap_or_default();
+            let length = match header.split_first() {
+                Some((b'$', digits)) => integer(digits).ok_or(BadRequest::Length)?,
+                Some((&other, _)) => return Err(BadRequest::NoLength(other)),
+                None => return Err(BadRequest::NoLength(b'\r')),
+            };
+            let length = usize::try_from(length).map_err(|_| BadRequest::Length)?;
+            if length > limits.argument {
+                return Err(refusal(limits, "bulk", BadRequest::Length));
+            }
+            if begun.bytes + length > limits.bytes {
+                return Err(BadRequest::TooLong { most: limits.bytes });
+            }
+            if request.len() < body + length + 2 {
+                return Ok(Step::Wait);
+            }
+            requests.places.push((start + body, start + body + length));
+            begun.missing -= 1;
+            begun.at = body + length + 2;
+            begun.bytes += length;
+        }
+        Ok(Step::Done(begun.at))
+    }
+
+    fn inline(
+        &mut self,
+        buffer: &mut [u8],
+        start: usize,
+        requests: &mut Requests,
+        limits: &Limits,
+    ) -> Result<Step, BadRequest> {
+        let Some((end, next)) = self.line(&buffer[start..], 0, limits.line, "inline request")? else {
+            return Ok(Step::Wait);
+        };
+        let mut at = start;
+        let end = start + end;
+        while let Some((from, to, behind)) = word(buffer, at, end)? {
+            requests.places.push((from, to));
+            at = behind;
+        }
+        Ok(Step::Done(next))
+    }
+}
+
+fn refusal(limits: &Limits, what: &'static str, otherwise: BadRequest) -> BadRequest {
+    if *limits == Limits::STRANGER {
+        BadRequest::Stranger(what)
+    } else {
+        otherwise
+    }
+}
+
+/// The next word of a line: where it begins and ends once it is decoded, and where the rest of the line begins.
+fn word(buffer: &mut [u8], mut at: usize, end: usize) -> Result<Option<(usize, usize, usize)>, BadRequest> {
+    while at < end && buffer[at].is_ascii_whitespace() {
+        at += 1;
+    }
+    if at == end {
+        return Ok(None);
+    }
+    let start = at;
+    let mut out = at;
+    while at < end && !buffer[at].is_ascii_whitespace() {
+        match buffer[at] {
+            quote @ (b'"' | b'\'') => {
+                at = quoted(buffer, at + 1, end, quote, &mut out)?;
+                if at < end && !buffer[at].is_ascii_whitespace() {
+                    return Err(BadRequest::Quotes);
+                }
+                break;
+            }
+            byte => {
+                buffer[out] = byte;
+                out += 1;
+                at += 1;
+            }
+        }
+    }
+    Ok(Some((start, out, at)))
+}
+
+/// Decodes up to the closing quote; where the rest begins. What is decoded is never longer than what it stands for.
+fn quoted(
+    buffer: &mut [u8],
+    mut at: usize,
+    end: usize,
+    quote: u8,
+    out: &mut usize,
+) -> Result<usize, BadRequest> {
+    while at < end {
+        let mut byte = buffer[at];
+        at += 1;
+        if byte == quote {
+            return Ok(at);
+        }
+        let next = if at < end { buffer[at] } else { 0 };
+        if byte == b'\\' && quote == b'\'' && next == b'\'' {
+            byte = b'\'';
+            at += 1;
+        } else if byte == b'\\' && quote == b'"' && at < end {
+            let digit = |index: usize| {
+                let digit = (index < end).then(|| char::from(buffer[index]).to_digit(16));
+                digit.flatten().map(|digit| digit as u8)
+            };
+            (byte, at) = match (next, digit(at + 1), digit(at + 2)) {
+                (b'x', Some(high), Some(low)) => (high << 4 | low, at + 3),
+                (b'n', ..) => (b'\n', at + 1),
+                (b'r', ..) => (b'\r', at + 1),
+                (b't', ..) => (b'\t', at + 1),
+                (b'b', ..) => (8, at + 1),
+                (b'a', ..) => (7, at + 1),
+                (other, ..) => (other, at + 1),
+            };
+        }
+        buffer[*out] = byte;
+        *out += 1;
+    }
+    Err(BadRequest::Quotes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+use super::*;
+
+const LIMITS: Limits = Limits {
+    bytes: 100,
+    argument: 50,
+    arguments: 5,
+    line: 40,
+};
+
+fn words(args: Args<'_>) -> Vec<Vec<u8>> {
+    args.iter().map(<[u8]>::to_vec).collect()
+}
+
+/// All requests of some bytes that come `chunk` at a time.
+fn read(bytes: &[u8], chunk: usize) -> Result<Vec<Vec<Vec<u8>>>, BadRequest> {
+    let (mut parser, mut requests) = (Parser::default(), Requests::default());
+    let mut buffer: Vec<u8> = Vec::new();
+    let mut all = Vec::new();
+    for part in bytes.chunks(chunk) {
+        buffer.extend_from_slice(part);
+        let result = parser.parse(&mut buffer, &mut requests, &LIMITS, 3);
+        for index in 0..requests.len() {
+            all.push(words(requests.get(index, &buffer)));
+        }
+        buffer.drain(..requests.consumed());
+        requests.forget();
+        result?;
+    }
+    while !buffer.is_empty() {
+        parser.parse(&mut buffer, &mut requests, &LIMITS, 3)?;
+        if requests.is_empty() && requests.consumed() == 0 {
+            break;
+        }
+        for index in 0..requests.len() {
+            all.push(words(requests.get(index, &buffer)));
+        }
+        buffer.drain(..requests.consumed());
+        requests.forget();
+    }
+    Ok(all)
+}
+
+fn bad(bytes: &[u8]) -> String {
+    read(bytes, bytes.len()).unwrap_err().to_string()
+}
+
+#[test]
+fn requests_are_the_same_however_they_arrive() {
+    let bytes = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n\r\n*0\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\na\r\nb\r\nset k \"a b\\x41\\n\"\n*1\r\n$4\r\nQUIT\r\n";
+    let whole = read(bytes, bytes.len()).unwrap();
+    assert_eq!(whole.len(), 5);
+    assert_eq!(whole[0], [&b"GET"[..], b"k"]);
+    assert_eq!(whole[1], [b"PING"]);
+    assert_eq!(whole[2], [&b"SET"[..], b"k", b"a\r\nb"]);
+    assert_eq!(whole[3], [&b"set"[..], b"k", b"a bA\n"]);
+    for chunk in 1..bytes.len() {
+        assert_eq!(read(bytes, chunk).unwrap(), whole, "{chunk}");
+    }
+}
+
+#[test]
+fn words_in_quotes_are_decoded() {
+    let line = br#"a "" 'it\'s' "\"q\" \t\\ \zz" 'a\n'"#;
+    let all = read(&[&line[..], b"\r\n"].concat(), 100).unwrap();
+    assert_eq!(all[0], [&b"a"[..], b"", b"it's", b"\"q\" \t\\ zz", b"a\\n"]);
+    for unbalanced in [&b"a \"b\n"[..], b"a 'b\n", b"\"a\"b\n", b"\"a\\\n"] {
+        assert_eq!(bad(unbalanced), "Protocol error: unbalanced quotes in request");
+    }
+}
+
+#[test]
+fn what_is_no_request_is_refused_in_the_words_of_redis() {
+    for (bytes, error) in [
+        (&b"*x\r\n"[..], "invalid multibulk length"),
+        (b"*6\r\n", "invalid multibulk length"),
+        (b"*1\r\nGET\r\n", "expected '$', got 'G'"),
+        (b"*1\r\n$x\r\n", "invalid bulk length"),
+        (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$51\r\n", "invalid bulk length"),
+    ] {
+        assert_eq!(bad(bytes), format!("Protocol error: {error}"));
+    }
+    assert_eq!(bad(&[b'a'; 41]), "Protocol error: too big inline request");
+    let digits = [&b"*"[..], &[b'0'; 41]].concat();
+    assert_eq!(bad(&digits), "Protocol error: too big mbulk count string");
+    let digits = [&b"*1\r\n$"[..], &[b'0'; 41]].concat();
+    assert_eq!(bad(&digits), "Protocol error: too big bulk count string");
+    let long = [
+        &b"*3\r\n"[..],
+        &[&b"$50\r\n"[..], &[b'a'; 50], b"\r\n"].concat().repeat(3),
+    ]
+    .concat();
+    assert_eq!(bad(&long), "Protocol error: request exceeds 100 bytes");
+}
+
+#[test]
+fn strangers_may_send_little() {
+    let mut parser = Parser::default();
+    let mut parse = |bytes: &[u8]| {
+        let result = parser.parse(
+            &mut bytes.to_vec(),
+            &mut Requests::default(),
+            &Limits::STRANGER,
+            9,
+        );
+        parser = Parser::default();
+        result.unwrap_err().to_string()
+    };
+    assert_eq!(
+        parse(b"*11\r\n"),
+        "Protocol error: unauthenticated multibulk length"
+    );
+    assert_eq!(
+        parse(b"*1\r\n$16385\r\n"),
+        "Protocol error: unauthenticated bulk length"
+    );
+}

@@ -1,0 +1,207 @@
+//! Replies, in the version that the client has chosen.
+
+use super::number::{write_double, write_integer};
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// RESP2.
+    #[default]
+    Two,
+    /// RESP3, which tells maps, sets, doubles and nulls apart.
+    Three,
+}
+
+/// Appends replies to a buffer.
+#[derive(Debug)]
+pub struct Reply<'o> {
+    out: &'o mut Vec<u8>,
+    version: Version,
+}
+
+impl<'o> Reply<'o> {
+    /// To the end of a buffer.
+    pub fn new(out: &'o mut Vec<u8>, version: Version) -> Reply<'o> {
+        Reply { out, version }
+    }
+
+    /// The version that is written.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// How long the buffer is.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Takes back what was written behind a position.
+    pub fn rewind(&mut self, position: usize) {
+        self.out.truncate(position);
+    }
+
+    fn line(&mut self, mark: u8, text: &[u8]) {
+        self.out.push(mark);
+        self.out.extend_from_slice(text);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn header(&mut self, mark: u8, number: i64) {
+        self.out.push(mark);
+        write_integer(self.out, number);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A word of the protocol.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `OK`.
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// An error, which begins with its kind. Line ends in it become blanks.
+    pub fn error(&mut self, text: &str) {
+        self.out.push(b'-');
+        let bytes = text.bytes().map(|byte| {
+            if byte == b'\r' || byte == b'\n' {
+                b' '
+            } else {
+                byte
+            }
+        });
+        self.out.extend(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// An integer.
+    pub fn integer(&mut self, value: i64) {
+        self.header(b':', value);
+    }
+
+    /// How many.
+    pub fn count(&mut self, value: usize) {
+        self.integer(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    /// 1 or 0.
+    pub fn truth(&mut self, value: bool) {
+        self.integer(i64::from(value));
+    }
+
+    /// Bytes.
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.header(b'$', bytes.len() as i64);
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Bytes or nothing.
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    /// Text for people.
+    pub fn verbatim(&mut self, text: &str) {
+        if self.version == Version::Two {
+            return self.bulk(text.as_bytes());
+        }
+        self.header(b'=', text.len() as i64 + 4);
+        self.out.extend_from_slice(b"txt:");
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A floating-point number.
+    pub fn double(&mut self, value: f64) {
+        let mut text = Vec::with_capacity(24);
+        write_double(&mut text, value);
+        match self.version {
+            Version::Two => self.bulk(&text),
+            Version::Three => self.line(b',', &text),
+        }
+    }
+
+    /// Nothing, where bytes could be.
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(match self.version {
+            Version::Two => b"$-1\r\n",
+            Version::Three => b"_\r\n",
+        });
+    }
+
+    /// Nothing, where an array could be.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.version {
+            Version::Two => b"*-1\r\n",
+            Version::Three => b"_\r\n",
+        });
+    }
+
+    /// So many replies follow.
+    pub fn array(&mut self, count: usize) {
+        self.header(b'*', count as i64);
+    }
+
+    /// So many pairs of replies follow.
+    pub fn map(&mut self, count: usize) {
+        match self.version {
+            Version::Two => self.array(2 * count),
+            Version::Three => self.header(b'%', count as i64),
+        }
+    }
+
+    /// So many replies follow, of which none comes twice.
+    pub fn set(&mut self, count: usize) {
+        match self.version {
+            Version::Two => self.array(count),
+            Version::Three => self.header(b'~', count as i64),
+        }
+    }
+
+    /// Replies that were written elsewhere, in the same version.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(version: Version) -> String {
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, version);
+        reply.ok();
+        reply.error("ERR two\r\nlines");
+        reply.integer(-5);
+        reply.bulk(b"a\0b");
+        reply.null();
+        reply.null_array();
+        reply.map(1);
+        reply.set(2);
+        reply.double(1.5);
+        reply.verbatim("text");
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn version_two_knows_arrays_and_strings_only() {
+        let expected = "+OK\r\n-ERR two  lines\r\n:-5\r\n$3\r\na\0b\r\n$-1\r\n*-1\r\n*2\r\n*2\r\n$3\r\n1.5\r\n$4\r\ntext\r\n";
+        assert_eq!(written(Version::Two), expected);
+    }
+
+    #[test]
+    fn version_three_says_what_it_means() {
+        let expected =
+            "+OK\r\n-ERR two  lines\r\n:-5\r\n$3\r\na\0b\r\n_\r\n_\r\n%1\r\n~2\r\n,1.5\r\n=8\r\ntxt:text\r\n";
+        assert_eq!(written(Version::Three), expected);
+    }
+}

@@ -1,0 +1,256 @@
+//! The handle of a running server: its start, its addresses, its end.
+
+use crate::error::{Error, Result};
+use crate::net::{self, Acceptor, Driver, Language, Listener, Pool, Syncer};
+use crate::options::{Exposure, ServerOptions, Tls};
+use crate::shared::Shared;
+use crate::store::{Reaper, Store};
+use alluvium::Db;
+use mio::net::TcpListener;
+use parking_lot::{Condvar, Mutex};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// A server that runs. Dropping the handle stops it.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// use alluvium_server::{Server, ServerOptions};
+/// use std::io::{Read, Write};
+/// let db = alluvium::Db::open(place.path().join("store"))?;
+/// let options = ServerOptions {
+///     redis: Some("127.0.0.1:0".parse().unwrap()),
+///     ..ServerOptions::default()
+/// };
+/// let server = Server::start(&db, options)?;
+/// let mut socket = std::net::TcpStream::connect(server.redis_addr().unwrap())?;
+/// socket.write_all(b"PING\r\n")?;
+/// let mut reply = [0; 7];
+/// socket.read_exact(&mut reply)?;
+/// assert_eq!(&reply, b"+PONG\r\n");
+/// server.stop();
+/// server.join()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Server {
+    redis: Option<SocketAddr>,
+    memcached: Option<SocketAddr>,
+    running: Arc<Running>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("redis", &self.redis)
+            .field("memcached", &self.memcached)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What has to be ended.
+struct Running {
+    options: ServerOptions,
+    shared: Arc<Shared>,
+    pool: Arc<Pool>,
+    syncer: Arc<Syncer>,
+    control: Arc<net::Control>,
+    threads: Mutex<Option<Threads>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct Threads {
+    acceptor: JoinHandle<()>,
+    syncer: JoinHandle<()>,
+    reaper: Reaper,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Stopping,
+}
+
+impl Server {
+    /// Starts to serve a store.
+    ///
+    /// # Errors
+    /// [`Error::Unprotected`] for an address that others can reach while neither password nor TLS is set; [`Error::Listen`]; [`Error::Tls`];
+    /// [`Error::Store`].
+    pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
+        protected(&options)?;
+        let tls = options.tls.as_ref().map(tls_config).transpose()?;
+        let mut listeners = Vec::new();
+        let mut listen = |address: Option<SocketAddr>, language| -> Result<Option<SocketAddr>> {
+            let Some(address) = address else {
+                return Ok(None);
+            };
+            let failed = |cause| Error::Listen { address, cause };
+            let socket = TcpListener::bind(address).map_err(failed)?;
+            let bound = socket.local_addr().map_err(failed)?;
+            listeners.push(Listener { socket, language });
+            Ok(Some(bound))
+        };
+        let redis = listen(options.redis, Language::Redis)?;
+        let memcached = listen(options.memcached, Language::Memcached)?;
+        let store = Arc::new(Store::open(db)?);
+        let port = redis.map_or(0, |address| address.port());
+        let shared = Arc::new(Shared::new(Arc::clone(&store), &options, port));
+        let syncer = Arc::new(Syncer::new(db));
+        let loops = options
+            .loops
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let seats: std::io::Result<Vec<_>> = (0..loops.max(1)).map(|_| Driver::seat(&syncer)).collect();
+        let pool = Arc::new(Pool::new(seats?));
+        let (acceptor, control) = Acceptor::new(listeners, &shared, &pool, tls)?;
+        let waking = Arc::downgrade(&pool);
+        let wake = move || {
+            if let Some(pool) = waking.upgrade() {
+                pool.seats.iter().for_each(net::Seat::wake);
+            }
+        };
+        assert!(shared.wake.set(Box::new(wake)).is_ok(), "it is set once");
+        pool.start();
+        let threads = Threads {
+            acceptor: std::thread::Builder::new()
+                .name("alluvium-accept".to_owned())
+                .spawn(move || acceptor.run())?,
+            syncer: net::start_syncer(&syncer, &pool)?,
+            reaper: Reaper::start(&store)?,
+        };
+        let running = Arc::new(Running {
+            options,
+            shared,
+            pool,
+            syncer,
+            control,
+            threads: Mutex::new(Some(threads)),
+            state: Mutex::new(State::Running),
+            changed: Condvar::new(),
+        });
+        Ok(Server {
+            redis,
+            memcached,
+            running,
+        })
+    }
+
+    /// Where the Redis protocol is spoken.
+    #[must_use]
+    pub fn redis_addr(&self) -> Option<SocketAddr> {
+        self.redis
+    }
+
+    /// Where the memcached protocol is spoken.
+    #[must_use]
+    pub fn memcached_addr(&self) -> Option<SocketAddr> {
+        self.memcached
+    }
+
+    /// How many clients are connected.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.running.shared.clients.len()
+    }
+
+    /// Begins to stop, and returns at once: nobody is accepted any more; what has been received is executed; connections end when their
+    /// replies are sent, at the latest after [`ServerOptions::grace`]. May be called by any thread, more than once.
+    pub fn stop(&self) {
+        let mut state = self.running.state.lock();
+        if *state == State::Running {
+            *state = State::Stopping;
+            self.running.control.stop();
+            self.running.changed.notify_all();
+        }
+    }
+
+    /// Waits until somebody stops the server, and then until it has stopped. The store stays open.
+    ///
+    /// # Errors
+    /// As the store says when what was acknowledged is synced at the end.
+    pub fn join(&self) -> Result<()> {
+        {
+            let mut state = self.running.state.lock();
+            while *state == State::Running {
+                self.running.changed.wait(&mut state);
+            }
+        }
+        self.running.finish()
+    }
+}
+
+impl Running {
+    fn finish(&self) -> Result<()> {
+        let mut threads = self.threads.lock();
+        let Some(Threads {
+            acceptor,
+            syncer,
+            reaper,
+        }) = threads.take()
+        else {
+            return Ok(());
+        };
+        // First those that bring work, then those that do it.
+        if acceptor.join().is_err() {
+            tracing::error!("the thread that accepts connections has panicked");
+        }
+        self.pool.stop(Instant::now() + self.options.grace);
+        self.pool.join();
+        self.syncer.stop();
+        if syncer.join().is_err() {
+            tracing::error!("the thread that syncs has panicked");
+        }
+        reaper.stop();
+        self.shared.store.note_time()?;
+        self.shared.store.db.sync()?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        if let Err(error) = self.running.finish() {
+            tracing::error!(%error, "the server could not be stopped in order");
+        }
+    }
+}
+
+/// Refuses addresses that others can reach when nothing keeps them out.
+fn protected(options: &ServerOptions) -> Result<()> {
+    if options.exposure == Exposure::Unprotected || options.tls.is_some() {
+        return Ok(());
+    }
+    let check = |address: Option<SocketAddr>, is_protected: bool, wanted| match address {
+        Some(address) if !address.ip().is_loopback() && !is_protected => {
+            Err(Error::Unprotected { address, wanted })
+        }
+        _ => Ok(()),
+    };
+    check(options.redis, options.password.is_some(), "a password or TLS")?;
+    check(options.memcached, false, "TLS")
+}
+
+fn tls_config(tls: &Tls) -> Result<Arc<ServerConfig>> {
+    let bad = |why: String| Error::Tls { why };
+    let certificates: std::result::Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&tls.certificate).collect();
+    let certificates = certificates.map_err(|error| bad(format!("the certificate is no PEM: {error}")))?;
+    if certificates.is_empty() {
+        return Err(bad("there is no certificate in the file".to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&tls.key)
+        .map_err(|error| bad(format!("the private key is no PEM: {error}")))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
+        .map_err(|error| bad(error.to_string()))?;
+    Ok(Arc::new(config))
+}

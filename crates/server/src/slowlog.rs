@@ -1,0 +1,64 @@
+//! Commands that took long.
+
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+
+/// How many arguments, and how many bytes of each, are kept.
+const ARGUMENTS: usize = 32;
+const BYTES: usize = 128;
+
+/// A command that took long, or a batch of which it was the first.
+#[derive(Clone, Debug)]
+pub(crate) struct Slow {
+    pub(crate) id: u64,
+    pub(crate) at_s: u64,
+    pub(crate) took_us: u64,
+    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) peer: String,
+    pub(crate) name: String,
+}
+
+/// The last of them, newest first.
+#[derive(Debug, Default)]
+pub(crate) struct SlowLog {
+    entries: Mutex<(u64, VecDeque<Slow>)>,
+}
+
+impl SlowLog {
+    /// Notes one, and forgets the oldest beyond `most`.
+    pub(crate) fn note<'a>(
+        &self,
+        mut slow: Slow,
+        args: impl ExactSizeIterator<Item = &'a [u8]>,
+        most: usize,
+    ) {
+        let count = args.len();
+        for (index, arg) in args.enumerate().take(ARGUMENTS) {
+            slow.args.push(if index + 1 == ARGUMENTS && count > ARGUMENTS {
+                format!("... ({} more arguments)", count - ARGUMENTS + 1).into_bytes()
+            } else if arg.len() > BYTES {
+                let rest = format!("... ({} more bytes)", arg.len() - BYTES);
+                [&arg[..BYTES], rest.as_bytes()].concat()
+            } else {
+                arg.to_vec()
+            });
+        }
+        let mut entries = self.entries.lock();
+        slow.id = entries.0;
+        entries.0 += 1;
+        entries.1.push_front(slow);
+        entries.1.truncate(most);
+    }
+
+    pub(crate) fn newest(&self, most: usize) -> Vec<Slow> {
+        self.entries.lock().1.iter().take(most).cloned().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.lock().1.len()
+    }
+
+    pub(crate) fn reset(&self) {
+        self.entries.lock().1.clear();
+    }
+}

@@ -1,0 +1,163 @@
+//! Typed keys on top of a transaction.
+
+use super::transaction::Transaction;
+use crate::error::Failure;
+use crate::model::format;
+use crate::model::{Collection, Entry, Kind, Text};
+
+impl Transaction<'_> {
+    /// What a key holds.
+    pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure> {
+        let now_ms = self.now_ms;
+        let inner = format::record_key(self.database, key);
+        match self.get(&inner)? {
+            Some(record) => Ok(Entry::read(record, now_ms)?),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads the records of several keys at once, unless that was done.
+    pub(crate) fn fetch_records<'a>(
+        &mut self,
+        keys: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> Result<(), Failure> {
+        if keys.len() > 1 && !self.is_prefetched() {
+            let database = self.database;
+            self.prefetch(keys.map(|key| format::record_key(database, key)).collect())?;
+        }
+        Ok(())
+    }
+
+    /// The string that a key holds.
+    pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<Text<'_>>, Failure> {
+        match self.entry(key)? {
+            None => Ok(None),
+            Some(Entry::Text(text)) => Ok(Some(text)),
+            Some(Entry::Collection(_)) => Err(Failure::WRONG_TYPE),
+        }
+    }
+
+    /// The collection of a kind that a key holds.
+    pub(crate) fn collection(&mut self, key: &[u8], kind: Kind) -> Result<Option<Collection>, Failure> {
+        match self.entry(key)? {
+            None => Ok(None),
+            Some(Entry::Collection(collection)) if collection.kind == kind => Ok(Some(collection)),
+            Some(_) => Err(Failure::WRONG_TYPE),
+        }
+    }
+
+    /// The same, or an empty one that is not stored yet.
+    pub(crate) fn collection_or_new(&mut self, key: &[u8], kind: Kind) -> Result<Collection, Failure> {
+        match self.collection(key, kind)? {
+            Some(collection) => Ok(collection),
+            None => self.new_collection(kind),
+        }
+    }
+
+    /// An empty collection.
+    pub(crate) fn new_collection(&mut self, kind: Kind) -> Result<Collection, Failure> {
+        Ok(Collection {
+            kind,
+            expires_ms: 0,
+            number: self.store.new_number(self.database)?,
+            count: 0,
+            head: 0,
+        })
+    }
+
+    /// Stores what is known of a collection whose elements have changed; without elements the key is gone.
+    pub(crate) fn save(&mut self, key: &[u8], collection: &Collection) {
+        if collection.count == 0 {
+            self.drop_collection(collection);
+            self.delete(format::record_key(self.database, key));
+        } else {
+            let record = format::encode_collection(collection);
+            self.put(
+                format::record_key(self.database, key),
+                record,
+                collection.expires_ms,
+            );
+        }
+        self.touch(key);
+    }
+
+    /// Deletes what a collection has beside its record.
+    fn drop_collection(&mut self, collection: &Collection) {
+        let start = format::elements(self.database, collection.number);
+        let end = format::behind(&start);
+        self.delete_range(start, end);
+        if collection.expires_ms != 0 {
+            let expiry = format::expiry_key(self.database, collection.expires_ms, collection.number);
+            self.delete(expiry);
+        }
+    }
+
+    /// The key holds this string and nothing else. What it held is read only where that may be a collection (S8).
+    pub(crate) fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
+        if self.store.may_have_collections(self.database) {
+            self.clear(key)?;
+        }
+        self.overwrite_text(key, parts, expires_ms);
+        Ok(())
+    }
+
+    /// The same for a key that holds a string or nothing.
+    pub(crate) fn overwrite_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) {
+        let record = format::encode_text(parts, expires_ms);
+        self.put(format::record_key(self.database, key), record, expires_ms);
+        self.touch(key);
+    }
+
+    /// Makes room for something else at a key: its elements go, its record is overwritten by the caller.
+    fn clear(&mut self, key: &[u8]) -> Result<(), Failure> {
+        // An expired collection has elements, too; the reaper finds them by their expiry, which stays.
+        if let Some(Entry::Collection(collection)) = self.entry(key)? {
+            self.drop_collection(&collection);
+        }
+        Ok(())
+    }
+
+    /// Deletes a key; whether it was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, Failure> {
+        let collection = match self.entry(key)? {
+            None => return Ok(false),
+            Some(Entry::Text(_)) => None,
+            Some(Entry::Collection(collection)) => Some(collection),
+        };
+        if let Some(collection) = collection {
+            self.drop_collection(&collection);
+        }
+        self.delete(format::record_key(self.database, key));
+        self.touch(key);
+        Ok(true)
+    }
+
+    /// The key is gone at `expires_ms`, or never if that is 0; whether it is there.
+    pub(crate) fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, Failure> {
+        match self.entry(key)? {
+            None => return Ok(false),
+            Some(Entry::Text(text)) => {
+                let value = text.to_vec();
+                self.overwrite_text(key, &[&value], expires_ms);
+            }
+            Some(Entry::Collection(mut collection)) => {
+                self.set_expiry(key, &mut collection, expires_ms);
+                self.save(key, &collection);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Notes when a collection is gone, for the reaper.
+    pub(crate) fn set_expiry(&mut self, key: &[u8], collection: &mut Collection, expires_ms: u64) {
+        if collection.expires_ms != 0 {
+            let old = format::expiry_key(self.database, collection.expires_ms, collection.number);
+            self.delete(old);
+        }
+        collection.expires_ms = expires_ms;
+        if expires_ms != 0 {
+            let new = format::expiry_key(self.database, expires_ms, collection.number);
+            self.put(new, key.to_vec(), 0);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The store as commands see it: databases of typed keys, changed atomically.
+//!
+//! *Knows*: which keyspaces there are, locks of keys, transactions, numbers of collections, what becomes of collections that expire.
+//!
+//! *Does not know*: protocols, connections, replies.
+//!
+//! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs` (typed keys on top of it), `scan.rs` (walks), `locks.rs`,
+//! `clock.rs`, `reaper.rs`.
+//!
+//! Invariants:
+//!
+//! - **S6** Whoever writes to a user's key holds its lock exclusively from the first read that the write depends on until the commit is seen.
+//! - **S7** What a command writes is one commit, together with what others of its batch write; so is a whole MULTI.
+//! - **S8** A database without collections is known to have none as long as this process has made none in it, so that a SET needs no read.
+
+mod clock;
+mod entries;
+mod locks;
+mod reaper;
+mod scan;
+mod transaction;
+
+pub(crate) use locks::{Held, Mode, Wanted};
+pub(crate) use reaper::Reaper;
+pub(crate) use scan::Direction;
+pub(crate) use transaction::{Outcome, Transaction};
+
+use crate::cursors::Cursors;
+use crate::model::format;
+use alluvium::{Db, Durability, Keyspace, Result};
+use clock::Clock;
+use locks::Locks;
+use parking_lot::Mutex;
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// How many databases SELECT chooses from.
+pub(crate) const DATABASES: u8 = 16;
+
+/// How many numbers of collections are reserved with one write.
+const NUMBERS: u64 = 1 << 20;
+
+/// The store with what the server adds to it.
+pub(crate) struct Store {
+    pub(crate) db: Db,
+    pub(crate) data: Keyspace,
+    pub(crate) items: Keyspace,
+    pub(crate) locks: Locks,
+    clock: Clock,
+    /// Which databases may hold collections (S8).
+    has_collections: [AtomicBool; DATABASES as usize],
+    numbers: Mutex<Range<u64>>,
+    cas: AtomicU64,
+    /// Where walks over all keys go on.
+    pub(crate) cursors: Cursors,
+    /// Strings that were asked for and there, and not there.
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("db", &self.db)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    pub(crate) fn open(db: &Db) -> Result<Store> {
+        let data = db.keyspace("redis")?;
+        let items = db.keyspace("memcached")?;
+        let number = |key: &[u8]| -> Result<u64> {
+            let value = data.get(key)?;
+            Ok(value.map_or(0, |value| format::decode_number(&value).unwrap_or_default()))
+        };
+        let clock = Clock::new(number(&format::time_key())?);
+        let numbers = number(&format::numbers_key())?;
+        let mut has_collections = [const { AtomicBool::new(false) }; DATABASES as usize];
+        for (database, has) in (0..).zip(&mut has_collections) {
+            let (start, end) = format::all_elements(database);
+            *has.get_mut() = data.range(&start[..]..&end[..]).next().transpose()?.is_some();
+        }
+        // What CAS compares must differ from what it was in an earlier life.
+        let cas = clock.now_ms() << 20;
+        Ok(Store {
+            db: db.clone(),
+            data,
+            items,
+            locks: Locks::new(),
+            clock,
+            has_collections,
+            numbers: Mutex::new(numbers..numbers),
+            cas: AtomicU64::new(cas),
+            cursors: Cursors::default(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        })
+    }
+
+    /// Milliseconds since 1970, which never go back.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// Whether commits are acknowledged when they are on the disk.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        self.data.durability() == Durability::Disk
+    }
+
+    /// A number for a new collection (S4).
+    pub(crate) fn new_number(&self, database: u8) -> Result<u64> {
+        self.has_collections[usize::from(database)].store(true, Ordering::SeqCst);
+        let mut numbers = self.numbers.lock();
+        if numbers.is_empty() {
+            let end = numbers.end + NUMBERS;
+            self.data
+                .put(&format::numbers_key()[..], format::encode_number(end))?;
+            numbers.end = end;
+        }
+        Ok(numbers.next().expect("some were reserved"))
+    }
+
+    /// Whether a database may hold collections.
+    pub(crate) fn may_have_collections(&self, database: u8) -> bool {
+        self.has_collections[usize::from(database)].load(Ordering::SeqCst)
+    }
+
+    /// What CAS compares: another one for every change.
+    pub(crate) fn next_cas(&self) -> u64 {
+        self.cas.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Notes the time, so that a later life does not fall behind it.
+    pub(crate) fn note_time(&self) -> Result<()> {
+        let now = format::encode_number(self.now_ms());
+        self.data.put(&format::time_key()[..], now)
+    }
+}

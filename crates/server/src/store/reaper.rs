@@ -1,0 +1,107 @@
+//! What becomes of collections that have expired: somebody deletes their elements without being asked.
+//!
+//! Strings expire in the store itself, which drops them when it compacts. A collection's record does, too, but its elements would stay; so
+//! each collection that expires is listed by its time, and a thread goes through the list.
+
+use super::locks::{Mode, Wanted};
+use super::{DATABASES, Store, Transaction};
+use crate::error::Failure;
+use crate::model::format;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the list is looked at.
+const TICK: Duration = Duration::from_millis(500);
+
+/// After how many ticks the time is noted.
+const TICKS_PER_NOTE: u32 = 20;
+
+/// How many collections are deleted before others have a turn.
+const AT_ONCE: usize = 256;
+
+/// The thread that deletes what has expired.
+pub(crate) struct Reaper {
+    state: Arc<(Mutex<bool>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+impl Reaper {
+    pub(crate) fn start(store: &Arc<Store>) -> std::io::Result<Reaper> {
+        let state = Arc::new((Mutex::new(false), Condvar::new()));
+        let (shared, store) = (Arc::clone(&state), Arc::clone(store));
+        let thread = std::thread::Builder::new()
+            .name("alluvium-reaper".to_owned())
+            .spawn(move || {
+                let mut ticks = 0;
+                loop {
+                    let mut is_stopping = shared.0.lock();
+                    if !*is_stopping {
+                        shared.1.wait_for(&mut is_stopping, TICK);
+                    }
+                    if *is_stopping {
+                        break;
+                    }
+                    drop(is_stopping);
+                    ticks += 1;
+                    let result = store.reap().and_then(|count| {
+                        if count > 0 || ticks % TICKS_PER_NOTE == 0 {
+                            store.note_time()?;
+                        }
+                        Ok(())
+                    });
+                    if let Err(error) = result {
+                        tracing::warn!(%error, "expired collections could not be deleted; they are hidden all the same");
+                    }
+                }
+            })?;
+        Ok(Reaper { state, thread })
+    }
+
+    pub(crate) fn stop(self) {
+        *self.state.0.lock() = true;
+        self.state.1.notify_all();
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that deletes expired collections has panicked");
+        }
+    }
+}
+
+impl Store {
+    /// Deletes the elements of collections that have expired; how many collections.
+    pub(crate) fn reap(&self) -> Result<usize, Failure> {
+        let mut count = 0;
+        for database in (0..DATABASES).filter(|&database| self.may_have_collections(database)) {
+            let (start, end) = format::expired(database, self.now_ms());
+            let mut due = Vec::new();
+            for pair in self.data.range(&start[..]..&end[..]).take(AT_ONCE) {
+                due.push(pair?);
+            }
+            for (listed, key) in due {
+                count += usize::from(self.reap_one(database, &listed, &key)?);
+            }
+        }
+        Ok(count)
+    }
+
+    fn reap_one(&self, database: u8, listed: &[u8], key: &[u8]) -> Result<bool, Failure> {
+        let mut wanted = Wanted::default();
+        wanted.key(database, key, Mode::Exclusive);
+        let held = self.locks.lock(wanted);
+        let Some(number) = format::expiring_number(listed) else {
+            return Ok(false);
+        };
+        // Whoever had the lock before may have given it another time.
+        if self.data.get(listed)?.is_none() {
+            return Ok(false);
+        }
+        let mut transaction = Transaction::new(self, database);
+        let start = format::elements(database, number);
+        let end = format::behind(&start);
+        transaction.delete_range(start, end);
+        transaction.delete(listed.into());
+        transaction.commit(&held)?;
+        Ok(true)
+    }
+}

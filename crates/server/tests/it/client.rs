@@ -1,0 +1,157 @@
+//! A client that knows nothing but the protocol, and a server to speak to.
+
+use alluvium::{Db, Options};
+use alluvium_server::{Server, ServerOptions};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A server with a store of its own.
+pub(crate) struct Fixture {
+    pub(crate) server: Server,
+    pub(crate) db: Db,
+    pub(crate) place: tempfile::TempDir,
+}
+
+pub(crate) fn any_port() -> Option<SocketAddr> {
+    Some("127.0.0.1:0".parse().unwrap())
+}
+
+pub(crate) fn options() -> ServerOptions {
+    ServerOptions {
+        redis: any_port(),
+        memcached: any_port(),
+        loops: Some(2),
+        ..ServerOptions::default()
+    }
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        Fixture::with(options())
+    }
+
+    pub(crate) fn with(options: ServerOptions) -> Fixture {
+        let place = tempfile::tempdir().unwrap();
+        let db = Options::new()
+            .memory(64 << 20)
+            .open(place.path().join("store"))
+            .unwrap();
+        let server = Server::start(&db, options).unwrap();
+        Fixture { server, db, place }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.server.redis_addr().unwrap())
+    }
+}
+
+/// A connection that speaks RESP.
+pub(crate) struct Client {
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Client {
+            reader: BufReader::new(socket),
+        }
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.reader.get_mut().write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn send(&mut self, words: &[&[u8]]) {
+        self.send_bytes(&request(words));
+    }
+
+    /// Sends words that are separated by blanks; the reply, as text.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.send(&words);
+        self.reply()
+    }
+
+    /// The next reply as text: `OK`, `-ERR …`, `:1`, `"bytes"`, `nil`, `[…]`, `{…}`, `<…>`, `,1.5`.
+    pub(crate) fn reply(&mut self) -> String {
+        self.try_reply().expect("a reply")
+    }
+
+    /// The same; none when the connection has ended.
+    pub(crate) fn try_reply(&mut self) -> Option<String> {
+        let mut line = Vec::new();
+        self.reader
+            .read_until(b'\n', &mut line)
+            .ok()
+            .filter(|&count| count > 0)?;
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        let (mark, rest) = line.split_at(1);
+        Some(match mark {
+            "+" => rest.to_owned(),
+            "-" | ":" | "," => line,
+            "_" => "nil".to_owned(),
+            "$" | "=" => match rest.parse::<i64>().unwrap() {
+                -1 => "nil".to_owned(),
+                length => {
+                    let mut bytes = vec![0; length as usize + 2];
+                    self.reader.read_exact(&mut bytes).ok()?;
+                    bytes.truncate(length as usize);
+                    format!("\"{}\"", bytes.escape_ascii())
+                }
+            },
+            "*" if rest == "-1" => "nil array".to_owned(),
+            "*" | "~" | "%" => {
+                let count: usize = rest.parse().unwrap();
+                let count = if mark == "%" { 2 * count } else { count };
+                let (open, close) = match mark {
+                    "*" => ("[", "]"),
+                    "~" => ("<", ">"),
+                    _ => ("{", "}"),
+                };
+                let mut text = open.to_owned();
+                for index in 0..count {
+                    let part = self.try_reply()?;
+                    let _ = write!(text, "{}{part}", if index > 0 { " " } else { "" });
+                }
+                text + close
+            }
+            other => panic!("no reply begins with {other}"),
+        })
+    }
+
+    /// Asks line by line; each line is a command, `=>`, and the reply that is expected.
+    pub(crate) fn script(&mut self, script: &str) {
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (command, expected) = line.split_once(" => ").unwrap();
+            assert_eq!(self.ask(command).trim_end(), expected, "{command}");
+        }
+    }
+}
+
+/// A request as clients send it.
+pub(crate) fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// The parts of an array that was written as text, sorted.
+pub(crate) fn sorted(array: &str) -> Vec<String> {
+    let inner = array.trim_matches(['[', ']', '<', '>', '{', '}']);
+    let mut parts: Vec<String> = inner
+        .split(' ')
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect();
+    parts.sort();
+    parts
+}

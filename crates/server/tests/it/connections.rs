@@ -1,0 +1,230 @@
+//! Connections: who they are, what they choose, what is known of them.
+
+use crate::client::{Client, Fixture, any_port, options};
+use alluvium_server::{Error, Exposure, Server, ServerOptions, Tls};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[test]
+fn connections_do_what_redis_says() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.script(
+        r#"
+        PING x => "x"
+        ECHO x => "x"
+        PING a b => -ERR wrong number of arguments for 'ping' command
+        CLIENT ID => :1
+        CLIENT SETNAME me => OK
+        CLIENT GETNAME => "me"
+        CLIENT NO-EVICT ON => OK
+        HELLO 4 => -NOPROTO unsupported protocol version
+        HELLO x => -ERR Protocol version is not an integer or out of range
+        AUTH x => -ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?
+        CONFIG GET maxclients => ["maxclients" "10000"]
+        CONFIG SET slowlog-log-slower-than 0 => OK
+        SET a 1 => OK
+        CONFIG SET slowlog-log-slower-than -1 => OK
+        CONFIG SET nothing 1 => -ERR Unknown option or number of arguments for CONFIG SET - 'nothing'
+        CONFIG SET port 1 => -ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config
+        COMMAND GETKEYS MSET a 1 b 2 => ["a" "b"]
+        OBJECT ENCODING a => "int"
+        OBJECT ENCODING none => nil
+        SAVE => OK
+        DEBUG SLEEP 0 => OK
+        SLOWLOG RESET => OK
+        SLOWLOG LEN => :0
+        RESET => RESET
+        CLIENT GETNAME => nil
+        "#,
+    );
+    assert!(client.ask("CLIENT INFO").contains("resp=2"));
+    assert!(client.ask("INFO server").contains("redis_version:7.0.15"));
+    assert!(client.ask("INFO").contains("total_commands_processed:"));
+    assert!(
+        client
+            .ask("COMMAND INFO get")
+            .starts_with("[[\"get\" :2 [readonly fast] :1 :1 :1")
+    );
+    assert!(client.ask("COMMAND DOCS get").contains("\"summary\""));
+    assert!(client.ask("HELLO 3").starts_with("{\"server\" \"redis\""));
+    client.script("GET none => nil\nSMEMBERS none => <>\nQUIT => OK");
+    assert_eq!(client.try_reply(), None);
+}
+
+#[test]
+fn slow_commands_are_kept() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.script("CONFIG SET slowlog-log-slower-than 0 => OK\nSET key value => OK");
+    let log = client.ask("SLOWLOG GET 1");
+    assert!(log.contains("[\"SET\" \"key\" \"value\"]"), "{log}");
+}
+
+#[test]
+fn replies_can_be_switched_off() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.send_bytes(b"CLIENT REPLY OFF\r\nSET a 1\r\nGET a\r\nNOSUCH\r\nCLIENT REPLY ON\r\nGET a\r\n");
+    assert_eq!(client.reply(), "OK");
+    assert_eq!(client.reply(), "\"1\"");
+    client.send_bytes(b"CLIENT REPLY SKIP\r\nGET a\r\nPING\r\n");
+    assert_eq!(client.reply(), "PONG");
+}
+
+#[test]
+fn a_connection_can_be_ended_by_another() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    let id = one.ask("CLIENT ID")[1..].to_owned();
+    assert_eq!(two.ask(&format!("CLIENT KILL ID {id}")), ":1");
+    assert_eq!(one.try_reply(), None);
+    two.script("PING => PONG");
+}
+
+#[test]
+fn one_that_waits_does_not_hold_up_others() {
+    let fixture = Fixture::new();
+    let mut sleepers: Vec<Client> = (0..4).map(|_| fixture.client()).collect();
+    let mut others: Vec<Client> = (0..4).map(|_| fixture.client()).collect();
+    others[0].script("SET a 1 => OK");
+    for sleeper in &mut sleepers {
+        sleeper.send_bytes(b"DEBUG SLEEP 1.5\r\n");
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let began = Instant::now();
+    for _ in 0..20 {
+        for other in &mut others {
+            other.script("GET a => \"1\"");
+        }
+    }
+    assert!(
+        began.elapsed() < Duration::from_millis(1200),
+        "{:?}",
+        began.elapsed()
+    );
+    for sleeper in &mut sleepers {
+        assert_eq!(sleeper.reply(), "OK");
+    }
+}
+
+#[test]
+fn a_password_keeps_strangers_out() {
+    let fixture = Fixture::with(ServerOptions {
+        password: Some("secret".to_owned()),
+        ..options()
+    });
+    let mut client = fixture.client();
+    client.script(
+        r#"
+        GET a => -NOAUTH Authentication required.
+        PING => -NOAUTH Authentication required.
+        AUTH wrong => -WRONGPASS invalid username-password pair or user is disabled.
+        AUTH other secret => -WRONGPASS invalid username-password pair or user is disabled.
+        AUTH secret => OK
+        PING => PONG
+        CONFIG SET requirepass other => OK
+        RESET => RESET
+        PING => -NOAUTH Authentication required.
+        AUTH default other => OK
+        "#,
+    );
+    let mut stranger = fixture.client();
+    assert!(
+        stranger
+            .ask("HELLO 3")
+            .starts_with("-NOAUTH HELLO must be called")
+    );
+    assert!(stranger.ask("HELLO 3 AUTH default other").starts_with('{'));
+    let mut stranger = fixture.client();
+    stranger.send_bytes(b"*11\r\n");
+    assert_eq!(
+        stranger.reply(),
+        "-ERR Protocol error: unauthenticated multibulk length"
+    );
+    assert_eq!(stranger.try_reply(), None);
+}
+
+#[test]
+fn addresses_that_others_can_reach_need_protection() {
+    let place = tempfile::tempdir().unwrap();
+    let db = alluvium::Db::open(place.path().join("store")).unwrap();
+    let open = |options: ServerOptions| Server::start(&db, options);
+    let outside = Some("0.0.0.0:0".parse().unwrap());
+    let bare = ServerOptions {
+        redis: outside,
+        ..ServerOptions::default()
+    };
+    assert!(matches!(open(bare.clone()), Err(Error::Unprotected { .. })));
+    let with_password = ServerOptions {
+        password: Some("secret".to_owned()),
+        ..bare.clone()
+    };
+    assert!(open(with_password).is_ok());
+    let unprotected = ServerOptions {
+        exposure: Exposure::Unprotected,
+        ..bare
+    };
+    assert!(open(unprotected).is_ok());
+    let memcached = ServerOptions {
+        memcached: outside,
+        password: Some("secret".to_owned()),
+        ..ServerOptions::default()
+    };
+    assert!(matches!(open(memcached), Err(Error::Unprotected { .. })));
+}
+
+#[test]
+fn connections_can_be_encrypted() {
+    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let tls = Tls {
+        certificate: issued.cert.pem().into_bytes(),
+        key: issued.signing_key.serialize_pem().into_bytes(),
+    };
+    let fixture = Fixture::with(ServerOptions {
+        tls: Some(tls),
+        ..options()
+    });
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(issued.cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+    let socket = std::net::TcpStream::connect(fixture.server.redis_addr().unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, socket);
+    let value = "x".repeat(300_000);
+    stream
+        .write_all(format!("SET k {}\r\n", &value[..60_000]).as_bytes())
+        .unwrap();
+    stream
+        .write_all(format!("*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$300000\r\n{value}\r\n").as_bytes())
+        .unwrap();
+    stream.write_all(b"GET l\r\n").unwrap();
+    let expected = format!("+OK\r\n+OK\r\n$300000\r\n{value}\r\n");
+    let mut reply = vec![0; expected.len()];
+    stream.read_exact(&mut reply).unwrap();
+    assert!(reply == expected.as_bytes());
+    // Who does not encrypt gets nothing.
+    let mut plain = fixture.client();
+    plain.send_bytes(b"PING\r\nPING\r\n");
+    assert_ne!(plain.try_reply().as_deref(), Some("PONG"));
+    let bad = Tls {
+        certificate: b"nothing".to_vec(),
+        key: b"nothing".to_vec(),
+    };
+    let started = Server::start(
+        &fixture.db,
+        ServerOptions {
+            redis: any_port(),
+            tls: Some(bad),
+            ..ServerOptions::default()
+        },
+    );
+    assert!(matches!(started, Err(Error::Tls { .. })));
+}

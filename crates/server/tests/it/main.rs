@@ -1,0 +1,11 @@
+//! A real server on a free port, and clients that speak to it.
+
+mod client;
+mod collections;
+mod connections;
+mod keys;
+mod limits;
+mod memcached;
+mod restart;
+mod strings;
+mod transactions;
