@@ -243,6 +243,92 @@ pub(super) fn get(
     Ok(())
 }
 
+/// What a set's letters say.
+struct Setting {
+    wanted: Option<u64>,
+    given: Option<u64>,
+    seconds: i64,
+    flags: u32,
+    vivify: Option<i64>,
+    mode: u8,
+    invalidates: bool,
+}
+
+impl Setting {
+    fn new(flags: &Flags<'_>) -> Result<Setting, Failure> {
+        flags.check(b"bcCEFIkMNOqsT")?;
+        let mode = flags
+            .value(b'M')
+            .and_then(|mode| mode.first().copied())
+            .unwrap_or(b'S');
+        let mode = mode.to_ascii_uppercase();
+        if !b"EAPRS".contains(&mode) {
+            return Err(Failure::say("CLIENT_ERROR invalid mode for ms"));
+        }
+        Ok(Setting {
+            wanted: flags.number(b'C')?,
+            given: flags.number(b'E')?,
+            seconds: flags.number(b'T')?.unwrap_or(0),
+            flags: flags.number(b'F')?.unwrap_or(0),
+            vivify: flags.number(b'N')?,
+            mode,
+            invalidates: flags.has(b'I'),
+        })
+    }
+
+    fn joins(&self) -> bool {
+        self.mode == b'A' || self.mode == b'P'
+    }
+
+    /// Why nothing is set, or how stale what is set is.
+    fn verdict(&self, old: Option<&Item<'_>>) -> Result<u8, &'static str> {
+        let mut staleness = 0;
+        match (self.wanted, old) {
+            (None, _) => {}
+            (Some(_), None) => return Err("NF"),
+            (Some(wanted), Some(old)) if old.cas == wanted => {}
+            (Some(wanted), Some(old)) if self.invalidates && wanted < old.cas => staleness = STALE,
+            (Some(_), Some(_)) => return Err("EX"),
+        }
+        let is_refused = match self.mode {
+            b'E' => old.is_some(),
+            b'R' => old.is_none(),
+            _ => self.joins() && old.is_none() && self.vivify.is_none(),
+        };
+        if is_refused { Err("NS") } else { Ok(staleness) }
+    }
+
+    /// What is stored.
+    fn stored(
+        &self,
+        items: &Items<'_>,
+        old: Option<Item<'_>>,
+        block: &[u8],
+        staleness: u8,
+        cas: u64,
+    ) -> Vec<u8> {
+        match old {
+            Some(old) if self.joins() => {
+                let value = if self.mode == b'A' {
+                    [old.value, block].concat()
+                } else {
+                    [block, old.value].concat()
+                };
+                let value = &value[..];
+                encode_item(&Item { cas, value, ..old })
+            }
+            _ => encode_item(&Item {
+                flags: self.flags,
+                cas,
+                expires_ms: items.expiry(self.vivify.filter(|_| self.joins()).unwrap_or(self.seconds)),
+                touched: items.now_s(),
+                staleness,
+                value: block,
+            }),
+        }
+    }
+}
+
 pub(super) fn set(
     request: &Request<'_>,
     items: &mut Items<'_>,
@@ -250,65 +336,17 @@ pub(super) fn set(
     output: &mut Vec<u8>,
 ) -> Done {
     let flags = Flags::new(request, 3);
-    flags.check(b"bcCEFIkMNOqsT")?;
+    let setting = Setting::new(&flags)?;
     let key = meta_key(request, &flags)?;
-    let wanted: Option<u64> = flags.number(b'C')?;
-    let given: Option<u64> = flags.number(b'E')?;
-    let seconds: i64 = flags.number(b'T')?.unwrap_or(0);
-    let user_flags: u32 = flags.number(b'F')?.unwrap_or(0);
-    let vivify: Option<i64> = flags.number(b'N')?;
-    let mode = flags
-        .value(b'M')
-        .map_or(b'S', |mode| mode.first().copied().unwrap_or(b'S'));
-    let mode = mode.to_ascii_uppercase();
-    if !b"EAPRS".contains(&mode) {
-        return Err(Failure::say("CLIENT_ERROR invalid mode for ms"));
-    }
     counters.items_set.fetch_add(1, Ordering::Relaxed);
     let (code, cas) = items.change(&key, |items, old| {
-        let mut staleness = 0;
-        let cas = given.unwrap_or_else(|| items.store.next_cas());
-        if let Some(wanted) = wanted {
-            match &old {
-                None => return Ok((Change::Nothing, ("NF", 0))),
-                Some(old) if old.cas == wanted => {}
-                Some(old) if flags.has(b'I') && wanted < old.cas => staleness = STALE,
-                Some(_) => return Ok((Change::Nothing, ("EX", 0))),
-            }
-        }
-        let joins = mode == b'A' || mode == b'P';
-        let refused = match mode {
-            b'E' => old.is_some(),
-            b'R' => old.is_none(),
-            _ => joins && old.is_none() && vivify.is_none(),
+        let staleness = match setting.verdict(old.as_ref()) {
+            Ok(staleness) => staleness,
+            Err(code) => return Ok((Change::Nothing, (code, 0))),
         };
-        if refused {
-            return Ok((Change::Nothing, ("NS", 0)));
-        }
-        let joined;
-        let new = match old {
-            Some(old) if joins => {
-                joined = if mode == b'A' {
-                    [old.value, request.block].concat()
-                } else {
-                    [request.block, old.value].concat()
-                };
-                Item {
-                    cas,
-                    value: &joined,
-                    ..old
-                }
-            }
-            _ => Item {
-                flags: user_flags,
-                cas,
-                expires_ms: items.expiry(vivify.filter(|_| joins).unwrap_or(seconds)),
-                touched: items.now_s(),
-                staleness,
-                value: request.block,
-            },
-        };
-        Ok((Change::Put(encode_item(&new)), ("HD", cas)))
+        let cas = setting.given.unwrap_or_else(|| items.store.next_cas());
+        let stored = setting.stored(items, old, request.block, staleness, cas);
+        Ok((Change::Put(stored), ("HD", cas)))
     })?;
     if flags.has(b'q') && code == "HD" {
         return Ok(());
@@ -360,36 +398,51 @@ pub(super) fn delete(request: &Request<'_>, items: &mut Items<'_>, output: &mut 
     Ok(())
 }
 
-pub(super) fn arithmetic(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
-    let flags = Flags::new(request, 2);
-    flags.check(b"bcCDEJkMNOqtTv")?;
-    let key = meta_key(request, &flags)?;
-    let wanted: Option<u64> = flags.number(b'C')?;
-    let given: Option<u64> = flags.number(b'E')?;
-    let delta = match flags.value(b'D') {
-        None => 1,
-        Some(text) => {
-            number::<u64>(text).ok_or(Failure::say("CLIENT_ERROR invalid numeric delta argument"))?
-        }
-    };
-    let initial: u64 = flags.number(b'J')?.unwrap_or(0);
-    let vivify: Option<i64> = flags.number(b'N')?;
-    let seconds: Option<i64> = flags.number(b'T')?;
-    let mode = flags
-        .value(b'M')
-        .map_or(b'I', |mode| mode.first().copied().unwrap_or(b'I'));
-    let adds = match mode.to_ascii_uppercase() {
-        b'I' | b'+' => true,
-        b'D' | b'-' => false,
-        _ => return Err(Failure::say("CLIENT_ERROR invalid mode for ma")),
-    };
-    let (code, got) = items.change(&key, |items, old| {
-        let cas = given.unwrap_or_else(|| items.store.next_cas());
+/// What an arithmetic command's letters say.
+struct Sum {
+    wanted: Option<u64>,
+    given: Option<u64>,
+    delta: u64,
+    initial: u64,
+    vivify: Option<i64>,
+    seconds: Option<i64>,
+    adds: bool,
+}
+
+impl Sum {
+    fn new(flags: &Flags<'_>) -> Result<Sum, Failure> {
+        flags.check(b"bcCDEJkMNOqtTv")?;
+        let delta = flags.value(b'D').map_or(Some(1), number);
+        let mode = flags
+            .value(b'M')
+            .and_then(|mode| mode.first().copied())
+            .unwrap_or(b'I');
+        Ok(Sum {
+            wanted: flags.number(b'C')?,
+            given: flags.number(b'E')?,
+            delta: delta.ok_or(Failure::say("CLIENT_ERROR invalid numeric delta argument"))?,
+            initial: flags.number(b'J')?.unwrap_or(0),
+            vivify: flags.number(b'N')?,
+            seconds: flags.number(b'T')?,
+            adds: match mode.to_ascii_uppercase() {
+                b'I' | b'+' => true,
+                b'D' | b'-' => false,
+                _ => return Err(Failure::say("CLIENT_ERROR invalid mode for ma")),
+            },
+        })
+    }
+
+    fn apply(
+        &self,
+        items: &Items<'_>,
+        old: Option<Item<'_>>,
+    ) -> Result<(Change, (&'static str, Option<Got>)), Failure> {
+        let cas = self.given.unwrap_or_else(|| items.store.next_cas());
         let Some(old) = old else {
-            let Some(seconds) = vivify else {
+            let Some(seconds) = self.vivify else {
                 return Ok((Change::Nothing, ("NF", None)));
             };
-            let text = initial.to_string();
+            let text = self.initial.to_string();
             let item = Item {
                 flags: 0,
                 cas,
@@ -401,22 +454,32 @@ pub(super) fn arithmetic(request: &Request<'_>, items: &mut Items<'_>, output: &
             let got = Got::new(items, &item, true);
             return Ok((Change::Put(encode_item(&item)), ("HD", Some(got))));
         };
-        if wanted.is_some_and(|wanted| wanted != old.cas) {
+        if self.wanted.is_some_and(|wanted| wanted != old.cas) {
             return Ok((Change::Nothing, ("EX", None)));
         }
-        let (new, value) = items::arithmetic(old.value, delta, adds).ok_or(Failure::say(
+        let sum = items::arithmetic(old.value, self.delta, self.adds);
+        let (new, value) = sum.ok_or(Failure::say(
             "CLIENT_ERROR cannot increment or decrement non-numeric value",
         ))?;
         let item = Item {
             cas,
-            expires_ms: seconds.map_or(old.expires_ms, |seconds| items.expiry(seconds)),
+            expires_ms: self
+                .seconds
+                .map_or(old.expires_ms, |seconds| items.expiry(seconds)),
             value: &value,
             ..old
         };
         let mut got = Got::new(items, &item, false);
         got.value = Some(new.to_string().into_bytes());
         Ok((Change::Put(encode_item(&item)), ("HD", Some(got))))
-    })?;
+    }
+}
+
+pub(super) fn arithmetic(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
+    let flags = Flags::new(request, 2);
+    let sum = Sum::new(&flags)?;
+    let key = meta_key(request, &flags)?;
+    let (code, got) = items.change(&key, |items, old| sum.apply(items, old))?;
     if flags.has(b'q') && (code == "HD" || code == "NF") {
         return Ok(());
     }

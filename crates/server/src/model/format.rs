@@ -410,7 +410,7 @@ mod tests {
 
     /// These bytes are version 1: a test that fails here means a new version.
     #[test]
-    fn the_bytes_are_those_of_version_1() {
+    fn the_bytes_of_version_1() {
         assert_eq!(record_key(3, b"key")[..], *b"\x03kkey");
         assert_eq!(encode_text(&[b"va", b"lue"], 0), b"\0value");
         assert_eq!(encode_text(&[b"v"], 0x0102), b"\x80\x02\x01\0\0\0\0\0\0v");

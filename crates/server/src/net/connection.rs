@@ -63,6 +63,8 @@ pub(crate) struct Connection {
     sent: usize,
     /// Whether complete requests may be left in the input.
     has_more: bool,
+    /// Whether the last read has taken everything that the socket had. Only then will it say when there is more.
+    is_drained: bool,
     is_ending: bool,
 }
 
@@ -82,6 +84,7 @@ impl Connection {
             output: Vec::new(),
             sent: 0,
             has_more: false,
+            is_drained: false,
             is_ending: false,
         }
     }
@@ -127,12 +130,11 @@ impl Connection {
                     Turn::Closed
                 });
             }
-            let mut is_drained = true;
             if !self.has_more {
                 match self.input.fill(&mut self.transport) {
                     Ok((_, 0)) => return Ok(Turn::Closed),
                     Ok((asked, got)) => {
-                        is_drained = got < asked && self.transport.is_drained_by_short_reads();
+                        self.is_drained = got < asked && self.transport.is_drained_by_short_reads();
                         self.shared.counters.received.fetch_add(got as u64, Relaxed);
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Turn::Idle),
@@ -155,7 +157,7 @@ impl Connection {
                 return Ok(Turn::Sync);
             }
             self.send()?;
-            if is_drained && !self.has_more && !self.is_ending {
+            if self.is_drained && !self.has_more && !self.is_ending {
                 return Ok(Turn::Idle);
             }
         }

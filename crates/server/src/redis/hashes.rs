@@ -7,7 +7,7 @@ use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply, Version, number};
-use crate::store::{Direction, Transaction};
+use crate::store::{Direction, Pair, Transaction};
 
 type Done = Result<(), Failure>;
 
@@ -20,7 +20,7 @@ fn place(transaction: &Transaction<'_>, hash: &Collection, field: &[u8]) -> Inne
 }
 
 /// All fields and values.
-fn pairs(transaction: &Transaction<'_>, hash: &Collection) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+fn pairs(transaction: &Transaction<'_>, hash: &Collection) -> Result<Vec<Pair>, Failure> {
     let start = format::elements(transaction.database, hash.number);
     let end = format::behind(&start);
     let mut pairs = Vec::new();
@@ -163,7 +163,7 @@ pub(super) fn hlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-fn all(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Failure> {
+fn all(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Vec<Pair>, Failure> {
     match hash(transaction, key)? {
         None => Ok(Vec::new()),
         Some(hash) => pairs(transaction, &hash),

@@ -152,8 +152,11 @@ pub(super) fn pset_ex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     set_until(transaction, args, reply, Unit::InMilliseconds, "psetex")
 }
 
+/// A key and its new value.
+type Assignment<'a> = (&'a [u8], &'a [u8]);
+
 /// The pairs of MSET and MSETNX.
-fn pairs<'a>(args: Args<'a>, command: &str) -> Result<Vec<(&'a [u8], &'a [u8])>, Failure> {
+fn pairs<'a>(args: Args<'a>, command: &str) -> Result<Vec<Assignment<'a>>, Failure> {
     if args.len().is_multiple_of(2) {
         return Err(wrong_number(command));
     }

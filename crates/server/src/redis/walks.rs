@@ -10,7 +10,7 @@ use crate::glob;
 use crate::model::format::{self, InnerKey};
 use crate::model::{Entry, Found};
 use crate::resp::{Args, Reply, number};
-use crate::store::{Direction, Transaction};
+use crate::store::{Direction, Pair, Transaction};
 
 type Done = Result<(), Failure>;
 
@@ -212,8 +212,8 @@ pub(super) fn some_elements(
     (start, end): (InnerKey, InnerKey),
     count: usize,
     split: fn(&[u8]) -> (u64, &[u8]),
-) -> Result<(u64, Vec<(Vec<u8>, Vec<u8>)>), Failure> {
-    let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+) -> Result<(u64, Vec<Pair>), Failure> {
+    let mut found: Vec<Pair> = Vec::new();
     let mut last = 0;
     let mut scan = transaction.scan(start, end, Direction::Forward);
     while let Some((key, value)) = scan.next()? {

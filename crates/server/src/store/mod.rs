@@ -22,7 +22,7 @@ mod transaction;
 
 pub(crate) use locks::{Held, Mode, Wanted};
 pub(crate) use reaper::Reaper;
-pub(crate) use scan::Direction;
+pub(crate) use scan::{Direction, Pair};
 pub(crate) use transaction::{Outcome, Transaction};
 
 use crate::cursors::Cursors;

@@ -7,6 +7,9 @@ use alluvium::{Iter, Value};
 use std::collections::btree_map;
 use std::iter::Peekable;
 
+/// A key and its value.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+
 /// From which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -90,7 +93,7 @@ impl<'t> Scan<'t> {
     }
 
     /// The next key and its value.
-    pub(crate) fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failure> {
+    pub(crate) fn next(&mut self) -> Result<Option<Pair>, Failure> {
         loop {
             self.fetch()?;
             let base = self.ahead.as_ref().and_then(|ahead| ahead.as_ref());

@@ -211,9 +211,12 @@ fn connections_can_be_encrypted() {
     stream.read_exact(&mut reply).unwrap();
     assert!(reply == expected.as_bytes());
     // Who does not encrypt gets nothing.
-    let mut plain = fixture.client();
-    plain.send_bytes(b"PING\r\nPING\r\n");
-    assert_ne!(plain.try_reply().as_deref(), Some("PONG"));
+    let mut plain = std::net::TcpStream::connect(fixture.server.redis_addr().unwrap()).unwrap();
+    plain.write_all(b"PING\r\nPING\r\n").unwrap();
+    let mut answer = Vec::new();
+    // It may be cut off in the middle of what it is told.
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.windows(4).any(|part| part == b"PONG"));
     let bad = Tls {
         certificate: b"nothing".to_vec(),
         key: b"nothing".to_vec(),
