@@ -38,6 +38,8 @@ fn main() -> std::io::Result<()> {
         ("run", runs()),
         ("records", records()),
         ("trunk", trunks()),
+        ("resp", requests_of_redis()),
+        ("memcached", requests_of_memcached()),
         (
             "bloom",
             vec![[&[40, 2][..], &[1, 2, 3, 4, 5].repeat(20)].concat()],
@@ -50,6 +52,26 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn requests_of_redis() -> Vec<Vec<u8>> {
+    let requests: [&[u8]; 4] = [
+        b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
+        b"set k \"a \\x41\" 'b'\r\nPING\r\n",
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\na\r\nb\r\n*0\r\n",
+        b"*1\r\n$-1\r\n",
+    ];
+    requests.iter().map(|request| [&[3], *request].concat()).collect()
+}
+
+fn requests_of_memcached() -> Vec<Vec<u8>> {
+    let requests: [&[u8]; 4] = [
+        b"get a b\r\nset k 5 0 3 noreply\r\na\nb\r\n",
+        b"cas k 0 0 1 7\r\nx\r\nincr k 1\r\n",
+        b"ms k 2 T0 F1\r\nab\r\nmg k v\r\nmn\r\n",
+        b"set k 0 0 1\r\nxx\r\nquit\r\n",
+    ];
+    requests.iter().map(|request| request.to_vec()).collect()
 }
 
 fn records() -> Vec<Vec<u8>> {

@@ -190,9 +190,12 @@ fn at_index(transaction: &Transaction<'_>, list: &Collection, index: i64) -> Opt
 }
 
 pub(super) fn lindex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let list = list(transaction, args.at(1))?;
-    let index = integer(args.at(2))?;
-    match list.and_then(|list| at_index(transaction, &list, index)) {
+    // Without a list Redis does not look at the index.
+    let Some(list) = list(transaction, args.at(1))? else {
+        reply.null();
+        return Ok(());
+    };
+    match at_index(transaction, &list, integer(args.at(2))?) {
         None => reply.null(),
         Some(place) => reply.bulk_or_null(transaction.get(&place)?.as_deref()),
     }

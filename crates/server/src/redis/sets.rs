@@ -154,12 +154,11 @@ fn reply_set(reply: &mut Reply<'_>, members: &[Vec<u8>]) {
 
 pub(super) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let (from, to, member) = (args.at(1), name(args.at(2))?, name(args.at(3))?);
-    let source = set(transaction, from)?;
-    let target = set(transaction, to)?;
-    let Some(mut source) = source else {
+    let Some(mut source) = set(transaction, from)? else {
         reply.integer(0);
         return Ok(());
     };
+    let target = set(transaction, to)?;
     let is_there = has(transaction, &source, member)?;
     reply.truth(is_there);
     if !is_there || from == to {

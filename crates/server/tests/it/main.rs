@@ -3,6 +3,7 @@
 mod client;
 mod collections;
 mod connections;
+mod differential;
 mod keys;
 mod limits;
 mod memcached;

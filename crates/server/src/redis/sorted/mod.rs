@@ -48,7 +48,8 @@ fn put(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8], o
         None => set.count += 1,
     }
     let place = format::sorted_member_key(database, number, member);
-    transaction.put(place, format::encode_score(new).to_vec(), 0);
+    // Minus zero is zero.
+    transaction.put(place, format::encode_score(new + 0.0).to_vec(), 0);
     transaction.put(format::score_key(database, number, new, member), Vec::new(), 0);
 }
 

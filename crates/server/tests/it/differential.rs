@@ -1,0 +1,388 @@
+//! The same random commands to a real Redis and to this server: the replies must be equal.
+//!
+//! `ALLUVIUM_REDIS_SERVER` names the program, else `redis-server` is looked for in PATH; without one the test says so and passes.
+//! `ALLUVIUM_REDIS_COMMANDS` says how many commands, `ALLUVIUM_REDIS_SEED` which. What Redis does not promise an order of is compared
+//! sorted; what is drawn is not asked for.
+
+use crate::client::{Client, Fixture, sorted};
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A Redis that ends with the test.
+struct Redis {
+    child: Child,
+    address: SocketAddr,
+    _place: tempfile::TempDir,
+}
+
+impl Redis {
+    fn start() -> Option<Redis> {
+        let program = std::env::var("ALLUVIUM_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let place = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let child = Command::new(&program)
+            .args([
+                "--port",
+                &port.to_string(),
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+            ])
+            .arg(place.path())
+            .stdout(Stdio::null())
+            .spawn();
+        let Ok(child) = child else {
+            println!("skipped: there is no {program}; name one in ALLUVIUM_REDIS_SERVER");
+            return None;
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let redis = Redis {
+            child,
+            address,
+            _place: place,
+        };
+        for _ in 0..500 {
+            if TcpStream::connect(address).is_ok() {
+                return Some(redis);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("Redis does not listen");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// What stands for what in the shapes below.
+fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
+    let kinds = ["s", "l", "h", "t", "z", "n"];
+    let key = |own: &str, random: &mut fastrand::Rng| {
+        // Mostly a key of the right type, now and then of another.
+        let kind = if random.u8(..20) == 0 {
+            kinds[random.usize(..kinds.len())]
+        } else {
+            own
+        };
+        format!("{kind}{}", random.u8(..6))
+    };
+    let words: Vec<String> = shape
+        .split(' ')
+        .map(|word| match word {
+            "S" => key("s", random),
+            "L" => key("l", random),
+            "H" => key("h", random),
+            "T" => key("t", random),
+            "Z" => key("z", random),
+            "N" => key("n", random),
+            // Decimals of a size that a long double holds exactly enough; scores that are all equal.
+            "F" => format!("f{}", random.u8(..4)),
+            "X" => format!("x{}", random.u8(..4)),
+            other => other.to_owned(),
+        })
+        .collect();
+    let words = words.into_iter().map(|word| match &word[..] {
+        "$any" => format!("{}{}", kinds[random.usize(..kinds.len())], random.u8(..6)),
+        "$value" => match random.u8(..8) {
+            0 => random.i32(-100..100).to_string(),
+            1 => "v".repeat(random.usize(1..100)),
+            _ => format!("v{}", random.u8(..20)),
+        },
+        "$member" => format!("m{}", random.u8(..12)),
+        "$int" => match random.u8(..30) {
+            0 => "x".to_owned(),
+            1 => i64::MAX.to_string(),
+            _ => random.i32(-10..20).to_string(),
+        },
+        "$count" => random.i32(0..6).to_string(),
+        "$score" => match random.u8(..30) {
+            0 => "x".to_owned(),
+            1 => "inf".to_owned(),
+            2 => "-inf".to_owned(),
+            3..10 => format!("{:.2}", random.f64() * 20.0 - 10.0),
+            _ => random.i32(-5..10).to_string(),
+        },
+        "$float" => format!("{}.{}", random.i32(-20..20), random.u8(..100)),
+        "$bound" => match random.u8(..6) {
+            0 => "-inf".to_owned(),
+            1 => "+inf".to_owned(),
+            2 => format!("({}", random.i32(-5..10)),
+            _ => random.i32(-5..10).to_string(),
+        },
+        "$lex" => match random.u8(..6) {
+            0 => "-".to_owned(),
+            1 => "+".to_owned(),
+            2 => format!("(m{}", random.u8(..12)),
+            _ => format!("[m{}", random.u8(..12)),
+        },
+        "$end" => ["LEFT", "RIGHT"][random.usize(..2)].to_owned(),
+        _ => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+const SHAPES: &[&str] = &[
+    "GET S",
+    "SET S $value",
+    "SET N $int",
+    "SET S $value NX",
+    "SET S $value XX GET",
+    "SET S $value KEEPTTL",
+    "SET S $value EX 1000",
+    "SET S $value PX 0",
+    "SET S $value XX NX",
+    "MGET S N $any",
+    "MSET S $value N $int",
+    "MSET S $value N",
+    "MSETNX S $value $any $value",
+    "GETSET S $value",
+    "GETDEL S",
+    "GETEX S PERSIST",
+    "GETEX S EX 500",
+    "SETNX S $value",
+    "SETEX S 1000 $value",
+    "PSETEX S 100000 $value",
+    "APPEND S $value",
+    "STRLEN S",
+    "GETRANGE S $int $int",
+    "SETRANGE S $count $value",
+    "INCR N",
+    "DECR N",
+    "INCRBY N $int",
+    "DECRBY N $int",
+    "INCRBYFLOAT F $float",
+    "SET F $float",
+    "DEL $any",
+    "DEL $any $any",
+    "UNLINK $any",
+    "EXISTS $any $any",
+    "EXPIRE $any 1000",
+    "EXPIRE $any 2000 GT",
+    "EXPIRE $any 500 LT",
+    "EXPIRE $any 700 NX",
+    "EXPIRE $any -1",
+    "EXPIREAT $any 99999999999",
+    "TTL $any",
+    "EXPIRETIME S",
+    "PERSIST $any",
+    "TYPE $any",
+    "RENAME $any $any",
+    "RENAMENX $any $any",
+    "COPY $any $any",
+    "COPY $any $any REPLACE",
+    "SCAN 0 COUNT 1000",
+    "SCAN 0 COUNT 1000 MATCH s*",
+    "KEYS *",
+    "KEYS [st]?",
+    "DBSIZE",
+    "HSET H $member $value",
+    "HSET H $member $value $member $int",
+    "HSET H $member",
+    "HGET H $member",
+    "HMGET H $member $member",
+    "HGETALL H",
+    "HDEL H $member $member",
+    "HEXISTS H $member",
+    "HLEN H",
+    "HKEYS H",
+    "HVALS H",
+    "HINCRBY H $member $int",
+    "HINCRBYFLOAT H f $float",
+    "HSETNX H $member $value",
+    "HSCAN H 0 COUNT 1000",
+    "HSTRLEN H $member",
+    "HMSET H $member $value",
+    "SADD T $member $member",
+    "SADD T $int",
+    "SREM T $member $member",
+    "SMEMBERS T",
+    "SISMEMBER T $member",
+    "SMISMEMBER T $member $int",
+    "SCARD T",
+    "SUNION T T",
+    "SINTER T T",
+    "SDIFF T T $any",
+    "SUNIONSTORE T T T",
+    "SINTERSTORE T T T",
+    "SDIFFSTORE T T T",
+    "SMOVE T T $member",
+    "SSCAN T 0 COUNT 1000",
+    "SSCAN T 0 COUNT 1000 MATCH m1*",
+    "ZADD Z $score $member",
+    "ZADD Z $score $member $score $member",
+    "ZADD Z NX $score $member",
+    "ZADD Z XX CH $score $member",
+    "ZADD Z GT CH $score $member",
+    "ZADD Z LT $score $member",
+    "ZADD Z INCR $score $member",
+    "ZADD Z XX NX $score $member",
+    "ZADD Z $score",
+    "ZREM Z $member $member",
+    "ZSCORE Z $member",
+    "ZMSCORE Z $member $member",
+    "ZINCRBY Z $score $member",
+    "ZCARD Z",
+    "ZCOUNT Z $bound $bound",
+    "ZRANGE Z $int $int",
+    "ZRANGE Z $int $int WITHSCORES",
+    "ZRANGE Z $int $int REV",
+    "ZRANGE Z $bound $bound BYSCORE",
+    "ZRANGE Z $bound $bound BYSCORE REV LIMIT $count $int",
+    "ZRANGE X $lex $lex BYLEX",
+    "ZADD X 0 $member 0 $member",
+    "ZREVRANGEBYLEX X $lex $lex LIMIT $count $int",
+    "ZLEXCOUNT X $lex $lex",
+    "ZREMRANGEBYLEX X $lex $lex",
+    "ZRANGEBYLEX X $lex x",
+    "ZRANGE Z $int $int LIMIT 0 1",
+    "ZREVRANGE Z $int $int WITHSCORES",
+    "ZRANGEBYSCORE Z $bound $bound WITHSCORES LIMIT $count $count",
+    "ZREVRANGEBYSCORE Z $bound $bound",
+    "ZRANK Z $member",
+    "ZREVRANK Z $member",
+    "ZPOPMIN Z",
+    "ZPOPMAX Z $count",
+    "ZREMRANGEBYSCORE Z $bound $bound",
+    "ZREMRANGEBYRANK Z $int $int",
+    "ZSCAN Z 0 COUNT 1000",
+    "LPUSH L $value",
+    "RPUSH L $value $value",
+    "RPUSH L $member $member",
+    "LPUSHX L $value",
+    "LPOP L",
+    "RPOP L",
+    "LPOP L $count",
+    "RPOP L $int",
+    "LLEN L",
+    "LRANGE L $int $int",
+    "LINDEX L $int",
+    "LSET L $int $value",
+    "LTRIM L $int $int",
+    "LREM L $int $member",
+    "LINSERT L BEFORE $member $value",
+    "LINSERT L AFTER $member $value",
+    "LPOS L $member",
+    "LPOS L $member RANK -1 COUNT 0",
+    "LMOVE L L $end $end",
+    "RPOPLPUSH L L",
+    "ECHO $value",
+    "PING",
+    "PING $value",
+    "NOSUCH $value $value",
+    "GET",
+    "SELECT x",
+    "SELECT 99",
+    "OBJECT REFCOUNT none",
+    "EXEC",
+    "DISCARD",
+];
+
+/// Commands whose replies are in an order that nobody promises.
+fn is_unordered(command: &str) -> bool {
+    let name = command.split(' ').next().unwrap();
+    [
+        "HGETALL", "HKEYS", "HVALS", "SMEMBERS", "SUNION", "SINTER", "SDIFF", "KEYS", "SCAN", "HSCAN",
+        "SSCAN", "ZSCAN",
+    ]
+    .contains(&name)
+}
+
+/// A reply as it is compared. A large sorted set is walked in another order.
+fn compared(command: &str, reply: String) -> Vec<String> {
+    if is_unordered(command) && !reply.starts_with('-') {
+        return sorted(&reply.replace(['[', ']', '<', '>', '{', '}'], " "));
+    }
+    let is_ttl = command.starts_with("TTL");
+    if is_ttl && let Some(Ok(seconds)) = reply.strip_prefix(':').map(str::parse::<i64>) {
+        // The two are not asked at the same moment.
+        return vec![(seconds / 100).to_string()];
+    }
+    if command.starts_with("EXPIRETIME") {
+        return vec![reply[..reply.len().saturating_sub(4)].to_owned()];
+    }
+    vec![reply]
+}
+
+fn compare(version: &str) {
+    let Some(redis) = Redis::start() else {
+        return;
+    };
+    let fixture = Fixture::new();
+    let seed = number("ALLUVIUM_REDIS_SEED", 1);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut theirs, mut ours) = (Client::connect(redis.address), fixture.client());
+    for client in [&mut theirs, &mut ours] {
+        client.ask(&format!("HELLO {version}"));
+    }
+    let mut good: BTreeMap<String, u64> = BTreeMap::new();
+    let mut history: Vec<String> = Vec::new();
+    let mut in_multi = false;
+    let mut different: Vec<String> = Vec::new();
+    for step in 0..number("ALLUVIUM_REDIS_COMMANDS", 5_000) {
+        let command = match random.u16(..400) {
+            0 => "MULTI".to_owned(),
+            1..10 if in_multi => "EXEC".to_owned(),
+            10 if in_multi => "DISCARD".to_owned(),
+            _ => fill(SHAPES[random.usize(..SHAPES.len())], &mut random),
+        };
+        // A transaction's replies are compared as they are: what has no order is not asked there.
+        if in_multi
+            && (is_unordered(&command) || command.starts_with("TTL") || command.starts_with("EXPIRETIME"))
+        {
+            continue;
+        }
+        history.push(command.clone());
+        let (expected, found) = (theirs.ask(&command), ours.ask(&command));
+        match &command[..] {
+            "MULTI" => in_multi = true,
+            "EXEC" | "DISCARD" => in_multi = false,
+            _ => {}
+        }
+        if !expected.starts_with('-') && !expected.starts_with("nil") {
+            let name = command.split(' ').next().unwrap();
+            *good.entry(name.to_owned()).or_default() += 1;
+        }
+        let (found, expected) = (compared(&command, found), compared(&command, expected));
+        if found != expected && different.len() < 10 {
+            let before = &history[history.len().saturating_sub(20)..];
+            different.push(format!(
+                "step {step}: {command}\n  theirs {expected:?}\n  ours {found:?}\n  after {before:?}"
+            ));
+        }
+    }
+    assert!(
+        different.is_empty(),
+        "RESP{version}, seed {seed}:\n{}",
+        different.join("\n")
+    );
+    println!("RESP{version}: {} commands had equal replies", history.len());
+    if std::env::var("ALLUVIUM_REDIS_COMMANDS").is_ok() {
+        println!("replies that are neither errors nor nil: {good:?}");
+    }
+}
+
+#[test]
+fn random_commands_get_the_replies_of_redis() {
+    compare("2");
+}
+
+#[test]
+fn random_commands_get_the_replies_of_redis_in_version_three() {
+    compare("3");
+}

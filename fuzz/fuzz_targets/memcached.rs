@@ -1,0 +1,33 @@
+//! The reader of memcached requests against any bytes.
+//!
+//! Strategy: requests are read off the input as a connection does, until it is used up.
+//! Invariants: no panic; words and blocks lie within the input; every step goes on; a request that is cut short is asked for again, never
+//! misread: what is read of a request's beginning is nothing, or what is read of the whole.
+#![no_main]
+
+use alluvium_server::memcached::request::{Found, read};
+use libfuzzer_sys::fuzz_target;
+
+const MOST: usize = 1024;
+
+fuzz_target!(|input: &[u8]| {
+    let mut at = 0;
+    while at < input.len() {
+        let rest = &input[at..];
+        match read(rest, MOST) {
+            Found::Nothing | Found::Endless => return,
+            Found::Request(request, taken) => {
+                assert!(taken > 0 && taken <= rest.len());
+                assert!(request.block.len() <= MOST);
+                for end in [taken / 2, taken - 1] {
+                    assert_eq!(read(&rest[..end], MOST), Found::Nothing);
+                }
+                at += taken;
+            }
+            Found::Bad(error, taken) => {
+                assert!(taken > 0 && !error.is_empty());
+                at = at.saturating_add(taken);
+            }
+        }
+    }
+});
