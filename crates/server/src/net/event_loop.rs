@@ -23,8 +23,10 @@ const STOPPING_TICK: Duration = Duration::from_millis(20);
 enum Slot {
     Free,
     Here(Box<Connection>),
-    /// A thread serves it, or it waits for the disk.
-    Out,
+    /// A thread serves it, or it waits for the disk. Its socket may have become ready meanwhile.
+    Out {
+        is_ready: bool,
+    },
 }
 
 /// What a thread that drives a loop has to itself.
@@ -129,34 +131,36 @@ impl Driver {
             }
             Message::Back(slot, connection, turn) => {
                 self.put_back(slot, connection, turn);
-                // Events that came meanwhile were not kept: a turn finds out.
-                self.ready.push_back(slot);
             }
         }
     }
 
-    /// A connection for its turn.
+    /// A connection for its turn. Of one that is elsewhere it is noted that it wants another turn: the socket says so only once, and whoever
+    /// serves it may have read before that.
     fn lend(&mut self, slot: usize) -> Option<Box<Connection>> {
-        match std::mem::replace(self.slots.get_mut(slot)?, Slot::Out) {
+        let out = Slot::Out { is_ready: false };
+        match std::mem::replace(self.slots.get_mut(slot)?, out) {
             Slot::Here(connection) => Some(connection),
-            other => {
-                self.slots[slot] = other;
+            Slot::Out { .. } => {
+                self.slots[slot] = Slot::Out { is_ready: true };
+                None
+            }
+            Slot::Free => {
+                self.slots[slot] = Slot::Free;
                 None
             }
         }
     }
 
     fn put_back(&mut self, slot: usize, connection: Box<Connection>, turn: Turn) {
-        match turn {
-            Turn::Closed => {
-                drop(connection);
-                self.release(slot);
-            }
-            Turn::Again => {
-                self.slots[slot] = Slot::Here(connection);
-                self.ready.push_back(slot);
-            }
-            Turn::Idle | Turn::Sync => self.slots[slot] = Slot::Here(connection),
+        if turn == Turn::Closed {
+            drop(connection);
+            self.release(slot);
+            return;
+        }
+        let was = std::mem::replace(&mut self.slots[slot], Slot::Here(connection));
+        if turn == Turn::Again || matches!(was, Slot::Out { is_ready: true }) {
+            self.ready.push_back(slot);
         }
     }
 

@@ -110,6 +110,29 @@ fn one_that_waits_does_not_hold_up_others() {
 }
 
 #[test]
+fn connections_of_a_loop_that_changes_hands_are_all_served() {
+    let fixture = Fixture::with(ServerOptions {
+        loops: Some(1),
+        ..options()
+    });
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                let mut client = fixture.client();
+                for step in 0..150 {
+                    if (step + number) % 5 == 0 {
+                        client.script("DEBUG SLEEP 0.004 => OK");
+                    } else {
+                        client.script("PING => PONG");
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_password_keeps_strangers_out() {
     let fixture = Fixture::with(ServerOptions {
         password: Some("secret".to_owned()),
