@@ -3,7 +3,7 @@
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use twox_hash::XxHash3_64;
 
 /// How many stripes there are.
@@ -34,6 +34,8 @@ pub(crate) struct Watchers(Vec<Watcher>);
 #[derive(Debug)]
 pub(crate) struct Locks {
     stripes: Box<[RwLock<Watchers>]>,
+    /// How many watchers there are, so that writers need not look for them when there are none.
+    watchers: AtomicUsize,
 }
 
 enum Guard<'l> {
@@ -74,6 +76,7 @@ impl Locks {
     pub(crate) fn new() -> Locks {
         Locks {
             stripes: (0..STRIPES).map(|_| RwLock::default()).collect(),
+            watchers: AtomicUsize::new(0),
         }
     }
 
@@ -103,7 +106,9 @@ impl Locks {
 
     /// From now on `is_touched` is set when the key is written to.
     pub(crate) fn watch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
-        self.stripes[stripe(database, key)].write().0.push(Watcher {
+        let mut watchers = self.stripes[stripe(database, key)].write();
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        watchers.0.push(Watcher {
             database,
             key: key.into(),
             is_touched: Arc::clone(is_touched),
@@ -112,10 +117,19 @@ impl Locks {
 
     /// Takes a watch back.
     pub(crate) fn unwatch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
-        self.stripes[stripe(database, key)]
-            .write()
-            .0
-            .retain(|watcher| !Arc::ptr_eq(&watcher.is_touched, is_touched));
+        let mut watchers = self.stripes[stripe(database, key)].write();
+        let before = watchers.0.len();
+        watchers.0.retain(|watcher| {
+            let is_it = watcher.database == database && *watcher.key == *key;
+            !(is_it && Arc::ptr_eq(&watcher.is_touched, is_touched))
+        });
+        self.watchers
+            .fetch_sub(before - watchers.0.len(), Ordering::Relaxed);
+    }
+
+    /// Whether anybody may watch a key whose lock the caller holds. Who watches it has counted himself under the same lock.
+    pub(crate) fn has_watchers(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
     }
 }
 

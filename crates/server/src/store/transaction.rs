@@ -172,7 +172,9 @@ impl<'s> Transaction<'s> {
 
     /// Notes that a user's key was written to.
     pub(crate) fn touch(&mut self, key: &[u8]) {
-        self.touched.push((self.database, key.into()));
+        if self.store.locks.has_watchers() {
+            self.touched.push((self.database, key.into()));
+        }
     }
 
     /// Deletes everything of a database. All locks are held.
