@@ -185,6 +185,7 @@ impl Commit {
     pub(crate) fn add(&mut self, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
         format::encode_one(&mut self.record, prefix, key, kind, expires_ms, operand);
         self.count += 1;
+        self.kinds[kind as usize] += 1;
         self.grows |= kind != Kind::Delete;
     }
 }

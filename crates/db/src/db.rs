@@ -2,12 +2,13 @@
 
 use crate::batch::WriteBatch;
 use crate::catalog::{Catalog, Definition};
-use crate::engine::{Commit, Engine, Worked};
+use crate::engine::{Commit, Engine, Tally, Worked};
 use crate::format;
 use crate::keyspace::KeyspaceOptions;
 use crate::options::{Existing, Options};
+use crate::reads::{Reactor, Reads};
 use crate::snapshot::{Pinned, Snapshot};
-use crate::stats::Stats;
+use crate::stats::{Began, Recorders, Stats};
 use crate::worker::Workers;
 use crate::{Durability, Error, Keyspace, Result};
 use alluvium_base::Kind;
@@ -25,6 +26,8 @@ pub const MAX_NAME: usize = 1024;
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     workers: Workers,
+    pub(crate) reactor: Reactor,
+    pub(crate) recorders: Recorders,
 }
 
 impl Shared {
@@ -41,13 +44,27 @@ impl Shared {
     pub(crate) fn commit(&self, commit: &Commit, durability: Option<Durability>) -> Result<()> {
         self.healthy()?;
         let durability = durability.unwrap_or(self.engine.durability);
+        let (began, recorder) = match durability {
+            Durability::Disk => (Began::now(), &self.recorders.durable_commit),
+            Durability::Memory | Durability::Process => (Began::sampled(), &self.recorders.commit),
+        };
         self.engine.commit(commit, durability)?;
+        began.over(recorder);
         Ok(())
+    }
+
+    /// Counts a read of many keys.
+    pub(crate) fn count_multi_get(&self, keys: usize) {
+        self.engine
+            .tallies
+            .add([(Tally::MultiGets, 1), (Tally::MultiGetKeys, keys as u64)]);
     }
 
     fn close(&self) -> Result<()> {
         self.workers.stop();
-        self.engine.close()
+        let result = self.engine.close();
+        self.reactor.stop();
+        result
     }
 }
 
@@ -103,9 +120,19 @@ impl Db {
         existing: Existing,
     ) -> Result<Db> {
         let engine = Arc::new(Engine::open(directory, options, existing)?);
-        let workers = Workers::start(&engine, engine.plan.workers, options.sync_interval);
+        let workers = Workers::start(
+            &engine,
+            engine.plan.workers,
+            options.sync_interval,
+            options.background,
+        );
         Ok(Db {
-            shared: Arc::new(Shared { engine, workers }),
+            shared: Arc::new(Shared {
+                engine,
+                workers,
+                reactor: Reactor::default(),
+                recorders: Recorders::default(),
+            }),
         })
     }
 
@@ -385,7 +412,13 @@ impl Db {
     /// What was done since the store was opened, and what there is.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.engine().stats()
+        self.engine().stats(&self.shared.recorders)
+    }
+
+    /// For reading many keys at a time on one thread, without an executor: see [`Reads`].
+    #[must_use]
+    pub fn reads<T>(&self) -> Reads<T> {
+        Reads::new(&self.shared)
     }
 
     /// The tree, drawn in plain text for people: each line a node of the trunk or one of its children, with the runs that it holds. Keys begin with

@@ -1,7 +1,7 @@
 //! Walks over keys and values.
 
 use crate::catalog::Definition;
-use crate::engine::Scan;
+use crate::engine::{Scan, Tally};
 use crate::format;
 use crate::snapshot::Pinned;
 use crate::{Keyspace, Result, Value};
@@ -76,6 +76,7 @@ pub(crate) fn prefixed(definition: &Definition, prefix: &[u8]) -> KeyRange {
 impl Iter {
     pub(crate) fn new(keyspace: &Keyspace, range: KeyRange, pinned: Option<Arc<Pinned>>) -> Iter {
         let pinned = pinned.unwrap_or_else(|| Arc::new(Pinned::now(keyspace.shared())));
+        keyspace.shared().engine.tallies.add([(Tally::Scans, 1)]);
         Iter {
             keyspace: keyspace.clone(),
             pinned,
@@ -138,7 +139,8 @@ impl Iter {
         }
         own.clear();
         own.extend_from_slice(key);
-        Some(Ok((key[skip..].to_vec(), Value::new(value.to_vec()))))
+        self.keyspace.shared().engine.tallies.add([(Tally::Scanned, 1)]);
+        Some(Ok((key[skip..].to_vec(), Value::new(value.to_vec().into()))))
     }
 }
 

@@ -11,15 +11,16 @@
 //! ```
 //!
 //! A [`Db`] has any number of [`Keyspace`]s, each an ordered map from keys to values. A [`WriteBatch`] changes several at once; a
-//! [`Snapshot`] reads all of them as of one moment; an [`Iter`] walks over one from either end. What is acknowledged survives as the
+//! [`Snapshot`] reads all of them as of one moment; an [`Iter`] walks over one from either end. Reads that wait for the device
+//! need no thread each: [`Keyspace::get_async`], [`Db::reads`]. What is acknowledged survives as the
 //! three words of [`Durability`] say.
 //!
 //! *Knows*: keyspaces, commits and their order, who reads at which place, threads for the background, one budget of memory.
 //!
 //! *Does not know*: pages, runs, log segments; networks, file systems.
 //!
-//! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`), [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`;
-//! then `engine/`, which does it all without threads, and `worker.rs`, which has them; `catalog.rs` and `format.rs`; [`keys`], which is for users alone.
+//! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`), [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`;
+//! then `engine/`, which does it all without threads, and `worker.rs`, which has them, with `caps.rs`; `catalog.rs` and `format.rs`; [`keys`], which is for users alone.
 //!
 //! Invariants (those of the engine are in its header):
 //!
@@ -27,6 +28,7 @@
 //! - **A2** An error is returned before anything was changed, or the store takes no more writes until it is opened anew.
 
 mod batch;
+mod caps;
 mod catalog;
 mod db;
 mod engine;
@@ -38,6 +40,7 @@ pub mod keys;
 mod keyspace;
 mod machine;
 mod options;
+mod reads;
 mod snapshot;
 mod stats;
 mod value;
@@ -47,6 +50,7 @@ pub use alluvium_trees::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
 };
 pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
+pub use caps::Background;
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
 pub use engine::RecordStats;
@@ -56,6 +60,7 @@ pub use keyspace::{Compression, Keyspace, KeyspaceOptions};
 #[doc(hidden)]
 pub use options::Scale;
 pub use options::{Durability, MIN_MEMORY, Options};
+pub use reads::{Get, MultiGet, Reads};
 pub use snapshot::Snapshot;
-pub use stats::Stats;
+pub use stats::{Figure, Latencies, Latency, Nature, Operations, Stats, Unit};
 pub use value::Value;

@@ -1,5 +1,6 @@
 //! How a store is opened: every default is right for a machine that nobody has described.
 
+use crate::caps::Background;
 use crate::machine;
 use crate::{Db, Error, Result};
 use alluvium_base::{KIB, MIB};
@@ -62,6 +63,7 @@ pub struct Options {
     pub(crate) log_limit: Option<u64>,
     pub(crate) max_bytes: Option<u64>,
     pub(crate) records: Option<u64>,
+    pub(crate) background: Background,
     pub(crate) operators: Vec<Arc<dyn Operator>>,
     pub(crate) filters: Vec<(String, Arc<dyn CompactionFilter>)>,
     pub(crate) clock: Clock,
@@ -91,6 +93,7 @@ impl fmt::Debug for Options {
             .field("log_limit", &self.log_limit)
             .field("max_bytes", &self.max_bytes)
             .field("records", &self.records)
+            .field("background", &self.background)
             .field("operators", &self.operators)
             .field("filters", &self.filters)
             .finish_non_exhaustive()
@@ -108,6 +111,7 @@ impl Default for Options {
             log_limit: None,
             max_bytes: None,
             records: None,
+            background: Background::default(),
             operators: Vec::new(),
             filters: Vec::new(),
             clock: Arc::new(machine::now_ms),
@@ -179,6 +183,13 @@ impl Options {
     #[must_use]
     pub fn record_memory(mut self, bytes: u64) -> Options {
         self.records = Some(bytes);
+        self
+    }
+
+    /// Caps on what the background takes of the device and of the processors: none, if not set.
+    #[must_use]
+    pub fn background(mut self, caps: Background) -> Options {
+        self.background = caps;
         self
     }
 
@@ -259,6 +270,7 @@ impl Options {
     }
 
     pub(crate) fn plan(&self) -> Result<Plan> {
+        self.background.check()?;
         let page_size = match self.page_size {
             None => PageSize::default(),
             Some(bytes) => PageSize::new(bytes)?,

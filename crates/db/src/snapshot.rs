@@ -3,6 +3,7 @@
 use crate::db::Shared;
 use crate::engine::At;
 use crate::iter::{self, Iter};
+use crate::reads::{Get, MultiGet};
 use crate::{Error, Keyspace, Result, Value};
 use alluvium_base::Sequence;
 use std::fmt;
@@ -112,6 +113,31 @@ impl Snapshot {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
         keyspace.multi_get_at(keys, self.at(keyspace)?)
+    }
+
+    /// The place to read at, for a keyspace of the same store.
+    pub(crate) fn pinned_for(&self, keyspace: &Keyspace) -> Result<Arc<Pinned>> {
+        self.at(keyspace).map(|_| Arc::clone(&self.pinned))
+    }
+
+    /// As [`Keyspace::get_async`], at that moment. The future keeps the snapshot.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_async(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Get {
+        Get::new(keyspace, key.as_ref(), self.pinned_for(keyspace).map(Some))
+    }
+
+    /// As [`Keyspace::multi_get_async`], at that moment. The future keeps the snapshot.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn multi_get_async<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> MultiGet {
+        MultiGet::new(keyspace, keys, self.pinned_for(keyspace).map(Some))
     }
 
     /// The keys within bounds and their values at that moment.

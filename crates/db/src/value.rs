@@ -1,21 +1,84 @@
 //! Values as they are handed out.
 
+use alluvium_trees::tiered::Found;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// A value. It can be read like a slice, and is the caller's own.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Value(Vec<u8>);
+/// A value. It can be read like a slice, and outlives everything.
+///
+/// A long one may be a part of a page of the cache, which has that much less room as long as the value is there: whoever keeps many of them for long
+/// calls [`Value::into_owned`].
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// let pictures = db.keyspace("pictures")?;
+/// pictures.put("elbe", vec![7; 10_000])?;
+/// let picture = pictures.get("elbe")?.unwrap();
+/// assert_eq!(picture.len(), 10_000);
+/// let kept: alluvium::Value = picture.into_owned();
+/// drop(db);
+/// assert_eq!(kept[9_999], 7);
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Value(Found);
 
 impl Value {
-    pub(crate) fn new(bytes: Vec<u8>) -> Value {
-        Value(bytes)
+    pub(crate) fn new(found: Found) -> Value {
+        Value(found)
     }
 
-    /// Its bytes, without a copy.
+    /// Its bytes; a copy if they are in a page of the cache.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
-        self.0
+        self.0.into_vec()
+    }
+
+    /// The same value with bytes of its own.
+    #[must_use]
+    pub fn into_owned(self) -> Value {
+        Value(self.0.into_vec().into())
+    }
+
+    /// Whether it is a part of a page of the cache.
+    #[must_use]
+    pub fn is_in_page(&self) -> bool {
+        self.0.is_in_page()
+    }
+}
+
+impl Default for Value {
+    fn default() -> Value {
+        Value(Vec::new().into())
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Value) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 
@@ -35,30 +98,30 @@ impl AsRef<[u8]> for Value {
 
 impl From<Value> for Vec<u8> {
     fn from(value: Value) -> Vec<u8> {
-        value.0
+        value.into_vec()
     }
 }
 
 impl PartialEq<[u8]> for Value {
     fn eq(&self, other: &[u8]) -> bool {
-        self.0 == other
+        **self == *other
     }
 }
 
 impl PartialEq<&[u8]> for Value {
     fn eq(&self, other: &&[u8]) -> bool {
-        self.0 == *other
+        **self == **other
     }
 }
 
 impl<const N: usize> PartialEq<&[u8; N]> for Value {
     fn eq(&self, other: &&[u8; N]) -> bool {
-        self.0 == *other
+        **self == **other
     }
 }
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "b\"{}\"", self.0.escape_ascii())
+        write!(f, "b\"{}\"", self.escape_ascii())
     }
 }

@@ -4,6 +4,7 @@
 //! for the device most of the time, and nobody waits behind them. All of them stand back behind the threads of the user, who would wait for a whole slice
 //! of the scheduler otherwise; when they fall behind for it, it is the writers who wait (`engine/throttle.rs`).
 
+use crate::caps::{self, Background, Bucket, Leave};
 use crate::engine::{Duty, Engine, Worked};
 use crate::{Error, machine};
 use alluvium_base::{MIB, Sequence};
@@ -72,11 +73,19 @@ struct Shared {
     lock: Mutex<()>,
     stopping: Condvar,
     sync_interval: Duration,
+    caps: Background,
+    bucket: Mutex<Bucket>,
+    started: Instant,
 }
 
 impl Workers {
     /// Starts so many workers, and a keeper. With none, there is no thread at all.
-    pub(crate) fn start(engine: &Arc<Engine>, workers: usize, sync_interval: Duration) -> Workers {
+    pub(crate) fn start(
+        engine: &Arc<Engine>,
+        workers: usize,
+        sync_interval: Duration,
+        caps: Background,
+    ) -> Workers {
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
             stop: AtomicBool::new(false),
@@ -85,6 +94,9 @@ impl Workers {
             lock: Mutex::new(()),
             stopping: Condvar::new(),
             sync_interval,
+            caps,
+            bucket: Mutex::default(),
+            started: Instant::now(),
         });
         let mut threads = Vec::new();
         let mut spawn = |name: String, run: fn(&Shared)| {
@@ -167,12 +179,55 @@ impl Shared {
     }
 
     fn slice(&self, duty: Duty) {
+        if duty == Duty::Compact && self.is_capped() {
+            return;
+        }
         let calls = self.engine.calls();
+        let began = Instant::now();
         match self.engine.work_at(duty) {
+            Ok(Worked::Something) if duty == Duty::Compact => self.rest_after(began),
             Ok(Worked::Something) => {}
             Ok(Worked::Nothing) => self.engine.rest(calls, REST),
             Err(error) => self.failed(&error),
         }
+    }
+
+    /// Rests when compactions have used up what they may; whether it did.
+    fn is_capped(&self) -> bool {
+        let (engine, now) = (&self.engine, self.started.elapsed());
+        let hurries = engine.hurries();
+        let leave = self
+            .bucket
+            .lock()
+            .ask(&self.caps, now, engine.moved_bytes(), hurries);
+        match leave {
+            Leave::Go => false,
+            Leave::Yield => {
+                engine.tallies.cap_yields.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+            Leave::Rest(rest) => {
+                self.rest(rest);
+                true
+            }
+        }
+    }
+
+    /// Rests when a slice has taken more of the processor than its share.
+    fn rest_after(&self, began: Instant) {
+        if let Some(rest) = caps::rest_after(&self.caps, began.elapsed()) {
+            if self.engine.hurries() {
+                self.engine.tallies.cap_yields.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.rest(rest);
+            }
+        }
+    }
+
+    fn rest(&self, rest: Duration) {
+        let capped = &self.engine.tallies.capped_us;
+        capped.fetch_add(rest.as_micros() as u64, Ordering::Relaxed);
+        self.pause(rest);
     }
 
     /// A full disk is waited for; anything else is told to whoever writes next.

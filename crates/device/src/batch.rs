@@ -262,13 +262,21 @@ impl Ticket {
         Ok(buffers)
     }
 
+    /// Another ticket of the same batch, to wait with. The outcomes are for whoever takes them first.
+    #[must_use]
+    pub fn another(&self) -> Ticket {
+        self.shared.ticket()
+    }
+
     /// How many requests are not complete.
     pub(crate) fn pending(&self) -> usize {
         self.shared.pending.load(Ordering::Acquire)
     }
 
-    /// The part of the device that carries the batch, as given to `InFlight::at`.
-    pub(crate) fn home(&self) -> usize {
+    /// The part of the device that carries the batch. Of tickets that have the same, one thread can wait for all: whoever waits for
+    /// one ([`Device::wait_some`](crate::Device::wait_some)) sees to it that the others complete, too.
+    #[must_use]
+    pub fn home(&self) -> usize {
         self.shared.home
     }
 

@@ -182,6 +182,20 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Blocks until the ticket is complete.
     fn wait(&self, ticket: &Ticket);
 
+    /// Hands several batches over, each with a ticket of its own, at the cost of one where the device can.
+    ///
+    /// # Panics
+    /// As [`Device::submit`].
+    fn submit_many(&self, batches: Vec<Batch>) -> Vec<Ticket> {
+        batches.into_iter().map(|batch| self.submit(batch)).collect()
+    }
+
+    /// Blocks until something has completed that the same part of the device carries as the ticket ([`Ticket::home`]): the ticket, or another.
+    /// It may return earlier, and does when the ticket is complete. Devices without such parts wait for the ticket.
+    fn wait_some(&self, ticket: &Ticket) {
+        self.wait(ticket);
+    }
+
     /// The file's length in bytes.
     fn len(&self) -> u64;
 

@@ -32,7 +32,7 @@ mod sync;
 pub mod tiers;
 pub mod watermark;
 
-pub use cache::{Cache, CacheStats, FrameRef, NodeRef, Pending, Residence};
+pub use cache::{Cache, CacheStats, FrameRef, NodeRef, Pending, Residence, Watched};
 pub use epoch::{Epochs, Guard, Hold};
 pub use error::{Error, Place, Result, Structure};
 pub use log::{Durability, Log, LogOptions};

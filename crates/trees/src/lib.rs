@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: [`range`], [`memtable`], [`merge`], `fetch.rs` (where a lookup's nodes come from), [`run`], [`maplet`], [`tiered`].
+//! *Read in this order*: [`range`], [`memtable`], [`merge`], `fetch.rs` (where a lookup's nodes come from), `found.rs` (what it finds), [`run`], [`maplet`], [`tiered`].
 //!
 //! Invariants:
 //!
@@ -12,6 +12,7 @@
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
 mod fetch;
+mod found;
 pub mod maplet;
 pub mod memtable;
 pub mod merge;

@@ -1,11 +1,13 @@
 //! What the store does in a second, and how long it takes at worst: `cargo bench -p alluvium --bench db [PART…]`.
 //!
 //! *memory* puts and gets records that fit a memtable; *pages* gets records from cached pages; *skew* reads data eight times the memory under a Zipf
-//! distribution, with the record cache and without; *load* puts more than fits the memory, at full speed,
+//! distribution, with the record cache and without; *cold* reads keys uniformly, many
+//! at a time, against `fio`; *load* puts more than fits the memory, at full speed,
 //! and *open* at 70 % of that rate, on a schedule that does not wait for slow answers (so that what waits behind one is counted); *commit* times commits at
 //! `Disk`. Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`, `ALLUVIUM_DB_MEMORY` (bytes), `ALLUVIUM_DB_SECONDS`,
 //! `ALLUVIUM_DB_RATE` (puts a second, for *open*) and `ALLUVIUM_DB_DIRECTORY` change what is done; without `--bench` everything is tiny.
 
+mod cold;
 mod skew;
 
 use alluvium::{Db, Durability, Keyspace, Options, WriteBatch};
@@ -50,10 +52,11 @@ fn main() {
             directory,
         }
     };
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 7] = [
         ("memory", memory),
         ("pages", pages),
         ("skew", skew::skew),
+        ("cold", cold::cold),
         ("load", load),
         ("open", open),
         ("commit", commit),
@@ -95,7 +98,13 @@ fn value(number: u64) -> [u8; 100] {
 struct Place {
     db: Db,
     keyspace: Keyspace,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("store")
+    }
 }
 
 fn place(sizes: &Sizes, options: &Options) -> Place {
@@ -113,7 +122,7 @@ fn place(sizes: &Sizes, options: &Options) -> Place {
     Place {
         db,
         keyspace,
-        _directory: directory,
+        directory,
     }
 }
 
@@ -255,7 +264,7 @@ fn full_speed(sizes: &Sizes) -> f64 {
         by_second[second] += 1;
     }
     let put = rate(sizes.records, began);
-    let due = place.db.stats().compactions;
+    let due = place.db.stats().debt.pending_jobs;
     place.db.checkpoint().unwrap();
     let seconds = began.elapsed().as_secs_f64();
     let stats = place.db.stats();

@@ -31,6 +31,8 @@ pub(crate) struct Commit {
     pub(crate) record: Vec<u8>,
     /// How many writes.
     pub(crate) count: u32,
+    /// How many of them are of each kind; the others are range deletes.
+    pub(crate) kinds: [u32; 3],
     /// Whether there is a write that takes more than it frees.
     pub(crate) grows: bool,
 }
@@ -130,7 +132,7 @@ impl Engine {
                 .judge(Err(alluvium_storage::Error::Poisoned { cause }))?);
         }
         self.visible.complete(place.first, last);
-        self.tallies.written(count, commit.record.len() as u64);
+        self.tallies.committed(commit);
         Ok(Some(last))
     }
 

@@ -5,7 +5,7 @@
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `snapshots.rs`,
-//! `read.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery).
+//! `read.rs`, `polled.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery).
 //!
 //! Invariants:
 //!
@@ -21,6 +21,7 @@ mod commit;
 mod memory;
 mod open;
 mod policy;
+mod polled;
 mod queue;
 mod read;
 mod records;
@@ -36,8 +37,10 @@ pub(crate) use alluvium_trees::tiered::Iter as Scan;
 pub(crate) use commit::{Commit, Verdict};
 pub use memory::MemoryUse;
 pub(crate) use policy::Duty;
+pub(crate) use polled::Polled;
 pub(crate) use read::At;
 pub use records::RecordStats;
+pub(crate) use tallies::{Tally, thread_number};
 pub(crate) use work::Worked;
 
 use crate::catalog::Catalog;
@@ -62,18 +65,6 @@ use throttle::Pressure;
 use visible::Visible;
 use work::Work;
 
-/// What was counted since the store was opened, and what there is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counts {
-    pub(crate) writes: u64,
-    pub(crate) written_bytes: u64,
-    pub(crate) checkpoints: u64,
-    pub(crate) waits: u64,
-    pub(crate) delayed_us: u64,
-    pub(crate) sealed: usize,
-    pub(crate) snapshots: usize,
-}
-
 /// An open store.
 pub(crate) struct Engine {
     pub(crate) store: Arc<Store>,
@@ -92,7 +83,7 @@ pub(crate) struct Engine {
     seen: Mutex<balance::Seen>,
     work: Work,
     pressure: Pressure,
-    tallies: Tallies,
+    pub(crate) tallies: Tallies,
     /// Numbers of writes that were refused, of which the log does not know yet: the first, and how many.
     gaps: Mutex<Vec<(Sequence, u32)>>,
     /// What all of it together may take in memory; zero in simulations.
@@ -158,17 +149,14 @@ impl Engine {
         self.queue.sealed() > 0 || self.compactions() > 0
     }
 
-    /// What was counted.
-    pub(crate) fn counts(&self) -> Counts {
-        Counts {
-            writes: self.tallies.writes(),
-            written_bytes: self.tallies.written_bytes(),
-            checkpoints: self.tallies.checkpoints.load(Ordering::Relaxed),
-            waits: self.tallies.waits.load(Ordering::Relaxed),
-            delayed_us: self.tallies.delayed_us.load(Ordering::Relaxed),
-            sealed: self.queue.sealed(),
-            snapshots: self.snapshots.len(),
-        }
+    /// How many memtables wait to be written out.
+    pub(crate) fn sealed(&self) -> usize {
+        self.queue.sealed()
+    }
+
+    /// At how many places somebody reads.
+    pub(crate) fn snapshots(&self) -> usize {
+        self.snapshots.len()
     }
 
     /// The record cache.
@@ -225,8 +213,8 @@ impl Engine {
             other => other?,
         }
         self.drop_steps();
-        // Whoever has begun to read is done before somebody else may open the store; so is what a walk had read ahead when it was dropped.
-        stripes::grace(self.store.epochs(), || self.store.cache().finish_dropped());
+        // Whoever has begun to read is done before somebody else may open the store; so is what nobody has come back for.
+        stripes::grace(self.store.epochs(), || self.store.cache().finish_arrived());
         Ok(self.store.close()?)
     }
 }

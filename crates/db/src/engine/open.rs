@@ -32,6 +32,7 @@ impl Engine {
         options: &Options,
         existing: Existing,
     ) -> Result<Engine> {
+        let _span = tracing::info_span!("open", store = %directory.describe()).entered();
         let plan = options.plan()?;
         let store_options = store_options(&plan);
         let exists = match existing {
@@ -59,6 +60,7 @@ impl Engine {
             );
         }
         let opening = Store::open(directory, &store_options)?;
+        let recovery = tracing::info_span!("recovery", commits = tracing::field::Empty).entered();
         let cut = opening.superblock().cut;
         let mut replay = Replay {
             queue: Queue::new(plan.scale.memtable, cut),
@@ -68,6 +70,8 @@ impl Engine {
         let tree = Tree::open(Arc::clone(&store), tree_options)?;
         let last = replay.last.max(store.log().completed());
         replay.queue.skip_to(last);
+        recovery.record("commits", last - cut);
+        drop(recovery);
         Engine::assemble(store, tree, catalog, options, plan, replay.queue, last)
     }
 

@@ -78,6 +78,11 @@ pub(crate) struct Debt {
 const EASY: usize = 24;
 const HARD: usize = 96;
 
+/// Whether caps on the background must yield, so that nobody is held back.
+pub(crate) fn hurries(sealed: usize, compactions: usize) -> bool {
+    sealed >= MOST_SEALED || compactions >= EASY
+}
+
 /// How many slices of work a writer does for each part of a memtable that he fills, in hundredths, where there is no background; more with
 /// every compaction that is due, so that writing slows down smoothly and never stops.
 pub(crate) fn share(debt: &Debt) -> u64 {

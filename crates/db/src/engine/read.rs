@@ -4,7 +4,7 @@ use super::Engine;
 use crate::Result;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
-use alluvium_trees::tiered::{Answer, Gather, KeyspaceRules};
+use alluvium_trees::tiered::{Found, Gather, KeyspaceRules};
 
 /// Where a reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub(crate) enum At {
 
 impl Engine {
     /// The value of a key of the tree, whose keyspace has these rules.
-    pub(crate) fn get(&self, key: &[u8], rules: &KeyspaceRules, at: At) -> Result<Answer> {
+    pub(crate) fn get(&self, key: &[u8], rules: &KeyspaceRules, at: At) -> Result<Option<Found>> {
         let now_ms = self.now_ms();
         loop {
             let place = self.place(at);
-            let mut gather = Gather::new(place, now_ms, rules.operator.as_deref());
+            let mut gather = Gather::new(place, now_ms, rules.operator.as_deref()).holding();
             let slots = self.queue.slots();
             let mut reader = self.tree.reader();
             self.is_open()?;
@@ -38,7 +38,7 @@ impl Engine {
                     }
                 }
                 if gather.is_decided() {
-                    return Ok(gather.finish());
+                    return Ok(gather.found());
                 }
             }
             let asks = is_kept(rules, at);
@@ -50,16 +50,16 @@ impl Engine {
                     .get(key, seen(&gather, place, reader.cut()), &mut value)
             {
                 if is_untouched {
-                    return Ok(Some(value));
+                    return Ok(Some(value.into()));
                 }
                 // What the tree says is older than all that memtables say.
                 let _ = gather.message(&Message::put(0, &value));
-                return Ok(gather.finish());
+                return Ok(gather.found());
             }
             reader.gather(key, &mut gather)?;
             let offers = asks && is_untouched && !gather.expires();
-            let answer = gather.finish();
-            if let Some(value) = answer.as_ref().filter(|_| offers) {
+            let answer = gather.found();
+            if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {
                 self.records.offer(key, value, place);
             }
             return Ok(answer);
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// The values of many keys of the tree, each with the rules of its keyspace, in their order.
-    pub(crate) fn multi_get(&self, keys: &[(&[u8], &KeyspaceRules)], at: At) -> Result<Vec<Answer>> {
+    pub(crate) fn multi_get(&self, keys: &[(&[u8], &KeyspaceRules)], at: At) -> Result<Vec<Option<Found>>> {
         let now_ms = self.now_ms();
         loop {
             let place = self.place(at);
@@ -79,7 +79,7 @@ impl Engine {
             }
             let mut gathers: Vec<Gather<'_>> = keys
                 .iter()
-                .map(|(_, rules)| Gather::new(place, now_ms, rules.operator.as_deref()))
+                .map(|(_, rules)| Gather::new(place, now_ms, rules.operator.as_deref()).holding())
                 .collect();
             for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
                 for ((key, _), gather) in keys.iter().zip(&mut gathers) {
@@ -105,7 +105,7 @@ impl Engine {
                     self.records.offer(names[index], value, place);
                 }
             }
-            return Ok(gathers.into_iter().map(Gather::finish).collect());
+            return Ok(gathers.into_iter().map(Gather::found).collect());
         }
     }
 
@@ -134,7 +134,7 @@ impl Engine {
         missed
     }
 
-    fn place(&self, at: At) -> Sequence {
+    pub(super) fn place(&self, at: At) -> Sequence {
         match at {
             At::Now => self.visible.at(),
             At::Kept(place) => place,
@@ -144,19 +144,19 @@ impl Engine {
 
     /// Whether what the reader took a place for may have been folded away since: somebody has begun to fold up to a later place (E3). He
     /// takes a new one, then. A place that is kept is never forgotten.
-    fn is_forgotten(&self, at: At, place: Sequence) -> bool {
+    pub(super) fn is_forgotten(&self, at: At, place: Sequence) -> bool {
         at == At::Now && self.tree.horizon().sequence() > place
     }
 }
 
 /// Whether what the tree says about a keyspace's keys changes by commits only, for a reader of the latest version.
-fn is_kept(rules: &KeyspaceRules, at: At) -> bool {
+pub(super) fn is_kept(rules: &KeyspaceRules, at: At) -> bool {
     at == At::Now && rules.filter.is_none()
 }
 
 /// Up to where a reader knows that he has found in memtables what there is about the key above his version: to his place when he found
 /// nothing, to his version's end when he found something that older messages are folded into.
-fn seen(gather: &Gather<'_>, place: Sequence, cut: Sequence) -> Sequence {
+pub(super) fn seen(gather: &Gather<'_>, place: Sequence, cut: Sequence) -> Sequence {
     if gather.is_untouched() {
         place
     } else {

@@ -6,6 +6,7 @@ use super::policy::{self, Debt};
 use super::queue::PARTS;
 use super::work::{SLICE, Worked};
 use crate::{Error, Result};
+use alluvium_base::Purpose;
 use alluvium_storage::extents::{Class, MAX_EXTENT_UNITS, UNIT};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -156,6 +157,18 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether so much is due that writers are held back, or soon will be.
+    pub(crate) fn hurries(&self) -> bool {
+        policy::hurries(self.queue.sealed(), self.tree.due())
+    }
+
+    /// Bytes that the device was asked for by compactions and by memtables on their way out.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        let counts = self.store.directory().counters().snapshot();
+        let of = |purpose| counts.of(purpose).read_bytes + counts.of(purpose).written_bytes;
+        of(Purpose::Compact) + of(Purpose::Incorporate)
     }
 
     /// A memtable was sealed: somebody should write it out.

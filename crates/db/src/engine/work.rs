@@ -209,6 +209,7 @@ impl Engine {
                 incorporation,
             });
         }
+        let _span = tracing::trace_span!("incorporate", records).entered();
         let step = under_way.as_mut().expect("it was just begun");
         if step.forgetting.poll(&self.records, records) == Progress::More {
             return Ok(Worked::Something);
@@ -249,6 +250,7 @@ impl Engine {
     fn checkpoint_alone(&self) -> Result<()> {
         let _slice = self.work.rest.read();
         let cut = self.tree.cut();
+        let _span = tracing::debug_span!("checkpoint", cut).entered();
         self.tree.checkpoint()?;
         self.work.covered.fetch_max(cut, Ordering::AcqRel);
         self.tallies.checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -295,6 +297,7 @@ impl Engine {
         let Some(mut step) = step else {
             return Ok(Worked::Nothing);
         };
+        let _span = tracing::trace_span!("compact", records).entered();
         match step.poll(records) {
             Ok(Progress::More) => self.work.parked.lock().push(step),
             Ok(Progress::Done) => {}

@@ -13,12 +13,15 @@ pub use options::{Compression, KeyspaceOptions};
 use crate::batch::{checked_key, checked_value, expiry_ms};
 use crate::catalog::Definition;
 use crate::db::Shared;
-use crate::engine::{At, Commit, Verdict};
-use crate::format;
+use crate::engine::{At, Commit, Tally, Verdict};
+use crate::format::{self, TreeKey};
 use crate::iter::Iter;
+use crate::reads::{Get, MultiGet};
+use crate::stats::Began;
 use crate::{Durability, Error, Result, Value};
 use alluvium_base::Kind;
 use alluvium_trees::merge::Operator;
+use alluvium_trees::tiered::KeyspaceRules;
 use std::cell::Cell;
 use std::fmt;
 use std::ops::RangeBounds;
@@ -240,7 +243,10 @@ impl Keyspace {
     pub(crate) fn get_at(&self, key: &[u8], at: At) -> Result<Option<Value>> {
         self.definition.alive()?;
         let key = format::tree_key(&self.definition.prefix, key);
+        let began = Began::sampled();
         let found = self.shared.engine.get(&key, &self.definition.rules, at)?;
+        began.over(&self.shared.recorders.get);
+        self.shared.engine.tallies.add([(Tally::Gets, 1)]);
         Ok(found.map(Value::new))
     }
 
@@ -273,8 +279,48 @@ impl Keyspace {
             .collect();
         let rules = &*self.definition.rules;
         let asked: Vec<_> = keys.iter().map(|key| (&key[..], rules)).collect();
+        let began = Began::sampled();
         let found = self.shared.engine.multi_get(&asked, at)?;
+        began.over(&self.shared.recorders.multi_get);
+        self.shared.count_multi_get(asked.len());
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
+    }
+
+    /// The key's value as it is now, by a future: it is ready at its first poll when what it needs is in memory, and wakes its task when the
+    /// device has brought what is not. Thousands may be under way on one thread, in any executor. What is read is what everybody sees at the
+    /// first poll, or later.
+    ///
+    /// Whoever drops the last handle of a store by dropping such a future has it closed by another thread, for that takes time.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// let length = pollster::block_on(async { rivers.get_async("Elbe").await })?;
+    /// assert_eq!(length.unwrap(), b"1094 km");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> Get {
+        Get::new(self, key.as_ref(), Ok(None))
+    }
+
+    /// The values of many keys as they are now, in their order, by a future: see [`Keyspace::get_async`]. All that must be read from the device is
+    /// asked for together.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get_async<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiGet {
+        MultiGet::new(self, keys, Ok(None))
+    }
+
+    /// A key of this keyspace as the tree has it, with its rules.
+    pub(crate) fn asked_key(&self, key: &[u8]) -> (TreeKey, Arc<KeyspaceRules>) {
+        let key = format::tree_key(&self.definition.prefix, key);
+        (key, Arc::clone(&self.definition.rules))
     }
 
     /// Every key and its value, in the order of the keys, as they are now.

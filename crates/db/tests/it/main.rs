@@ -4,5 +4,7 @@ mod basics;
 mod crashes;
 mod dropped;
 mod kill;
+mod reads;
 mod records;
+mod stats;
 mod story;

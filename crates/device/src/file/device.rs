@@ -165,6 +165,22 @@ impl Device for FileDevice {
         }
     }
 
+    fn submit_many(&self, batches: Vec<Batch>) -> Vec<Ticket> {
+        let Carrier::Rings(rings) = &self.carrier else {
+            return batches.into_iter().map(|batch| self.submit(batch)).collect();
+        };
+        let home = rings.home();
+        let mut tickets = Vec::with_capacity(batches.len());
+        let mut flights = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let (in_flight, carried) = self.sort(batch, home);
+            tickets.push(in_flight.ticket());
+            flights.extend(rings.flights(&self.file, in_flight, carried));
+        }
+        rings.submit_flights(home, flights);
+        tickets
+    }
+
     fn poll(&self, ticket: &Ticket) -> bool {
         if let Carrier::Rings(rings) = &self.carrier
             && !ticket.is_complete()
@@ -179,6 +195,14 @@ impl Device for FileDevice {
             rings.wait(ticket);
         }
         ticket.block();
+    }
+
+    fn wait_some(&self, ticket: &Ticket) {
+        match &self.carrier {
+            // Where it has left the ring the workers complete it.
+            Carrier::Rings(rings) if rings.wait_some(ticket) => {}
+            _ => ticket.block(),
+        }
     }
 
     fn run(&self, batch: Batch) -> Result<Vec<Buffer>> {

@@ -33,7 +33,8 @@ use crate::batch::InFlight;
 use crate::file::{Notes, OpenFile, Workers};
 use crate::{MemoryRegion, Request, Ticket};
 use parking_lot::Mutex;
-use ring::{Context, FILES, Flight, LONGEST_PIECE, PIECES, Piece, Ring};
+pub(crate) use ring::Flight;
+use ring::{Context, FILES, LONGEST_PIECE, PIECES, Piece, Ring};
 use station::Station;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -127,7 +128,8 @@ impl Rings {
         if station.is_some() { home } else { 0 }
     }
 
-    fn flights(
+    /// What a ring is to carry of a batch; the workers do the rest.
+    pub(crate) fn flights(
         &self,
         file: &Arc<OpenFile>,
         in_flight: Arc<InFlight>,
@@ -166,8 +168,12 @@ impl Rings {
         in_flight: Arc<InFlight>,
         carried: Vec<(usize, Request)>,
     ) {
-        if !carried.is_empty() {
-            let flights = self.flights(file, in_flight, carried);
+        self.submit_flights(home, self.flights(file, in_flight, carried));
+    }
+
+    /// Hands requests of any number of batches to the kernel.
+    pub(crate) fn submit_flights(&self, home: usize, flights: Vec<Flight>) {
+        if !flights.is_empty() {
             self.station(home).submit(flights);
         }
     }
@@ -197,6 +203,11 @@ impl Rings {
         if !ticket.is_complete() {
             self.station(ticket.home()).wait(ticket);
         }
+    }
+
+    /// Waits until something on the ticket's ring has completed; false when the ticket is not complete and its ring is empty.
+    pub(crate) fn wait_some(&self, ticket: &Ticket) -> bool {
+        ticket.is_complete() || self.station(ticket.home()).wait_some(ticket)
     }
 
     /// Registers a file with all rings, if there is room.

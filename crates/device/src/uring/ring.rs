@@ -35,14 +35,14 @@ const _: () = assert!(CAPACITY.is_power_of_two() && MAX_TRANSFER <= u32::MAX as 
 
 /// What the requests of one batch share.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(crate) struct Context {
     pub(super) file: Arc<OpenFile>,
     pub(super) in_flight: Arc<InFlight>,
 }
 
 /// A request on its way: a read or a write.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(crate) struct Flight {
     pub(super) context: Arc<Context>,
     pub(super) index: usize,
     pub(super) request: Request,

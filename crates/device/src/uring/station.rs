@@ -73,6 +73,31 @@ impl Station {
         }
     }
 
+    /// Waits until anything on the ring has completed, or nearly; false when there is nothing on it and the ticket is not complete.
+    pub(super) fn wait_some(&self, ticket: &Ticket) -> bool {
+        let Some(mut reaper) = self.ring.reaper() else {
+            let mut followers = self.followers.lock();
+            if !ticket.is_complete() && self.ring.is_reaped() {
+                *followers += 1;
+                self.changed.wait(&mut followers);
+                *followers -= 1;
+            }
+            return true;
+        };
+        let (mut taken, mut launched) = self.take_all(&mut reaper);
+        let carries = self.ring.in_flight() > 0;
+        if taken == 0 && carries {
+            self.ring.enter(1);
+            (taken, launched) = self.take_all(&mut reaper);
+        }
+        if launched {
+            self.ring.enter(0);
+        }
+        self.hand_over(reaper);
+        // The kernel may have been left without anything, because of a signal: the ticket may still be there.
+        taken > 0 || carries || ticket.is_complete()
+    }
+
     /// Enters the kernel until the ticket is complete, or has nothing left in the ring.
     fn lead(&self, mut reaper: Reaper<'_>, ticket: &Ticket) {
         loop {
@@ -106,10 +131,16 @@ impl Station {
 
     /// Takes what has completed and settles it; whether requests were queued that an `enter` must hand over.
     fn take(&self, reaper: &mut Reaper<'_>) -> bool {
+        self.take_all(reaper).1
+    }
+
+    /// The same, and how many have completed.
+    fn take_all(&self, reaper: &mut Reaper<'_>) -> (usize, bool) {
         let mut done = Vec::new();
         let launched = reaper.reap(&mut done);
-        if done.is_empty() {
-            return launched;
+        let taken = done.len();
+        if taken == 0 {
+            return (0, launched);
         }
         for (flight, result) in done {
             self.settle(flight, result);
@@ -117,7 +148,7 @@ impl Station {
         if *self.followers.lock() > 0 {
             self.changed.notify_all();
         }
-        launched
+        (taken, launched)
     }
 
     /// Completes a request with the kernel's result, or hands what is left of it to the workers.

@@ -252,3 +252,25 @@ fn registered_memory_is_read_into_and_written_from_by_every_ring() {
     let all = file.read_at(0, PAGES as usize * 4096, OTHER).unwrap();
     assert!(all.chunks(4096).all(|page| page[4088] == 19));
 }
+
+#[test]
+fn waiting_for_some_completes_all_that_was_handed_over_together() {
+    for engine in [Engine::Auto, Engine::Threads] {
+        let place = temporary();
+        let directory = open(place.path(), engine);
+        let file = numbered(&*directory, "f", FileOptions::DIRECT);
+        let tickets = file.submit_many((0..64).map(|page| reads(&[page])).collect());
+        let others: Vec<Ticket> = tickets.iter().map(Ticket::another).collect();
+        for ticket in &others {
+            assert_eq!(ticket.home(), others[0].home(), "they are carried together");
+            while !ticket.is_complete() {
+                file.wait_some(ticket);
+            }
+            // Nobody waits for what is complete.
+            file.wait_some(ticket);
+        }
+        for (page, ticket) in (0..).zip(tickets) {
+            check(ticket, &[page]);
+        }
+    }
+}

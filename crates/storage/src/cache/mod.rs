@@ -5,7 +5,7 @@
 //! *Does not know*: what is in a node, when it dies, which thread of the store calls.
 //!
 //! *Read in this order*: this file, `frame.rs` (a frame's life), `table.rs` and `tables.rs` (from node to frame), `read.rs`
-//! (misses; `turn.rs` is one of them, `requests.rs` makes one read of neighbours), `supply.rs` and `lane.rs` (free frames, CLOCK), `chunks.rs`, `geometry.rs` and
+//! (misses; `turn.rs` is one of them, `flights.rs` all that are under way, `requests.rs` makes one read of neighbours), `supply.rs` and `lane.rs` (free frames, CLOCK), `chunks.rs`, `geometry.rs` and
 //! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `check.rs`, `model.rs`.
 //!
 //! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no lock, no shared write
@@ -38,6 +38,7 @@ mod budget;
 mod check;
 mod chunks;
 mod failure;
+mod flights;
 mod frame;
 mod geometry;
 mod lane;
@@ -57,7 +58,7 @@ mod turn;
 
 pub use check::Violation;
 pub use node_ref::{FrameRef, NodeRef};
-pub use pending::Pending;
+pub use pending::{Pending, Watched};
 pub use stats::CacheStats;
 
 use crate::{Epochs, Error, Guard, NodePointer, PageSize, Result, Tiers};
@@ -67,11 +68,12 @@ use arena::Arena;
 use budget::Budget;
 use chunks::Chunks;
 use crossbeam_utils::CachePadded;
+use flights::Flights;
 use frame::{FrameId, Header, Key};
 use geometry::Geometry;
 use lane::{Headers, Lane};
 use parking_lot::Mutex;
-use read::{Flights, Otherwise, Reading};
+use read::{Otherwise, Reading};
 use stats::Counters;
 use std::collections::VecDeque;
 use std::fmt;
@@ -86,6 +88,8 @@ const MIN_BUDGET_PAGES: u64 = 256;
 /// Address space that is reserved for budgets to come: this much, or this many times the first budget.
 const RESERVED_BYTES: u64 = 64 << 30;
 const RESERVED_TIMES: u64 = 16;
+/// While less than this fraction of the budget is pinned, nodes may be pinned for convenience.
+const PINNED_FRACTION: u64 = 8;
 /// How often `set_budget` lets an epoch pass to see chunks drained.
 const ROUNDS_TO_SHRINK: usize = 8;
 
@@ -205,10 +209,12 @@ impl Shared {
 }
 
 impl Cache {
-    /// Finishes what has arrived of the reads whose [`Pending`] was dropped. Whoever waits for an epoch to pass calls it, for such a read holds one.
-    pub fn finish_dropped(&self) {
+    /// Finishes what has arrived of the reads that are under way, whether somebody comes back for them or their [`Pending`] was dropped. Whoever waits
+    /// for an epoch to pass calls it, for such a read holds one.
+    pub fn finish_arrived(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
+        self.shared.settle_all(&guard);
     }
 
     /// The smallest budget of a cache with such pages.
@@ -396,6 +402,28 @@ impl Cache {
         Ok(Pending::new(self, joined))
     }
 
+    /// As [`Cache::request`] for several who wait each for their own, but handed to the device together, which costs less.
+    ///
+    /// # Errors
+    /// As [`Cache::request`].
+    pub fn request_each(
+        &self,
+        wanted: &[&[NodePointer]],
+        purpose: Purpose,
+        residence: Residence,
+    ) -> Result<Vec<Pending>> {
+        let guard = self.shared.epochs.pin();
+        self.shared.finish_orphans(&guard);
+        let all = self.shared.begin_each(wanted, &guard, purpose, residence)?;
+        Ok(all.into_iter().map(|joined| Pending::new(self, joined)).collect())
+    }
+
+    /// Whether more nodes may be [retained](NodeRef::retain) by those who could do without: while little of the budget is.
+    #[must_use]
+    pub fn may_pin(&self) -> bool {
+        self.shared.pinned_bytes.load(Ordering::Relaxed) < self.shared.budget.limit() / PINNED_FRACTION
+    }
+
     /// Puts a node that was just written into the cache, if there is a frame for it.
     ///
     /// # Panics
@@ -474,6 +502,7 @@ impl Cache {
     pub fn tend(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
+        self.shared.settle_all(&guard);
         self.shared.shrink();
         self.shared.go_on_draining(&guard);
         drop(guard);

@@ -11,6 +11,7 @@
 //! whoever joins a flight is pinned since before its node was published, so that the frame stays valid for their guard.
 
 use super::budget::{Charge, Owner};
+use super::flights::Flight;
 use super::frame::{FrameId, Key};
 use super::node_ref::{Home, Private};
 use super::requests::{Group, grouped};
@@ -19,15 +20,11 @@ use super::{NodeRef, Residence, Shared, failure};
 use crate::{Codec, Error, Guard, Hold, NodePointer, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Batch, Buffer, Device, Outcome, Ticket};
-use crossbeam_utils::CachePadded;
-use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The most nodes in one batch.
 const MAX_BATCH: usize = 256;
-/// The table of flights is split this many ways.
-const SHARDS: usize = 64;
 /// What the record of one node in flight costs, its request and its outcome included.
 const RECORD_BYTES: u64 = 320;
 /// While more than this fraction of the budget is being read, nothing more is read ahead.
@@ -37,41 +34,6 @@ const REQUESTED_FRACTION: u64 = 8;
 pub(super) type Reading = Turn<Job, Arc<[Settled]>>;
 /// What became of one node.
 pub(super) type Settled = std::result::Result<Home, Arc<Error>>;
-
-/// A node that is being read.
-#[derive(Debug)]
-struct Flight {
-    key: Key,
-    reading: Arc<Reading>,
-    index: usize,
-}
-
-/// All nodes that are being read.
-#[derive(Debug)]
-pub(super) struct Flights {
-    shards: Box<[CachePadded<Mutex<Vec<Flight>>>]>,
-}
-
-impl Flights {
-    pub(super) fn new() -> Flights {
-        Flights {
-            shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
-        }
-    }
-
-    pub(super) fn bytes() -> u64 {
-        (SHARDS * size_of::<CachePadded<Mutex<Vec<Flight>>>>()) as u64
-    }
-
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Vec<Flight>> {
-        self.shards[(hash >> 32) as usize % SHARDS].lock()
-    }
-
-    /// How many nodes are in flight, for `check` and tests.
-    pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
-    }
-}
 
 /// The memory that a node is read into.
 #[derive(Debug)]
@@ -93,8 +55,8 @@ struct Entry {
 /// A batch that was submitted.
 #[derive(Debug)]
 pub(super) struct Job {
-    device: Arc<dyn Device>,
-    ticket: Ticket,
+    pub(super) device: Arc<dyn Device>,
+    pub(super) ticket: Ticket,
     entries: Vec<Entry>,
     /// The requests, in their order.
     groups: Vec<Group>,
@@ -103,6 +65,14 @@ pub(super) struct Job {
     _hold: Hold,
     reading_bytes: u64,
     _charge: Charge,
+}
+
+/// What a batch asks of the device, and what that costs.
+struct Requests {
+    groups: Vec<Group>,
+    /// Bytes of its records, of private memory and of what several nodes share.
+    bytes: u64,
+    reading_bytes: u64,
 }
 
 /// What a read has brought of a node.
@@ -173,10 +143,7 @@ impl Shared {
         residence: Residence,
         otherwise: Otherwise,
     ) -> Result<Vec<Joined>> {
-        for pointer in pointers {
-            self.tiers.get(pointer.tier)?;
-            pointer.check(&pointer.place(), self.page_size)?;
-        }
+        self.check_all(pointers)?;
         let mut issues: Vec<Issue> = Vec::new();
         let mut joined = Vec::with_capacity(pointers.len());
         for pointer in pointers {
@@ -189,6 +156,41 @@ impl Shared {
             self.submit(issue, purpose);
         }
         Ok(joined)
+    }
+
+    /// The same for several who ask each for a few nodes and wait each for its own: one handing over to the device, a ticket each.
+    pub(super) fn begin_each(
+        &self,
+        wanted: &[&[NodePointer]],
+        guard: &Guard,
+        purpose: Purpose,
+        residence: Residence,
+    ) -> Result<Vec<Vec<Joined>>> {
+        for pointers in wanted {
+            self.check_all(pointers)?;
+        }
+        let mut issues: Vec<Issue> = Vec::new();
+        let mut all = Vec::with_capacity(wanted.len());
+        for pointers in wanted {
+            let mut own: Vec<Issue> = Vec::new();
+            let join = |pointer| self.join(pointer, guard, residence, Otherwise::Skip, &mut own);
+            all.push(pointers.iter().map(join).collect());
+            issues.append(&mut own);
+        }
+        while let Some(tier) = issues.first().map(|issue| issue.tier) {
+            let (these, others) = issues.into_iter().partition(|issue| issue.tier == tier);
+            issues = others;
+            self.submit_many(these, tier, purpose);
+        }
+        Ok(all)
+    }
+
+    fn check_all(&self, pointers: &[NodePointer]) -> Result<()> {
+        for pointer in pointers {
+            self.tiers.get(pointer.tier)?;
+            pointer.check(&pointer.place(), self.page_size)?;
+        }
+        Ok(())
     }
 
     fn join(
@@ -276,11 +278,29 @@ impl Shared {
         })
     }
 
-    fn submit(&self, mut issue: Issue, purpose: Purpose) {
-        let device = self
-            .tiers
-            .get(issue.tier)
-            .expect("the tier was looked up when the batch was begun");
+    fn device(&self, tier: u8) -> &Arc<dyn Device> {
+        let device = self.tiers.get(tier);
+        device.expect("the tier was looked up when the batch was begun")
+    }
+
+    fn submit(&self, issue: Issue, purpose: Purpose) {
+        let device = self.device(issue.tier);
+        let (batch, requests) = self.requests(&issue, purpose);
+        self.submitted(issue, requests, device, device.submit(batch), purpose);
+    }
+
+    fn submit_many(&self, issues: Vec<Issue>, tier: u8, purpose: Purpose) {
+        let device = self.device(tier);
+        let all = issues.iter().map(|issue| self.requests(issue, purpose));
+        let (batches, requests): (Vec<Batch>, Vec<Requests>) = all.unzip();
+        let tickets = device.submit_many(batches);
+        for ((issue, requests), ticket) in issues.into_iter().zip(requests).zip(tickets) {
+            self.submitted(issue, requests, device, ticket, purpose);
+        }
+    }
+
+    /// What the device is asked for.
+    fn requests(&self, issue: &Issue, purpose: Purpose) -> (Batch, Requests) {
         let groups = grouped(issue.entries.iter().map(|entry| &entry.pointer));
         let mut batch = Batch::with_capacity(groups.len());
         let (mut bytes, mut reading_bytes) = (0, 0);
@@ -302,16 +322,31 @@ impl Shared {
             batch.read(group.bytes.start, buffer, purpose);
         }
         self.reading_bytes.fetch_add(reading_bytes, Ordering::Relaxed);
-        let ticket = device.submit(batch);
+        let requests = Requests {
+            groups,
+            bytes,
+            reading_bytes,
+        };
+        (batch, requests)
+    }
+
+    fn submitted(
+        &self,
+        mut issue: Issue,
+        requests: Requests,
+        device: &Arc<dyn Device>,
+        ticket: Ticket,
+        purpose: Purpose,
+    ) {
         issue.reading.ready(Job {
             device: Arc::clone(device),
             ticket,
             entries: std::mem::take(&mut issue.entries),
-            groups,
+            groups: requests.groups,
             purpose,
             _hold: self.epochs.hold(),
-            reading_bytes,
-            _charge: Charge::new(&self.budget, Owner::Working, bytes),
+            reading_bytes: requests.reading_bytes,
+            _charge: Charge::new(&self.budget, Owner::Working, requests.bytes),
         });
     }
 
@@ -338,6 +373,22 @@ impl Shared {
     pub(super) fn try_finish(&self, reading: &Reading, guard: &Guard) -> bool {
         let is_ready = |job: &Job| job.device.poll(&job.ticket);
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
+    }
+
+    /// The same without asking the device.
+    pub(super) fn try_settle(&self, reading: &Reading, guard: &Guard) -> bool {
+        let is_ready = |job: &Job| job.ticket.is_complete();
+        reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
+    }
+
+    /// Settles what the device is done with of all that is in flight, whoever asked for it and has not come back.
+    pub(super) fn settle_all(&self, guard: &Guard) {
+        if self.reading_bytes.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for reading in self.flights.readings() {
+            self.try_finish(&reading, guard);
+        }
     }
 
     /// Verifies, decodes and publishes the nodes of a batch that the device has finished.

@@ -2,8 +2,12 @@
 //!
 //! Whoever needs the result first takes the job and does it (it waits for the device and settles every node of the
 //! batch); the others sleep until it is done. If the one who does it panics, the others are told, and try anew.
+//!
+//! Whoever cannot sleep leaves a waker, and asks again when he is woken. Somebody must still wait for the device then: the first who
+//! leaves a waker at a job that nobody does is told to see to it.
 
 use crate::sync::{Condvar, Mutex};
+use std::task::Waker;
 
 #[derive(Debug)]
 enum State<J, R> {
@@ -22,8 +26,17 @@ enum State<J, R> {
 /// A job and its result, shared by everyone who waits for it.
 #[derive(Debug)]
 pub(super) struct Turn<J, R> {
-    state: Mutex<State<J, R>>,
+    inner: Mutex<Inner<J, R>>,
     changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Inner<J, R> {
+    state: State<J, R>,
+    /// Who is woken when the state changes.
+    wakers: Vec<Waker>,
+    /// Whether somebody was told to wait for the device.
+    is_watched: bool,
 }
 
 /// How far a job is.
@@ -41,7 +54,11 @@ impl<J, R: Clone> Turn<J, R> {
     /// A job that is being put together.
     pub(super) fn new() -> Self {
         Turn {
-            state: Mutex::new(State::Preparing),
+            inner: Mutex::new(Inner {
+                state: State::Preparing,
+                wakers: Vec::new(),
+                is_watched: false,
+            }),
             changed: Condvar::default(),
         }
     }
@@ -57,27 +74,29 @@ impl<J, R: Clone> Turn<J, R> {
     }
 
     fn set(&self, state: State<J, R>) {
-        let mut current = self.state.lock();
-        if !matches!(*current, State::Done(_)) {
-            *current = state;
+        let mut inner = self.inner.lock();
+        if !matches!(inner.state, State::Done(_)) {
+            inner.state = state;
         }
-        drop(current);
+        let wakers = std::mem::take(&mut inner.wakers);
+        drop(inner);
         self.changed.notify_all();
+        for waker in wakers {
+            waker.wake();
+        }
     }
 
     /// The result: does the job if nobody has begun to, else waits. `None` when it was abandoned.
     pub(super) fn finish(&self, run: impl FnOnce(J) -> R) -> Option<R> {
-        let mut state = self.state.lock();
+        let mut inner = self.inner.lock();
         loop {
-            match &*state {
+            match &inner.state {
                 State::Done(result) => return Some(result.clone()),
                 State::Abandoned => return None,
-                State::Preparing | State::Running => state = self.changed.wait(state),
+                State::Preparing | State::Running => inner = self.changed.wait(inner),
                 State::Ready(_) => {
-                    let State::Ready(job) = std::mem::replace(&mut *state, State::Running) else {
-                        unreachable!("the state was just seen, and is locked");
-                    };
-                    drop(state);
+                    let job = inner.begin();
+                    drop(inner);
                     return Some(self.run(job, run));
                 }
             }
@@ -86,19 +105,41 @@ impl<J, R: Clone> Turn<J, R> {
 
     /// Does the job if nobody has begun to and `is_ready` says that it would not block.
     pub(super) fn try_finish(&self, is_ready: impl FnOnce(&J) -> bool, run: impl FnOnce(J) -> R) -> Progress {
-        let mut state = self.state.lock();
-        match &*state {
+        let mut inner = self.inner.lock();
+        match &inner.state {
             State::Done(_) => Progress::Done,
             State::Abandoned => Progress::Abandoned,
             State::Ready(job) if is_ready(job) => {
-                let State::Ready(job) = std::mem::replace(&mut *state, State::Running) else {
-                    unreachable!("the state was just seen, and is locked");
-                };
-                drop(state);
+                let job = inner.begin();
+                drop(inner);
                 self.run(job, run);
                 Progress::Done
             }
             State::Preparing | State::Ready(_) | State::Running => Progress::Waiting,
+        }
+    }
+
+    /// Has a waker woken when the job is done, abandoned, or ready to be done. None when there is nothing to wait for any more. What `watch` makes
+    /// of the job is given to the first who asks while nobody does it: it is up to him that somebody does.
+    pub(super) fn wake<W>(&self, waker: &Waker, watch: impl FnOnce(&J) -> W) -> Option<Option<W>> {
+        let mut inner = self.inner.lock();
+        let watched = match &inner.state {
+            State::Done(_) | State::Abandoned => return None,
+            State::Ready(job) if !inner.is_watched => Some(watch(job)),
+            State::Preparing | State::Ready(_) | State::Running => None,
+        };
+        inner.is_watched |= watched.is_some();
+        if !inner.wakers.iter().any(|known| known.will_wake(waker)) {
+            inner.wakers.push(waker.clone());
+        }
+        Some(watched)
+    }
+
+    /// What `look` makes of the job, while nobody does it.
+    pub(super) fn look<W>(&self, look: impl FnOnce(&J) -> W) -> Option<W> {
+        match &self.inner.lock().state {
+            State::Ready(job) => Some(look(job)),
+            _ => None,
         }
     }
 
@@ -115,6 +156,16 @@ impl<J, R: Clone> Turn<J, R> {
         self.set(State::Done(result.clone()));
         drop(unwinding);
         result
+    }
+}
+
+impl<J, R> Inner<J, R> {
+    /// Takes the job of a turn that is ready.
+    fn begin(&mut self) -> J {
+        match std::mem::replace(&mut self.state, State::Running) {
+            State::Ready(job) => job,
+            _ => unreachable!("the state was just seen, and is locked"),
+        }
     }
 }
 
@@ -160,5 +211,40 @@ mod tests {
         assert!(panicked.join().is_err());
         assert_eq!(turn.finish(|_| 0), None);
         assert_eq!(turn.try_finish(|_| true, |_| 0), Progress::Abandoned);
+    }
+
+    /// A waker that counts.
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn wakers_are_woken_once_and_one_of_them_sees_to_the_device() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let other = Waker::from(Arc::new(Count::default()));
+        let turn = Turn::<u32, u32>::new();
+        assert_eq!(
+            turn.wake(&waker, |job| *job),
+            Some(None),
+            "it is being put together"
+        );
+        turn.ready(7);
+        assert_eq!(
+            count.0.load(Ordering::Relaxed),
+            1,
+            "who came too early asks again"
+        );
+        assert_eq!(turn.wake(&waker, |job| *job), Some(Some(7)));
+        assert_eq!(turn.wake(&waker, |job| *job), Some(None));
+        assert_eq!(turn.wake(&other, |job| *job), Some(None));
+        assert_eq!(turn.try_finish(|_| true, |job| job), Progress::Done);
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        assert_eq!(turn.wake(&waker, |job| *job), None);
     }
 }

@@ -1,15 +1,122 @@
 //! Point lookups that wait for nobody: whoever polls them has many under way on one thread.
 
-use super::gather::{Answer, Known};
+use super::gather::{Answer, Gather, Known};
+use super::lookup::Reader;
 use super::memtables::{Memtables, above};
 use super::search::Search;
 use super::tree::Tree;
-use crate::fetch::{Blocking, Brought, Peeking};
+use crate::fetch::{Brought, Peeking};
+use crate::merge::Operator;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_storage::{NodePointer, Pending, Residence, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
+
+/// How far the lookup of one key has come that is polled by whoever has memtables of his own: what is known of the key, and where the search in
+/// the tree goes on.
+///
+/// ```text
+///   loop   take a reader; of another version than the course's? begin anew: Course::begin, memtables, ...
+///          Reader::advance(key, gather, course)      ready: done
+///          otherwise bring Course::missing()         Cache::request, or request_each for many
+///          tell Course::asked() what became of it
+/// ```
+#[derive(Debug, Default)]
+pub struct Course {
+    known: Known,
+    search: Search,
+    /// The version that is searched.
+    version: Option<u64>,
+    /// What it lacks in that version.
+    missing: Vec<NodePointer>,
+    /// What was asked for in that version.
+    asked: Vec<NodePointer>,
+    /// From now on it waits for what it lacks, for not everything could be asked for.
+    waits: bool,
+}
+
+impl Course {
+    /// Begins anew in a reader's version, with the memory that there is.
+    pub fn begin(&mut self, reader: &Reader<'_>, at: Sequence, now_ms: u64) {
+        self.known.reset(at, now_ms);
+        self.search.restart();
+        self.version = Some(reader.version());
+        self.missing.clear();
+        self.asked.clear();
+        self.waits = false;
+    }
+
+    /// Whether it has been begun in this reader's version: only there can it go on.
+    #[must_use]
+    pub fn is_in(&self, reader: &Reader<'_>) -> bool {
+        self.version == Some(reader.version())
+    }
+
+    /// What is known so far, to be fed; [`Course::suspend`] takes it back.
+    #[must_use]
+    pub fn resume<'op>(&mut self, operator: Option<&'op dyn Operator>) -> Gather<'op> {
+        Gather {
+            operator,
+            known: std::mem::take(&mut self.known),
+        }
+    }
+
+    /// Takes back what is known.
+    pub fn suspend(&mut self, gather: Gather<'_>) {
+        self.known = gather.known;
+    }
+
+    /// The nodes without which it cannot go on.
+    #[must_use]
+    pub fn missing(&self) -> &[NodePointer] {
+        &self.missing
+    }
+
+    /// What it lacks was asked for. Where some was skipped, it waits for that when it goes on.
+    pub fn asked(&mut self, pending: &Pending) {
+        self.waits = pending.skipped() > 0;
+        self.asked.append(&mut self.missing);
+    }
+}
+
+impl Reader<'_> {
+    /// Feeds a lookup as far as what is in the cache leads. When it is pending, the course says what is missing. Few things are waited for in
+    /// here: see [`Lookup`].
+    ///
+    /// # Errors
+    /// As [`Reader::gather`].
+    ///
+    /// # Panics
+    /// When the course was begun in another version.
+    pub fn advance(&mut self, key: &[u8], gather: &mut Gather<'_>, course: &mut Course) -> Poll<Result<()>> {
+        assert!(
+            course.is_in(self),
+            "a course goes on in the version that it was begun in"
+        );
+        let from = self.blocking();
+        let mut brought = Brought::default();
+        while !gather.is_decided() {
+            let fetch = Peeking::new(from, &brought);
+            let Gather { operator, known } = gather;
+            let search = &mut course.search;
+            if let Poll::Ready(done) = self.go_on(search, key, known, *operator, &fetch) {
+                self.note(key);
+                return Poll::Ready(done);
+            }
+            let missing = fetch.into_missing();
+            // What was asked for already has failed, or went before it was looked at: whoever waits for it has it, or the error. Nothing
+            // is asked for twice, so that this comes to an end.
+            course.waits |= missing.iter().any(|pointer| course.asked.contains(pointer));
+            if !course.waits {
+                course.missing = missing;
+                return Poll::Pending;
+            }
+            brought.wait(from, missing)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
 
 /// A lookup of one key that is polled: what it needs and is not in the cache is being read between two calls.
 ///
@@ -52,13 +159,8 @@ pub struct Lookup {
     key: Vec<u8>,
     at: Sequence,
     now_ms: u64,
-    known: Known,
-    search: Search,
-    /// The version that was searched so far.
-    version: Option<u64>,
+    course: Course,
     pending: Option<Pending>,
-    /// What was asked for in that version.
-    asked: Vec<NodePointer>,
 }
 
 impl fmt::Debug for Lookup {
@@ -81,11 +183,8 @@ impl Tree {
             key: key.to_vec(),
             at,
             now_ms,
-            known: Known::default(),
-            search: Search::default(),
-            version: None,
+            course: Course::default(),
             pending: None,
-            asked: Vec::new(),
         }
     }
 
@@ -110,7 +209,7 @@ impl Lookup {
         self.key.clear();
         self.key.extend_from_slice(key);
         (self.at, self.now_ms) = (at, now_ms);
-        self.version = None;
+        self.course.version = None;
         self.pending = None;
     }
 
@@ -120,17 +219,19 @@ impl Lookup {
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
     pub fn poll(&mut self) -> Poll<Result<Answer>> {
-        if let Some(pending) = &mut self.pending
-            && !pending.poll()
-        {
-            return Poll::Pending;
+        loop {
+            if let Some(pending) = &mut self.pending
+                && !pending.poll()
+            {
+                return Poll::Pending;
+            }
+            self.pending = None;
+            let answer = self.go_on();
+            if answer.is_ready() {
+                self.course.version = None;
+                return answer;
+            }
         }
-        self.pending = None;
-        let answer = self.go_on();
-        if answer.is_ready() {
-            self.version = None;
-        }
-        answer
     }
 
     /// Polls until the value is known, and waits for reads between.
@@ -148,54 +249,35 @@ impl Lookup {
         }
     }
 
+    /// Goes on; when it is pending, what it needs was asked for.
     fn go_on(&mut self) -> Poll<Result<Answer>> {
-        let shared = &self.tree.shared;
-        let rules = shared.options.schema.rules(&self.key);
+        let tree = self.tree.clone();
+        let rules = tree.options().schema.rules(&self.key);
         let operator = rules.operator.as_deref();
         // What leaves the list from here on is in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
-        let guard = shared.store.epochs().pin();
-        let version = self.tree.peek();
-        if self.version != Some(version.number) {
-            self.version = Some(version.number);
-            self.known.reset(self.at, self.now_ms);
-            self.search.restart();
-            self.asked.clear();
-            for memtable in above(list.as_ref(), &version, self.at) {
-                self.known.memtable(memtable, &self.key, operator);
+        let mut reader = tree.reader();
+        let is_new = !self.course.is_in(&reader);
+        if is_new {
+            self.course.begin(&reader, self.at, self.now_ms);
+        }
+        let mut gather = self.course.resume(operator);
+        if is_new {
+            for memtable in above(list.as_ref(), reader.seen(), self.at) {
+                gather.memtable(memtable, &self.key);
             }
         }
-        let from = Blocking {
-            cache: shared.store.cache(),
-            guard: &guard,
-            purpose: Purpose::Lookup,
-        };
-        let (mut brought, mut waits) = (Brought::default(), false);
-        while !self.known.is_decided() {
-            let fetch = Peeking::new(from, &brought);
-            let (search, known) = (&mut self.search, &mut self.known);
-            match search.go_on(&version, &self.key, known, operator, &fetch) {
-                Poll::Ready(Ok(())) => break,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {}
+        match reader.advance(&self.key, &mut gather, &mut self.course) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(gather.finish())),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                self.course.suspend(gather);
+                let cache = tree.store().cache();
+                let pending = cache.request(self.course.missing(), Purpose::Lookup, Residence::Keep)?;
+                self.course.asked(&pending);
+                self.pending = Some(pending);
+                Poll::Pending
             }
-            let missing = fetch.into_missing();
-            // What was asked for already has failed, or went before it was looked at: whoever waits for it has it, or the error. Nothing
-            // is asked for twice, so that this comes to an end.
-            waits |= missing.iter().any(|pointer| self.asked.contains(pointer));
-            if !waits {
-                let pending = from.cache.request(&missing, from.purpose, Residence::Keep)?;
-                let is_asked = pending.skipped() == 0;
-                self.asked.extend_from_slice(&missing);
-                if is_asked {
-                    self.pending = Some(pending);
-                    return Poll::Pending;
-                }
-                waits = true;
-            }
-            brought.wait(from, missing)?;
         }
-        let value = self.known.settle(operator).is_some();
-        Poll::Ready(Ok(value.then(|| std::mem::take(self.known.value_mut()))))
     }
 }

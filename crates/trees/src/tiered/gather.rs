@@ -1,6 +1,7 @@
 //! What is known of a key while its messages come, newest first, until older ones make no difference.
 
 use crate::fetch;
+use crate::found::{Found, Part, Room};
 use crate::memtable::Memtable;
 use crate::merge::Operator;
 use crate::run::{Record, Value, ValuePointer};
@@ -52,6 +53,10 @@ pub(super) struct Known {
     outcome: Outcome,
     /// The value, or the base that the operands are folded upon.
     value: Vec<u8>,
+    /// The same as a part of a page, if it is one and may be.
+    part: Option<Part>,
+    /// Whether it may be.
+    holds: bool,
 }
 
 /// Whether older messages make a difference.
@@ -79,6 +84,13 @@ impl<'op> Gather<'op> {
     pub fn reset(&mut self, at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) {
         self.operator = operator;
         self.known.reset(at, now_ms);
+    }
+
+    /// A long value may stay in the page of the cache where it is found: see [`Gather::found`].
+    #[must_use]
+    pub fn holding(mut self) -> Gather<'op> {
+        self.known.holds = true;
+        self
     }
 
     /// Whether older messages make no difference any more.
@@ -122,8 +134,16 @@ impl<'op> Gather<'op> {
 
     /// The value, when there is nothing older than what was fed.
     #[must_use]
-    pub fn finish(mut self) -> Answer {
-        self.value().is_some().then_some(self.known.value)
+    pub fn finish(self) -> Answer {
+        self.found().map(Found::into_vec)
+    }
+
+    /// The same, without a copy where it is in a page.
+    #[must_use]
+    pub fn found(mut self) -> Option<Found> {
+        self.value()?;
+        let Known { value, part, .. } = self.known;
+        Some(part.map_or_else(|| Found::from(value), Found::part))
     }
 }
 
@@ -134,6 +154,7 @@ impl Known {
         self.expires = false;
         self.count = 0;
         self.outcome = Outcome::Open;
+        self.part = None;
     }
 
     pub(super) fn at(&self) -> Sequence {
@@ -165,7 +186,7 @@ impl Known {
         message: &Message<'_>,
         operator: Option<&dyn Operator>,
     ) -> ControlFlow<()> {
-        let loaded = |_: &ValuePointer, _: &mut Vec<u8>| Poll::Ready(Ok(()));
+        let loaded = |_: &ValuePointer, _: Room<'_>| Poll::Ready(Ok(()));
         fetch::found(self.record(&Record::from(*message), operator, loaded))
             .expect("an operand in memory is loaded already")
     }
@@ -175,7 +196,7 @@ impl Known {
         &mut self,
         record: &Record<'_>,
         operator: Option<&dyn Operator>,
-        load: impl FnOnce(&ValuePointer, &mut Vec<u8>) -> Poll<Result<()>>,
+        load: impl FnOnce(&ValuePointer, Room<'_>) -> Poll<Result<()>>,
     ) -> Poll<Result<ControlFlow<()>>> {
         if self.is_decided() {
             return Poll::Ready(Ok(ControlFlow::Break(())));
@@ -193,14 +214,16 @@ impl Known {
         if is_operand && self.count == self.operands.len() {
             self.operands.push(Vec::new());
         }
-        let into = match is_operand {
-            true => &mut self.operands[self.count],
-            false => &mut self.value,
+        // What operands are folded upon is copied.
+        let holds = self.holds && !is_operand && self.count == 0;
+        let (bytes, part) = match is_operand {
+            true => (&mut self.operands[self.count], None),
+            false => (&mut self.value, holds.then_some(&mut self.part)),
         };
-        into.clear();
+        bytes.clear();
         match &record.value {
-            Value::Inline(bytes) => into.extend_from_slice(bytes),
-            Value::Separate(pointer) => ready!(load(pointer, into))?,
+            Value::Inline(inline) => bytes.extend_from_slice(inline),
+            Value::Separate(pointer) => ready!(load(pointer, Room { bytes, part }))?,
         }
         if is_operand {
             self.count += 1;
@@ -226,10 +249,11 @@ impl Known {
                 .fold(&mut self.value, operand);
         }
         self.count = 0;
-        (self.outcome == Outcome::Value).then_some(&self.value)
+        let value = self.part.as_deref().unwrap_or(&self.value);
+        (self.outcome == Outcome::Value).then_some(value)
     }
 
-    /// The value that was settled, to be moved elsewhere.
+    /// The value that was settled, to be moved elsewhere: that of a reader who does not hold pages.
     pub(super) fn value_mut(&mut self) -> &mut Vec<u8> {
         &mut self.value
     }

@@ -1,12 +1,14 @@
 //! Point lookups: readers that see one version, one key or many at a time.
 
-use super::gather::{Answer, Gather};
+use super::gather::{Answer, Gather, Known};
 use super::search::Search;
 use super::tree::{SEED, Tree, Version};
-use crate::fetch::{Blocking, Brought, Peeking, found};
+use crate::fetch::{Blocking, Brought, Fetch, Peeking, found};
+use crate::merge::Operator;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_filters as filters;
-use alluvium_storage::{Guard, Result};
+use alluvium_storage::{Guard, Pending, Residence, Result};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
@@ -69,7 +71,29 @@ impl Reader<'_> {
         self.version.cut
     }
 
-    fn blocking(&self) -> Blocking<'_> {
+    /// The version's number.
+    pub(super) fn version(&self) -> u64 {
+        self.version.number
+    }
+
+    /// The version.
+    pub(super) fn seen(&self) -> &Version {
+        &self.version
+    }
+
+    /// Goes on with a search in the version.
+    pub(super) fn go_on<F: Fetch>(
+        &self,
+        search: &mut Search,
+        key: &[u8],
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
+        search.go_on(&self.version, key, known, operator, fetch)
+    }
+
+    pub(super) fn blocking(&self) -> Blocking<'_> {
         Blocking {
             cache: self.tree.shared.store.cache(),
             guard: &self.guard,
@@ -94,8 +118,7 @@ impl Reader<'_> {
         found(done)
     }
 
-    /// The same for many keys, each with its own lookup: what they have to wait for is read together, first what decides most of
-    /// them, then what the others need.
+    /// The same for many keys, each with its own lookup. What a few of them have to wait for is read together, while the next few are searched.
     ///
     /// # Errors
     /// As [`Reader::gather`]; what was asked is of no use then.
@@ -106,11 +129,37 @@ impl Reader<'_> {
         assert_eq!(keys.len(), gathers.len(), "a lookup for each key");
         let undecided = (0..keys.len()).filter(|&index| !gathers[index].is_decided());
         let mut open: Vec<(usize, Search)> = undecided.map(|index| (index, Search::default())).collect();
-        let mut brought = Brought::default();
+        // What is asked for together is waited for at once where there is nothing else to do meanwhile.
+        let alone = open.len() <= TOGETHER;
+        let mut chunks = VecDeque::new();
         while !open.is_empty() {
+            let rest = open.split_off(open.len().min(TOGETHER));
+            chunks.push_back(Chunk {
+                open: std::mem::replace(&mut open, rest),
+                pending: None,
+                waits: alone,
+            });
+        }
+        while let Some(mut chunk) = chunks.pop_front() {
+            if let Some(pending) = &mut chunk.pending {
+                pending.wait();
+            }
+            self.go_on_with(&mut chunk, keys, gathers)?;
+            if !chunk.open.is_empty() {
+                chunks.push_back(chunk);
+            }
+        }
+        keys.iter().for_each(|key| self.note(key));
+        Ok(())
+    }
+
+    /// Goes on with a few keys until they are done, or what they need was asked for.
+    fn go_on_with(&self, chunk: &mut Chunk, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()> {
+        let mut brought = Brought::default();
+        loop {
             let fetch = Peeking::new(self.blocking(), &brought);
             let mut result = Ok(());
-            open.retain_mut(|(index, search)| {
+            chunk.open.retain_mut(|(index, search)| {
                 let Gather { operator, known } = &mut gathers[*index];
                 match search.go_on(&self.version, keys[*index], known, *operator, &fetch) {
                     Poll::Pending => true,
@@ -125,17 +174,40 @@ impl Reader<'_> {
             result?;
             // Whoever is still open has noted what it needs.
             let missing = fetch.into_missing();
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if !chunk.waits {
+                let from = self.blocking();
+                let pending = from.cache.request(&missing, from.purpose, Residence::Keep)?;
+                let is_asked = pending.skipped() == 0;
+                chunk.pending = Some(pending);
+                // From the next time on they wait, so that this comes to an end: what was brought may have gone before it was looked at.
+                chunk.waits = true;
+                if is_asked {
+                    return Ok(());
+                }
+            }
             brought.wait(self.blocking(), missing)?;
         }
-        keys.iter().for_each(|key| self.note(key));
-        Ok(())
     }
 
     /// Maintenance wants to know which leaves are asked much.
-    fn note(&self, key: &[u8]) {
+    pub(super) fn note(&self, key: &[u8]) {
         let hash = filters::hash(SEED, key);
         self.tree.note_get(&self.version.root, key, hash);
     }
+}
+
+/// So many keys of a batch are searched before what they lack is asked for.
+const TOGETHER: usize = 16;
+
+/// A few keys of a batch.
+struct Chunk {
+    open: Vec<(usize, Search)>,
+    pending: Option<Pending>,
+    /// Whether it waits for what it lacks.
+    waits: bool,
 }
 
 impl Tree {

@@ -64,7 +64,8 @@ mod sources;
 mod tree;
 mod uses;
 
-pub use asynchronous::Lookup;
+pub use crate::found::Found;
+pub use asynchronous::{Course, Lookup};
 pub use check::Depth;
 pub use compact::{Job, Progress};
 pub use estimate::{Debt, Memory};

@@ -144,8 +144,8 @@ impl Search {
                     taken -= 1;
                     return Poll::Ready(Ok(ControlFlow::Continue(())));
                 }
-                let flow = ready!(known.record(&record, operator, |pointer, value| {
-                    run::fetch_value(fetch, pointer, value)
+                let flow = ready!(known.record(&record, operator, |pointer, room| {
+                    run::fetch_value(fetch, pointer, room)
                 }))?;
                 *records += 1;
                 Poll::Ready(Ok(flow))

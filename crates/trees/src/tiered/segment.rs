@@ -7,6 +7,7 @@ use super::rules::Keyspace;
 use super::sources::{Above, Deletes, Source};
 use super::tree::Version;
 use crate::fetch::{Blocking, found};
+use crate::found::Room;
 use crate::memtable::Memtable;
 use crate::merge::{Direction, Merged, Operator, Source as _};
 use crate::range::KeyRange;
@@ -257,7 +258,7 @@ impl Segment {
         }
         while let Some(winner) = self.merged.winner() {
             let mut feed = |record: &run::Record<'_>| {
-                let load = |pointer: &_, value: &mut _| run::fetch_value(from, pointer, value);
+                let load = |pointer: &_, room: Room<'_>| run::fetch_value(from, pointer, room);
                 found(known.record(record, operator, load))
             };
             match self.merged.source(winner) {

@@ -3,6 +3,7 @@
 use super::format::decode_pointers;
 use super::{ValuePointer, largest, levels};
 use crate::fetch::{Blocking, Fetch};
+use crate::found::{Part, Room};
 use crate::run::load::{Cached, Direct, Nodes};
 use alluvium_base::Purpose;
 use alluvium_storage::store::Store;
@@ -38,12 +39,12 @@ pub fn read_value(
     read_from(&nodes, pointer, out)
 }
 
-/// Reads a value into `out`, which is cleared first, with its node from anywhere. The nodes of a long one are waited for.
-pub(crate) fn fetch_value<F: Fetch>(
-    fetch: &F,
-    pointer: &ValuePointer,
-    out: &mut Vec<u8>,
-) -> Poll<Result<()>> {
+/// From this length on a value stays in its page if it may: a shorter one is copied about as fast as its page is pinned and unpinned.
+const WORTH_HOLDING: usize = 2048;
+
+/// Reads a value, with its node from anywhere; what was in the room is cleared first. The nodes of a long one are waited for.
+pub(crate) fn fetch_value<F: Fetch>(fetch: &F, pointer: &ValuePointer, room: Room<'_>) -> Poll<Result<()>> {
+    let out = room.bytes;
     let Blocking {
         cache,
         guard,
@@ -53,8 +54,16 @@ pub(crate) fn fetch_value<F: Fetch>(
         return Poll::Ready(read_value(cache, guard, pointer, purpose, out));
     }
     let node = ready!(fetch.node(&pointer.node))?;
-    out.clear();
-    out.extend_from_slice(part_of(&node, pointer)?);
+    let value = part_of(&node, pointer)?;
+    match room.part {
+        Some(part) if value.len() >= WORTH_HOLDING && node.is_cached() && cache.may_pin() => {
+            *part = Some(Part::new(node.retain(), pointer.at as usize, value.len()));
+        }
+        _ => {
+            out.clear();
+            out.extend_from_slice(value);
+        }
+    }
     Poll::Ready(Ok(()))
 }
 

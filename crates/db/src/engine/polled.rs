@@ -1,0 +1,256 @@
+//! Point reads that wait for nobody: what they need and is not in memory is being read between two polls.
+//!
+//! Between its polls a read holds neither a version nor a memtable. It goes on where it was while the tree has the version in which it began, and
+//! begins anew in another: at the same place, or at a newer one if what the place needs may have been folded away (E3). Most of what it needs is in
+//! the cache then.
+
+use super::Engine;
+use super::read::{At, is_kept, seen};
+use crate::format::TreeKey;
+use crate::{Error, Result};
+use alluvium_base::{Message, Purpose, Sequence};
+use alluvium_storage::{NodePointer, Pending, Residence, Watched};
+use alluvium_trees::tiered::{Course, Found, Gather, KeyspaceRules, Reader};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+/// Keys that are read together, at one place.
+#[derive(Debug)]
+pub(crate) struct Polled {
+    at: At,
+    /// None until it has begun.
+    place: Option<Sequence>,
+    now_ms: u64,
+    keys: SmallVec<[OneKey; 1]>,
+    /// How many of them have no answer yet.
+    open: usize,
+    pending: Option<Pending>,
+}
+
+#[derive(Debug)]
+struct OneKey {
+    key: TreeKey,
+    rules: Arc<KeyspaceRules>,
+    course: Course,
+    /// Whether the answer may be kept as a record.
+    offers: bool,
+    answer: Option<Option<Found>>,
+}
+
+impl Polled {
+    /// Nothing is read before it is polled.
+    pub(crate) fn new(keys: impl IntoIterator<Item = (TreeKey, Arc<KeyspaceRules>)>, at: At) -> Polled {
+        let keys: SmallVec<[OneKey; 1]> = keys
+            .into_iter()
+            .map(|(key, rules)| OneKey {
+                key,
+                rules,
+                course: Course::default(),
+                offers: false,
+                answer: None,
+            })
+            .collect();
+        Polled {
+            at,
+            place: None,
+            now_ms: 0,
+            open: keys.len(),
+            keys,
+            pending: None,
+        }
+    }
+
+    /// What was found, in the order of the keys, once everything is known.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Option<Found>> {
+        let keys = std::mem::take(&mut self.keys);
+        keys.into_iter()
+            .map(|key| key.answer.expect("it is taken when everything is known"))
+    }
+
+    /// Whether what was asked for has been read, as far as is known without asking the device.
+    pub(crate) fn has_arrived(&mut self) -> bool {
+        self.pending.as_mut().is_none_or(Pending::settle)
+    }
+
+    /// The same, after asking the device.
+    pub(crate) fn asks_device(&mut self) -> bool {
+        self.pending.as_mut().is_none_or(Pending::poll)
+    }
+
+    /// Waits until the device has read something: this, or what is read together with it.
+    pub(crate) fn wait_some(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.wait_some();
+        }
+    }
+
+    /// Whether the device was asked for what it lacks.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// What it cannot go on without.
+    pub(crate) fn missing(&self) -> SmallVec<[NodePointer; 4]> {
+        let open = self.keys.iter().filter(|key| key.answer.is_none());
+        open.flat_map(|key| key.course.missing()).copied().collect()
+    }
+
+    /// It was asked for.
+    pub(crate) fn asked(&mut self, pending: Pending) {
+        for key in self.keys.iter_mut().filter(|key| key.answer.is_none()) {
+            key.course.asked(&pending);
+        }
+        self.pending = Some(pending);
+    }
+
+    /// What was found at the place is of no use any more.
+    fn begin_anew(&mut self) {
+        self.place = None;
+        self.open = self.keys.len();
+        for key in &mut self.keys {
+            key.answer = None;
+            key.course = Course::default();
+        }
+    }
+}
+
+impl Engine {
+    /// Goes on, and asks the device for what is missing. While it is pending the waker is woken once it is worth while to poll again, if whoever is
+    /// handed what is to be watched has it waited for.
+    pub(crate) fn poll(
+        &self,
+        polled: &mut Polled,
+        waker: &Waker,
+        mut watch: impl FnMut(Watched),
+    ) -> Poll<Result<()>> {
+        loop {
+            if let Some(pending) = &mut polled.pending
+                && pending.poll_with(waker, &mut watch).is_pending()
+            {
+                return Poll::Pending;
+            }
+            if let Poll::Ready(done) = self.advance(polled) {
+                return Poll::Ready(done);
+            }
+            self.request(polled)?;
+        }
+    }
+
+    /// Asks the device for what one read lacks.
+    pub(crate) fn request(&self, polled: &mut Polled) -> Result<()> {
+        let missing = polled.missing();
+        let cache = self.store.cache();
+        polled.asked(cache.request(&missing, Purpose::Lookup, Residence::Keep)?);
+        Ok(())
+    }
+
+    /// Asks the device for what many reads lack, each for itself, at once.
+    pub(crate) fn request_each(&self, all: &mut [&mut Polled]) -> Result<()> {
+        let missing: Vec<_> = all.iter().map(|polled| polled.missing()).collect();
+        let wanted: Vec<&[NodePointer]> = missing.iter().map(|missing| &missing[..]).collect();
+        let cache = self.store.cache();
+        let pending = cache.request_each(&wanted, Purpose::Lookup, Residence::Keep)?;
+        for (polled, pending) in all.iter_mut().zip(pending) {
+            polled.asked(pending);
+        }
+        Ok(())
+    }
+
+    /// Goes on as far as what is in memory leads. What was asked for has been read.
+    pub(crate) fn advance(&self, polled: &mut Polled) -> Poll<Result<()>> {
+        polled.pending = None;
+        loop {
+            let place = match polled.place {
+                Some(place) => place,
+                None => {
+                    polled.now_ms = self.now_ms();
+                    self.place(polled.at)
+                }
+            };
+            let mut reader = self.tree.reader();
+            let is_new = |key: &OneKey| key.answer.is_none() && !key.course.is_in(&reader);
+            if polled.keys.iter().any(is_new) {
+                // Memtables come before the version (E2).
+                drop(reader);
+                let slots = self.queue.slots();
+                reader = self.tree.reader();
+                self.is_open()?;
+                if self.is_forgotten(polled.at, place) {
+                    polled.begin_anew();
+                    continue;
+                }
+                polled.place = Some(place);
+                let now_ms = polled.now_ms;
+                for key in &mut polled.keys {
+                    if key.answer.is_none() && !key.course.is_in(&reader) {
+                        self.begin(key, &reader, &slots, polled.at, place, now_ms);
+                        polled.open -= usize::from(key.answer.is_some());
+                    }
+                }
+            }
+            self.is_open()?;
+            for key in polled.keys.iter_mut().filter(|key| key.answer.is_none()) {
+                if let Poll::Ready(done) = self.search(key, &mut reader, place) {
+                    done?;
+                    polled.open -= 1;
+                }
+            }
+            return match polled.open {
+                0 => Poll::Ready(Ok(())),
+                _ => Poll::Pending,
+            };
+        }
+    }
+
+    /// What memtables and the record cache say.
+    fn begin(
+        &self,
+        key: &mut OneKey,
+        reader: &Reader<'_>,
+        slots: &[Arc<super::queue::Slot>],
+        at: At,
+        place: Sequence,
+        now_ms: u64,
+    ) {
+        key.course.begin(reader, place, now_ms);
+        let mut gather = key.course.resume(key.rules.operator.as_deref()).holding();
+        for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
+            gather.memtable(&slot.memtable, &key.key);
+        }
+        let asks = !gather.is_decided() && is_kept(&key.rules, at);
+        key.offers = asks && gather.is_untouched();
+        if asks {
+            let mut value = Vec::new();
+            let up_to = seen(&gather, place, reader.cut());
+            if self.records.get(&key.key, up_to, &mut value) {
+                let _ = gather.message(&Message::put(0, &value));
+            }
+        }
+        if gather.is_decided() {
+            key.answer = Some(gather.found());
+        } else {
+            key.course.suspend(gather);
+        }
+    }
+
+    /// What the tree says.
+    fn search(&self, key: &mut OneKey, reader: &mut Reader<'_>, place: Sequence) -> Poll<Result<()>> {
+        let mut gather: Gather<'_> = key.course.resume(key.rules.operator.as_deref());
+        match reader.advance(&key.key, &mut gather, &mut key.course) {
+            Poll::Pending => {
+                key.course.suspend(gather);
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::from(error))),
+            Poll::Ready(Ok(())) => {}
+        }
+        let offers = key.offers && !gather.expires();
+        let answer = gather.found();
+        if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {
+            self.records.offer(&key.key, value, place);
+        }
+        key.answer = Some(answer);
+        Poll::Ready(Ok(()))
+    }
+}

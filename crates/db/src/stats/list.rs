@@ -1,0 +1,352 @@
+//! The same numbers as a list, for exporters, and as a table, for people.
+
+use super::Stats;
+use super::latencies::Latency;
+use alluvium_base::Purpose;
+use std::fmt;
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Nothing: one number divided by another.
+    Ratio,
+}
+
+/// Whether a number only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Nature {
+    /// It was counted since the store was opened.
+    Counter,
+    /// It is so now.
+    Gauge,
+}
+
+/// One number of [`Stats`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Figure {
+    /// Its name: words and dots, such as `device.lookup.reads`. Names stay what they are.
+    pub name: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// Whether it only grows.
+    pub nature: Nature,
+    /// The number. Counts are exact up to 2^53.
+    pub value: f64,
+}
+
+/// Figures that are put together.
+#[derive(Default)]
+struct List(Vec<Figure>);
+
+impl List {
+    fn push(&mut self, name: impl Into<String>, unit: Unit, nature: Nature, value: f64) {
+        let name = name.into();
+        self.0.push(Figure {
+            name,
+            unit,
+            nature,
+            value,
+        });
+    }
+
+    fn counts(&mut self, of: &str, counts: &[(&str, u64)]) {
+        for (name, value) in counts {
+            self.push(join(of, name), Unit::Count, Nature::Counter, *value as f64);
+        }
+    }
+
+    fn counted_bytes(&mut self, of: &str, counts: &[(&str, u64)]) {
+        for (name, value) in counts {
+            self.push(join(of, name), Unit::Bytes, Nature::Counter, *value as f64);
+        }
+    }
+
+    fn are(&mut self, of: &str, unit: Unit, now: &[(&str, u64)]) {
+        for (name, value) in now {
+            self.push(join(of, name), unit, Nature::Gauge, *value as f64);
+        }
+    }
+
+    fn ratio(&mut self, name: &str, value: Option<f64>) {
+        if let Some(value) = value {
+            self.push(name, Unit::Ratio, Nature::Gauge, value);
+        }
+    }
+
+    fn latency(&mut self, of: &str, latency: &Latency) {
+        self.counts(of, &[("timed", latency.timed)]);
+        let times = [
+            ("p50", latency.p50_ns),
+            ("p99", latency.p99_ns),
+            ("p999", latency.p999_ns),
+            ("p9999", latency.p9999_ns),
+            ("longest", latency.longest_ns),
+        ];
+        self.push(
+            join(of, "mean"),
+            Unit::Nanoseconds,
+            Nature::Gauge,
+            latency.mean_ns,
+        );
+        self.are(of, Unit::Nanoseconds, &times);
+    }
+}
+
+fn join(of: &str, name: &str) -> String {
+    format!("{of}.{name}")
+}
+
+impl Stats {
+    /// All numbers, each with its name and its unit, in a fixed order. A ratio is missing while there is nothing to divide by.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// db.keyspace("rivers")?.put("Elbe", "1094 km")?;
+    /// let stats = db.stats();
+    /// let puts = stats.list().into_iter().find(|figure| figure.name == "operations.puts");
+    /// assert!(puts.is_some_and(|figure| figure.value >= 1.0));
+    /// println!("{stats}"); // a table
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn list(&self) -> Vec<Figure> {
+        let mut list = List::default();
+        self.list_operations(&mut list);
+        self.list_device(&mut list);
+        self.list_caches(&mut list);
+        self.list_space(&mut list);
+        self.list_work(&mut list);
+        list.0
+    }
+
+    fn list_operations(&self, list: &mut List) {
+        let done = &self.operations;
+        list.counts(
+            "operations",
+            &[
+                ("commits", done.commits),
+                ("puts", done.puts),
+                ("deletes", done.deletes),
+                ("merges", done.merges),
+                ("range_deletes", done.range_deletes),
+                ("gets", done.gets),
+                ("multi_gets", done.multi_gets),
+                ("multi_get_keys", done.multi_get_keys),
+                ("scans", done.scans),
+                ("scanned", done.scanned),
+            ],
+        );
+        list.counted_bytes("operations", &[("written_bytes", self.written_bytes)]);
+        list.latency("latency.get", &self.latencies.get);
+        list.latency("latency.multi_get", &self.latencies.multi_get);
+        list.latency("latency.commit", &self.latencies.commit);
+        list.latency("latency.durable_commit", &self.latencies.durable_commit);
+        list.ratio("amplification.write", self.write_amplification());
+        list.ratio("amplification.read", self.read_amplification());
+        list.ratio("amplification.space", self.space_amplification());
+    }
+
+    fn list_device(&self, list: &mut List) {
+        for purpose in Purpose::ALL {
+            let counts = self.device.of(purpose);
+            let of = join("device", purpose.name());
+            list.counts(
+                &of,
+                &[
+                    ("reads", counts.reads),
+                    ("writes", counts.writes),
+                    ("syncs", counts.syncs),
+                ],
+            );
+            list.counted_bytes(
+                &of,
+                &[
+                    ("read_bytes", counts.read_bytes),
+                    ("written_bytes", counts.written_bytes),
+                ],
+            );
+        }
+    }
+
+    fn list_caches(&self, list: &mut List) {
+        list.ratio("cache.pages.hit_rate", self.page_hit_rate());
+        let pages = &self.cache;
+        list.counts(
+            "cache.pages",
+            &[
+                ("hits", pages.hits),
+                ("misses", pages.misses),
+                ("joined", pages.joined),
+                ("evictions", pages.evictions),
+                ("failures", pages.failures),
+            ],
+        );
+        let bytes = [
+            ("resident_bytes", pages.resident_bytes),
+            ("pinned_bytes", pages.pinned_bytes),
+        ];
+        list.are("cache.pages", Unit::Bytes, &bytes);
+        list.ratio("cache.records.hit_rate", self.record_hit_rate());
+        let records = &self.records;
+        list.counts(
+            "cache.records",
+            &[
+                ("hits", records.hits),
+                ("misses", records.misses),
+                ("ghost_hits", records.ghost_hits),
+            ],
+        );
+        list.are("cache.records", Unit::Count, &[("records", records.records)]);
+        let memory = &self.memory;
+        list.are(
+            "memory",
+            Unit::Bytes,
+            &[
+                ("budget", memory.budget),
+                ("total", memory.total()),
+                ("memtables", memory.memtables),
+                ("log", memory.log),
+                ("pages", memory.pages),
+                ("records", memory.records),
+                ("tree", memory.tree),
+                ("tables", memory.tables),
+            ],
+        );
+    }
+
+    fn list_space(&self, list: &mut List) {
+        let space = &self.space;
+        list.are(
+            "space",
+            Unit::Bytes,
+            &[
+                ("file_bytes", space.file_bytes),
+                ("live_extent_bytes", space.live_extent_bytes),
+                ("live_bytes", space.live_bytes),
+                ("dead_bytes", space.dead_bytes),
+                ("free_bytes", space.free_bytes),
+                ("hole_bytes", space.hole_bytes),
+                ("reserve_bytes", space.reserve_bytes),
+            ],
+        );
+        let log = &self.log;
+        list.are(
+            "log",
+            Unit::Bytes,
+            &[
+                ("limit_bytes", log.limit_bytes),
+                ("live_bytes", log.live_bytes),
+                ("disk_bytes", log.disk_bytes),
+            ],
+        );
+        list.counts(
+            "log",
+            &[("syncs", log.syncs), ("commit_rounds", log.commit_rounds)],
+        );
+    }
+
+    fn list_work(&self, list: &mut List) {
+        let tree = &self.tree;
+        list.counts(
+            "work",
+            &[
+                ("waits", self.waits),
+                ("cap_yields", self.cap_yields),
+                ("checkpoints", self.checkpoints),
+                ("incorporations", tree.incorporations),
+                ("flushes", tree.shape.flushes),
+                ("adoptions", tree.shape.adoptions),
+                ("leaf_splits", tree.shape.leaf_splits),
+                ("index_splits", tree.shape.index_splits),
+                ("merges", tree.shape.merges),
+                ("compacted_records_read", tree.compacted.0),
+                ("compacted_records_written", tree.compacted.1),
+                ("rewritten_records", tree.rewritten),
+            ],
+        );
+        list.counted_bytes(
+            "work",
+            &[
+                ("incorporated_bytes", tree.incorporated_bytes),
+                ("compacted_bytes", tree.compacted_bytes),
+            ],
+        );
+        for (name, us) in [("work.delayed", self.delayed_us), ("work.capped", self.capped_us)] {
+            list.push(name, Unit::Nanoseconds, Nature::Counter, us as f64 * 1e3);
+        }
+        list.are(
+            "debt",
+            Unit::Count,
+            &[
+                ("sealed_memtables", self.sealed_memtables as u64),
+                ("pending_jobs", self.debt.pending_jobs),
+                ("running_jobs", self.debt.running_jobs),
+                ("snapshots", self.snapshots as u64),
+            ],
+        );
+        let shape = [
+            ("height", u64::from(self.tree_height)),
+            ("runs", self.tree_runs as u64),
+        ];
+        list.are("tree", Unit::Count, &shape);
+        let bytes = [
+            ("pending_bytes", self.debt.pending_bytes),
+            ("running_bytes", self.debt.running_bytes),
+        ];
+        list.are("debt", Unit::Bytes, &bytes);
+    }
+}
+
+impl fmt::Display for Figure {
+    /// Its value with its unit, as people read it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps: (&[&str], f64) = match self.unit {
+            Unit::Count => (&["", " k", " M", " G", " T"], 1000.0),
+            Unit::Bytes => (&[" B", " KiB", " MiB", " GiB", " TiB"], 1024.0),
+            Unit::Nanoseconds => (&[" ns", " µs", " ms", " s"], 1000.0),
+            Unit::Ratio => return write!(f, "{:.3}", self.value),
+        };
+        let (words, step) = steps;
+        let (mut value, mut word) = (self.value, 0);
+        // Four digits of a count are as readable as three and a word.
+        while value >= 10.0 * step && word + 1 < words.len() {
+            value /= step;
+            word += 1;
+        }
+        if word == 0 && value.fract() == 0.0 {
+            write!(f, "{value}{}", words[word])
+        } else {
+            write!(f, "{value:.1}{}", words[word])
+        }
+    }
+}
+
+impl fmt::Display for Stats {
+    /// A table: a line for each group, without what is zero.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut group = String::new();
+        for figure in self.list().iter().filter(|figure| figure.value != 0.0) {
+            let (of, name) = figure.name.rsplit_once('.').unwrap_or(("", &figure.name));
+            if of == group {
+                write!(f, ", ")?;
+            } else {
+                if !group.is_empty() {
+                    writeln!(f)?;
+                }
+                write!(f, "{of:24} ")?;
+                of.clone_into(&mut group);
+            }
+            write!(f, "{} {figure}", name.replace('_', " "))?;
+        }
+        writeln!(f)
+    }
+}

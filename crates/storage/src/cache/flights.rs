@@ -1,0 +1,60 @@
+//! The nodes that are being read, by their hashes.
+
+use super::frame::Key;
+use super::read::Reading;
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+
+/// The table of flights is split this many ways.
+const SHARDS: usize = 64;
+
+/// A node that is being read.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) key: Key,
+    pub(super) reading: Arc<Reading>,
+    pub(super) index: usize,
+}
+
+/// All nodes that are being read.
+#[derive(Debug)]
+pub(super) struct Flights {
+    shards: Box<[CachePadded<Mutex<Vec<Flight>>>]>,
+}
+
+impl Flights {
+    pub(super) fn new() -> Flights {
+        Flights {
+            shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    pub(super) fn bytes() -> u64 {
+        (SHARDS * size_of::<CachePadded<Mutex<Vec<Flight>>>>()) as u64
+    }
+
+    /// The part of the table where a hash belongs, locked.
+    pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Vec<Flight>> {
+        self.shards[(hash >> 32) as usize % SHARDS].lock()
+    }
+
+    /// Every batch that is in flight.
+    pub(super) fn readings(&self) -> Vec<Arc<Reading>> {
+        let mut readings: Vec<Arc<Reading>> = Vec::new();
+        for shard in &self.shards {
+            for flight in shard.lock().iter() {
+                // The nodes of a batch are in many shards.
+                if !readings.iter().any(|known| Arc::ptr_eq(known, &flight.reading)) {
+                    readings.push(Arc::clone(&flight.reading));
+                }
+            }
+        }
+        readings
+    }
+
+    /// How many nodes are in flight, for `check` and tests.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+}
