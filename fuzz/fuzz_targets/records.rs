@@ -3,8 +3,8 @@
 #![no_main]
 
 use alluvium::format::{
-    CatalogRecord, Write, Writes, decode_catalog, encode_keyspace, encode_one, encode_range, keyspace_key,
-    split,
+    CatalogRecord, Write, Writes, decode_catalog, encode_ingest, encode_keyspace, encode_one, encode_range,
+    keyspace_key, split,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -20,6 +20,7 @@ fuzz_target!(|input: &[u8]| {
                 operand,
             }) => encode_one(&mut again, &[], key, kind, expires_ms, operand),
             Ok(Write::Range { start, end }) => encode_range(&mut again, start, end),
+            Ok(Write::Ingest { first, last }) => encode_ingest(&mut again, first, last),
             Err(_) => sound = false,
         }
     }

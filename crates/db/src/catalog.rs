@@ -178,6 +178,11 @@ impl Catalog {
         self.state.read().by_name.get(name).cloned()
     }
 
+    /// The keyspace of a number, also one that was dropped since the store was opened.
+    pub(crate) fn by_id(&self, id: KeyspaceId) -> Option<Arc<Definition>> {
+        self.state.read().by_id.get(&id).cloned()
+    }
+
     /// All names, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.state.read().by_name.keys().cloned().collect()

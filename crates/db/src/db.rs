@@ -2,10 +2,12 @@
 
 use crate::batch::WriteBatch;
 use crate::catalog::{Catalog, Definition};
+use crate::changes::Changes;
 use crate::engine::{Commit, Engine, Tally, Worked};
 use crate::format;
 use crate::keyspace::KeyspaceOptions;
 use crate::options::{Existing, Options};
+use crate::progress::Progress;
 use crate::reads::{Reactor, Reads};
 use crate::snapshot::{Pinned, Snapshot};
 use crate::stats::{Began, Recorders, Stats};
@@ -13,6 +15,7 @@ use crate::worker::Workers;
 use crate::{Durability, Error, Keyspace, Result};
 use alluvium_base::Kind;
 use alluvium_device::Directory;
+use alluvium_device::file::FileDirectory;
 use alluvium_trees::tiered::Depth;
 use std::fmt;
 use std::path::Path;
@@ -112,6 +115,29 @@ impl Db {
     /// As [`Options::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Db> {
         Options::new().open(path)
+    }
+
+    /// Opens a store that exists for reading only: nothing in its directory is changed, so it may be on a medium that cannot be written. What is in its
+    /// log is replayed into memory, and stays there.
+    ///
+    /// Any number of programs may have it open like this at a time, and see what was there when they opened it. Nobody may have it open for writing
+    /// meanwhile: whoever comes later is refused.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let path = place.path().join("store");
+    /// # alluvium::Db::open(&path)?.keyspace("rivers")?.put("Elbe", "1094 km")?;
+    /// let db = alluvium::Db::open_read_only(&path)?;
+    /// let rivers = db.existing_keyspace("rivers")?;
+    /// assert_eq!(rivers.get("Elbe")?.unwrap(), b"1094 km");
+    /// assert!(matches!(rivers.put("Oder", "840 km"), Err(alluvium::Error::ReadOnly)));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Options::open_read_only`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Db> {
+        Options::new().open_read_only(path)
     }
 
     pub(crate) fn open_in(
@@ -370,14 +396,76 @@ impl Db {
         self.engine().compact()
     }
 
+    /// Copies the store into another directory, which is made if there is none and holds no files, while reading and writing go on. The copy holds
+    /// every commit that was acknowledged before this was called, opens like any other store, and is durable when this returns. Answers the number
+    /// of the last commit in it.
+    ///
+    /// Where the file system lets files share blocks (XFS, Btrfs) and both directories are on it, it costs next to nothing. Elsewhere it
+    /// reads and writes what is in use, and nothing of what is free. Space that is given up meanwhile is not used again before it is done.
+    /// A copy that was interrupted does not open as a store; copying into the same directory again begins anew.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let (path, backup) = (place.path().join("store"), place.path().join("backup"));
+    /// let db = alluvium::Db::open(&path)?;
+    /// db.keyspace("rivers")?.put("Elbe", "1094 km")?;
+    /// db.checkpoint_to(&backup)?;
+    /// let copy = alluvium::Db::open(&backup)?;
+    /// assert_eq!(copy.keyspace("rivers")?.get("Elbe")?.unwrap(), b"1094 km");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Storage`] when the directory holds files, or as the devices say; what was copied is removed then, as far as possible.
+    pub fn checkpoint_to(&self, path: impl AsRef<Path>) -> Result<u64> {
+        self.checkpoint_to_with(path, |_| ())
+    }
+
+    /// As [`Db::checkpoint_to`], and says how far it has come.
+    ///
+    /// # Errors
+    /// As [`Db::checkpoint_to`].
+    pub fn checkpoint_to_with(&self, path: impl AsRef<Path>, progress: impl FnMut(Progress)) -> Result<u64> {
+        self.checkpoint_to_in(&(Arc::new(FileDirectory::create(path)?) as Arc<_>), progress)
+    }
+
+    /// As [`Db::checkpoint_to_with`], into a directory of the caller's: in memory, or simulated.
+    ///
+    /// # Errors
+    /// As [`Db::checkpoint_to`].
+    pub fn checkpoint_to_in(
+        &self,
+        target: &Arc<dyn Directory>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<u64> {
+        self.shared.healthy()?;
+        self.engine().copy_to(target, &mut progress)
+    }
+
     /// Everything that is wrong with the store, a sentence each; nothing if it is whole. It reads all of it. Reads and writes go on meanwhile, the
     /// work in the background rests.
     ///
     /// # Errors
     /// As the device says. What is damaged is reported, not returned.
     pub fn check(&self) -> Result<Vec<String>> {
+        self.check_with(|_| ())
+    }
+
+    /// As [`Db::check`], and says how far it has come.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let wrong = db.check_with(|progress| println!("{:.0} %", 100.0 * progress.fraction()))?;
+    /// assert!(wrong.is_empty());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::check`].
+    pub fn check_with(&self, mut progress: impl FnMut(Progress)) -> Result<Vec<String>> {
         self.engine().is_open()?;
-        self.engine().check(Depth::Everything)
+        self.engine().check(Depth::Everything, &mut progress)
     }
 
     /// As [`Db::check`], but of the structure alone: which extents are in use, and by whom. It reads next to nothing.
@@ -386,7 +474,7 @@ impl Db {
     /// As [`Db::check`].
     pub fn check_structure(&self) -> Result<Vec<String>> {
         self.engine().is_open()?;
-        self.engine().check(Depth::Trunk)
+        self.engine().check(Depth::Trunk, &mut |_| ())
     }
 
     /// A slice of the work that is done in the background as a rule, about a millisecond; whether there was any. For programs that have
@@ -405,7 +493,7 @@ impl Db {
     /// # Errors
     /// [`Error::BadOption`] when that is too little for what the memtables and the log take.
     pub fn set_memory(&self, bytes: u64) -> Result<()> {
-        self.engine().health()?;
+        self.engine().is_open()?;
         self.engine().set_memory(bytes)
     }
 
@@ -426,6 +514,36 @@ impl Db {
     #[must_use]
     pub fn draw(&self) -> String {
         self.engine().tree.draw()
+    }
+
+    /// The commits after a number, in their order, as long as the log has them: what a follower needs that keeps another store, an index or a cache up to
+    /// date. He begins with a copy of the store ([`Db::checkpoint_to`] says its number), or at [`Db::sequence`], and remembers the last number
+    /// that he has done.
+    ///
+    /// The log is there for the store itself and gets shorter with every checkpoint. [`Options::keep_log`] keeps more of it, up to so many bytes. A
+    /// follower that has fallen behind is told so, and so is one that comes back after the store was closed and has missed anything.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let path = place.path().join("store");
+    /// use alluvium::{Change, Options};
+    /// let db = Options::new().keep_log(16 << 20).open(&path)?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// let mut changes = db.changes_since(db.sequence())?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// let set = changes.next().expect("somebody has written")?;
+    /// assert!(matches!(&set.changes[..], [Change::Put { key, .. }] if key == b"Elbe"));
+    /// assert_eq!(set.sequence, db.sequence());
+    /// assert!(changes.next().is_none(), "for now");
+    /// rivers.delete("Elbe")?;
+    /// assert!(changes.next().is_some(), "it goes on where it was");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ChangesGone`], which says from which number on the log has everything; as the device says.
+    pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
+        Changes::new(&self.shared, sequence)
     }
 
     /// The last commit that everybody sees, by its number.

@@ -90,6 +90,47 @@ pub enum Error {
     /// A handle of another store.
     #[error("this keyspace belongs to another store")]
     OtherStore,
+    /// What is ingested does not come in the order of its keys, or has a key twice.
+    #[error(
+        "\"{}\" comes after \"{}\" in an ingest into keyspace {keyspace:?}: sort the keys, and leave out all but one of equal ones",
+        key.escape_ascii(), after.escape_ascii()
+    )]
+    Unsorted {
+        /// The keyspace.
+        keyspace: String,
+        /// The key that comes too late.
+        key: Vec<u8>,
+        /// The one before it.
+        after: Vec<u8>,
+    },
+    /// The log does not hold all commits any more that somebody wants to follow.
+    #[error(
+        "the log no longer has the commits after number {after}, but those after {oldest}: begin anew from a copy (`Db::checkpoint_to`), and keep more log (`Options::keep_log`)"
+    )]
+    ChangesGone {
+        /// Where he wanted to begin.
+        after: u64,
+        /// The least number that would do.
+        oldest: u64,
+    },
+    /// The store was opened for reading only.
+    #[error("the store was opened for reading only: open it with `Db::open` to write to it")]
+    ReadOnly,
+    /// An ingest that an earlier error has ended.
+    #[error("the ingest has ended with an error, and left nothing behind: begin another one")]
+    IngestEnded,
+    /// What was copied is damaged, and so is what it was copied from.
+    #[error(
+        "{from} is damaged, so nothing was restored: take another backup, or see what `alluvium::repair` can save of a copy of it; {} found, the first: {}",
+        findings.len(),
+        findings.first().map_or("", String::as_str)
+    )]
+    BadBackup {
+        /// Where it was copied from.
+        from: String,
+        /// What is wrong, a sentence each.
+        findings: Vec<String>,
+    },
     /// An option is out of its bounds.
     #[error("option {option}: {why}")]
     BadOption {

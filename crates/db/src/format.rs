@@ -1,4 +1,4 @@
-//! The bytes that this room alone knows, version 1: keys with their keyspace, what a log record says, and the catalog.
+//! The bytes that this room alone knows, version 2: keys with their keyspace, what a log record says, and the catalog.
 //!
 //! A key of the tree. Keyspaces are ranges of the tree, in the order of their numbers; number 0 is the catalog.
 //!
@@ -13,12 +13,12 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  kind: 0 put, 1 delete, 2 merge, 3 delete a range, 4 put with an expiry
+//!      0     1  kind: 0 put, 1 delete, 2 merge, 3 delete a range, 4 put with an expiry, 5 ingest
 //!      1        varint: length of the key
-//!              key of the tree; of a range, its first
+//!              key of the tree; of a range or an ingest, its first
 //!            8  kind 4 only: when it expires, in milliseconds since 1970
-//!              varint, not in kind 1: length of value or operand; of a range, of its end
-//!              value, operand, or the end of the range (not included)
+//!              varint, not in kind 1: length of value or operand; of a range, of its end; of an ingest, of its last key
+//!              value, operand, the end of the range (not included), or the last key of the ingest (included)
 //! ```
 //!
 //! The catalog's keys are, behind keyspace 0: `k` and the name of a keyspace; `s` and the name of a snapshot, whose value is its sequence
@@ -104,10 +104,13 @@ pub enum Write<'a> {
     },
     /// Deletes the keys from `start` on and before `end`.
     Range { start: &'a [u8], end: &'a [u8] },
+    /// Runs with keys from `first` to `last` became part of the tree. The checkpoint that holds them follows at once: without it there was none.
+    Ingest { first: &'a [u8], last: &'a [u8] },
 }
 
 const RANGE: u8 = 3;
 const EXPIRING: u8 = 4;
+const INGEST: u8 = 5;
 
 /// Appends a write to a record. The key comes in two parts, which saves joining them.
 pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
@@ -136,6 +139,16 @@ pub fn encode_range(out: &mut Vec<u8>, start: &[u8], end: &[u8]) {
         .bytes(end);
 }
 
+/// Appends an ingest to a record.
+pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
+    Writer::new(out)
+        .u8(INGEST)
+        .varint(first.len() as u64)
+        .bytes(first)
+        .varint(last.len() as u64)
+        .bytes(last);
+}
+
 /// The writes of a record, one after the other.
 pub struct Writes<'a> {
     reader: Reader<'a>,
@@ -160,6 +173,10 @@ impl<'a> Writes<'a> {
         if kind == RANGE {
             let end = self.part().map_err(cut)?;
             return Ok(Write::Range { start: key, end });
+        }
+        if kind == INGEST {
+            let last = self.part().map_err(cut)?;
+            return Ok(Write::Ingest { first: key, last });
         }
         let expires_ms = match kind {
             EXPIRING => self.reader.u64().map_err(cut)?,
@@ -341,7 +358,8 @@ mod tests {
         encode_one(&mut record, &[7], b"c", Kind::Delete, 0, b"");
         encode_one(&mut record, &[7], b"c", Kind::Merge, 0, b"1");
         encode_range(&mut record, &[7, 1], &[8]);
-        let expected = b"\x00\x03\x07ab\x03xyz\x04\x03\x07ab\x02\x01\0\0\0\0\0\0\0\x01\x02\x07c\x02\x02\x07c\x011\x03\x02\x07\x01\x01\x08";
+        encode_ingest(&mut record, &[7, 2], &[7, 9]);
+        let expected = b"\x00\x03\x07ab\x03xyz\x04\x03\x07ab\x02\x01\0\0\0\0\0\0\0\x01\x02\x07c\x02\x02\x07c\x011\x03\x02\x07\x01\x01\x08\x05\x02\x07\x02\x02\x07\x09";
         assert_eq!(record, expected);
         let one = |key, kind, expires_ms, operand| Write::One {
             key,
@@ -361,10 +379,14 @@ mod tests {
                     start: &[7, 1],
                     end: &[8]
                 },
+                Write::Ingest {
+                    first: &[7, 2],
+                    last: &[7, 9]
+                },
             ]
         );
         for len in 0..record.len() {
-            assert!(Writes::new(&record[..len]).count() <= 5, "it ends");
+            assert!(Writes::new(&record[..len]).count() <= 6, "it ends");
         }
         assert!(Writes::new(b"\x09\x01a").next().unwrap().is_err());
     }

@@ -20,6 +20,7 @@
 //! *Does not know*: pages, runs, log segments; networks, file systems.
 //!
 //! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`), [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`;
+//! `restore.rs`, `repair.rs` and `progress.rs`; `changes.rs`;
 //! then `engine/`, which does it all without threads, and `worker.rs`, which has them, with `caps.rs`; `catalog.rs` and `format.rs`; [`keys`], which is for users alone.
 //!
 //! Invariants (those of the engine are in its header):
@@ -30,6 +31,7 @@
 mod batch;
 mod caps;
 mod catalog;
+mod changes;
 mod db;
 mod engine;
 mod error;
@@ -40,7 +42,10 @@ pub mod keys;
 mod keyspace;
 mod machine;
 mod options;
+mod progress;
 mod reads;
+mod repair;
+mod restore;
 mod snapshot;
 mod stats;
 mod value;
@@ -51,16 +56,20 @@ pub use alluvium_trees::merge::{
 };
 pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 pub use caps::Background;
+pub use changes::{Change, ChangeSet, Changes};
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
 pub use engine::RecordStats;
 pub use error::{Error, Result};
 pub use iter::Iter;
-pub use keyspace::{Compression, Keyspace, KeyspaceOptions};
+pub use keyspace::{Compression, Ingest, Keyspace, KeyspaceOptions};
 #[doc(hidden)]
 pub use options::Scale;
 pub use options::{Durability, MIN_MEMORY, Options};
+pub use progress::{Progress, Stage};
 pub use reads::{Get, MultiGet, Reads};
+pub use repair::{RepairReport, repair};
+pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use stats::{Figure, Latencies, Latency, Nature, Operations, Stats, Unit};
 pub use value::Value;

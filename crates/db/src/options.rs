@@ -4,8 +4,8 @@ use crate::caps::Background;
 use crate::machine;
 use crate::{Db, Error, Result};
 use alluvium_base::{KIB, MIB};
-use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
+use alluvium_device::{Directory, OverlayDirectory};
 use alluvium_storage::PageSize;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
@@ -64,6 +64,7 @@ pub struct Options {
     pub(crate) max_bytes: Option<u64>,
     pub(crate) records: Option<u64>,
     pub(crate) background: Background,
+    pub(crate) keep_log: u64,
     pub(crate) operators: Vec<Arc<dyn Operator>>,
     pub(crate) filters: Vec<(String, Arc<dyn CompactionFilter>)>,
     pub(crate) clock: Clock,
@@ -94,6 +95,7 @@ impl fmt::Debug for Options {
             .field("max_bytes", &self.max_bytes)
             .field("records", &self.records)
             .field("background", &self.background)
+            .field("keep_log", &self.keep_log)
             .field("operators", &self.operators)
             .field("filters", &self.filters)
             .finish_non_exhaustive()
@@ -112,6 +114,7 @@ impl Default for Options {
             max_bytes: None,
             records: None,
             background: Background::default(),
+            keep_log: 0,
             operators: Vec::new(),
             filters: Vec::new(),
             clock: Arc::new(machine::now_ms),
@@ -168,6 +171,14 @@ impl Options {
     #[must_use]
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = Some(bytes);
+        self
+    }
+
+    /// How many bytes of log are kept on the disk beyond what the store itself needs, for [`Db::changes_since`]: none, if not set. They are kept as
+    /// long as the store is open.
+    #[must_use]
+    pub fn keep_log(mut self, bytes: u64) -> Options {
+        self.keep_log = bytes;
         self
     }
 
@@ -235,6 +246,23 @@ impl Options {
     /// As [`Options::open`].
     pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_in(Arc::new(FileDirectory::open(path)?), self, Existing::Open)
+    }
+
+    /// Opens a store that exists for reading only, as [`Db::open_read_only`]. There are no workers, whatever was set.
+    ///
+    /// # Errors
+    /// [`Error::Storage`]: somebody has it open for writing, there is none, it is damaged, or as the device says; [`Error::NotRegistered`].
+    pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Db> {
+        self.open_read_only_in(Arc::new(FileDirectory::open(path)?))
+    }
+
+    /// As [`Options::open_read_only`], in a directory of the caller's.
+    ///
+    /// # Errors
+    /// As [`Options::open_read_only`].
+    pub fn open_read_only_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
+        let overlay = Arc::new(OverlayDirectory::new(directory)?);
+        Db::open_in(overlay, &self.clone().workers(0), Existing::ReadOnly)
     }
 
     /// Creates a store in a directory that holds none.
@@ -354,6 +382,8 @@ pub(crate) enum Existing {
     Open,
     Create,
     OpenOrCreate,
+    /// It must be there, and nothing of it changes.
+    ReadOnly,
 }
 
 /// What the options come to on this machine.

@@ -139,6 +139,13 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// `Locked` when another process, or another handle in this one, has it.
     fn lock(&self, name: &str) -> Result<Lock>;
 
+    /// Takes the lock with this name together with others who take it like this. Where no file can be created, because the file system is
+    /// for reading only, and there is none, nobody else can have it either.
+    ///
+    /// # Errors
+    /// `Locked` when somebody has it for himself.
+    fn lock_shared(&self, name: &str) -> Result<Lock>;
+
     /// The room on the file system.
     ///
     /// # Errors
@@ -169,7 +176,7 @@ pub trait Directory: Send + Sync + fmt::Debug {
 }
 
 /// One file: aligned blocks, read and written in batches.
-pub trait Device: Send + Sync + fmt::Debug {
+pub trait Device: Any + Send + Sync + fmt::Debug {
     /// Hands a batch over. Never blocks for its completion; errors are in the outcomes.
     ///
     /// # Panics
@@ -237,6 +244,17 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// `Unsupported` for direct files and where the file system copies on write.
     fn map(&self, range: Range<u64>) -> Result<Mapping>;
 
+    /// Copies a range of another file, of whatever directory, to the same place here. It lies within both files. Where one file system holds
+    /// both and can let them share the blocks, nothing is moved.
+    ///
+    /// Nothing writes to the range of either file meanwhile. What was copied is durable after a sync.
+    ///
+    /// # Errors
+    /// As reading there and writing here; some of the range may have been copied then.
+    fn copy_from(&self, source: &dyn Device, range: Range<u64>, purpose: Purpose) -> Result<()> {
+        copy(self, source, range, purpose)
+    }
+
     /// The file's name within its directory, for error texts (the name it was opened under).
     fn name(&self) -> &str;
 
@@ -279,6 +297,46 @@ pub trait Device: Send + Sync + fmt::Debug {
         batch.sync(purpose);
         self.run(batch).map(|_| ())
     }
+}
+
+/// How much of a copy is in one request, in bytes, and how many requests are in a batch.
+const COPIED: u64 = 1 << 20;
+const COPIES: u64 = 4;
+
+/// Copies a range by batches: while one is written, the next is read.
+pub(crate) fn copy<D: Device + ?Sized>(
+    target: &D,
+    source: &dyn Device,
+    range: Range<u64>,
+    purpose: Purpose,
+) -> Result<()> {
+    let mut writing: Option<Ticket> = None;
+    let mut at = range.start;
+    while at < range.end {
+        let to = range.end.min(at + COPIES * COPIED);
+        let pieces = || (at..to).step_by(COPIED as usize);
+        let mut batch = Batch::with_capacity(COPIES as usize);
+        for piece in pieces() {
+            let len = COPIED.min(to - piece) as usize;
+            batch.read(piece, Buffer::zeroed(len), purpose);
+        }
+        let buffers = source.run(batch)?;
+        if let Some(ticket) = writing.take() {
+            target.wait(&ticket);
+            ticket.take_buffers()?;
+        }
+        let mut batch = Batch::with_capacity(COPIES as usize);
+        for (buffer, piece) in buffers.into_iter().zip(pieces()) {
+            batch.write(piece, buffer, purpose);
+        }
+        writing = Some(target.submit(batch));
+        at = to;
+    }
+    if let Some(ticket) = writing {
+        target.wait(&ticket);
+        ticket.take_buffers()?;
+    }
+    Ok(())
 }
 
 /// What stands behind a [`Mapping`]: a real mapping, or memory that the simulator persists page by page.

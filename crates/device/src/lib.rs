@@ -28,8 +28,10 @@ pub mod contract;
 pub mod counters;
 pub mod error;
 pub mod file;
+mod locks;
 pub mod machine;
 pub mod memory;
+pub mod overlay;
 pub mod simulated;
 pub mod throttled;
 mod uring;
@@ -41,6 +43,7 @@ pub use contract::{
 };
 pub use counters::{Counters, Counts, Snapshot};
 pub use error::{Error, Operation, Result};
+pub use overlay::OverlayDirectory;
 pub use throttled::ThrottledDirectory;
 
 /// The logical block: offsets and lengths of direct requests are multiples of this many bytes, and this is the unit

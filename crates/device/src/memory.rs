@@ -4,13 +4,14 @@
 //! range is mapped: a mapped file's bytes live in memory that never moves.
 
 use crate::contract::check_alignment;
+use crate::locks::{Locks, Sharing};
 use crate::{
     Access, Batch, BootId, Caching, Counters, Device, Directory, Error, FileOptions, Lock, Mapping,
     MappingBacking, Operation, Outcome, Request, Result, Space, Ticket,
 };
 use alluvium_base::Purpose;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub struct MemoryDirectory {
 #[derive(Debug, Default)]
 struct Shared {
     files: Mutex<BTreeMap<String, Arc<Contents>>>,
-    locks: Arc<Mutex<BTreeSet<String>>>,
+    locks: Arc<Mutex<Locks>>,
     counters: Counters,
 }
 
@@ -196,6 +197,17 @@ impl MemoryDirectory {
         MemoryDirectory::default()
     }
 
+    fn take(&self, name: &str, sharing: Sharing) -> Result<Lock> {
+        struct Held(Arc<Mutex<Locks>>, String);
+        impl Drop for Held {
+            fn drop(&mut self) {
+                self.0.lock().give_back(&self.1);
+            }
+        }
+        self.shared.locks.lock().take(name, sharing)?;
+        Ok(Lock::new(Held(Arc::clone(&self.shared.locks), name.to_owned())))
+    }
+
     fn file(&self, name: &str, contents: Arc<Contents>, options: FileOptions) -> Arc<dyn Device> {
         Arc::new(MemoryFile {
             name: name.to_owned(),
@@ -253,19 +265,11 @@ impl Directory for MemoryDirectory {
     }
 
     fn lock(&self, name: &str) -> Result<Lock> {
-        struct Held(Arc<Mutex<BTreeSet<String>>>, String);
-        impl Drop for Held {
-            fn drop(&mut self) {
-                self.0.lock().remove(&self.1);
-            }
-        }
-        if !self.shared.locks.lock().insert(name.to_owned()) {
-            return Err(Error::Locked {
-                file: name.to_owned(),
-                holder: Some(std::process::id()),
-            });
-        }
-        Ok(Lock::new(Held(Arc::clone(&self.shared.locks), name.to_owned())))
+        self.take(name, Sharing::Alone)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        self.take(name, Sharing::Together)
     }
 
     fn space(&self) -> Result<Space> {

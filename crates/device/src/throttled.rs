@@ -169,6 +169,10 @@ impl Directory for ThrottledDirectory {
         self.inner.lock(name)
     }
 
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        self.inner.lock_shared(name)
+    }
+
     fn space(&self) -> Result<Space> {
         self.inner.space()
     }

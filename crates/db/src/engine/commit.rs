@@ -105,6 +105,8 @@ impl Engine {
 
     /// Until it is applied. Ends before anything is assigned when the condition does not hold.
     fn try_commit(&self, commit: &Commit, condition: Option<&Condition<'_>>) -> Result<Option<Sequence>> {
+        // What an ingest has attached is read by conditions before anybody may act on it.
+        let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
         let _held = match condition {
             None => self.stripes.lock_if_wanted(&commit.record),
@@ -161,7 +163,7 @@ impl Engine {
     }
 
     /// Nothing comes of these numbers: the log is told, or will be once the disk has room for that much.
-    fn give_up(&self, first: Sequence, count: u32) -> alluvium_storage::Result<()> {
+    pub(super) fn give_up(&self, first: Sequence, count: u32) -> alluvium_storage::Result<()> {
         match self.store.judge(self.store.log().void(first, count)) {
             Err(error) if error.is_full() => {
                 self.gaps.lock().push((first, count));
@@ -212,6 +214,8 @@ pub(crate) fn apply(memtable: &Memtable, record: &[u8], first: Sequence) -> std:
                 },
             )?,
             Write::Range { start, end } => memtable.delete_range(start, end, sequence)?,
+            // The tree has it, or nobody was told of it.
+            Write::Ingest { .. } => {}
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ pub struct MemoryUse {
     pub pages: u64,
     /// The cache of records.
     pub records: u64,
-    /// The trunk, open runs and maplets.
+    /// The trunk, open runs and maplets, and what is being ingested.
     pub tree: u64,
     /// Which space is in use, and what orders commits.
     pub tables: u64,
@@ -52,7 +52,7 @@ impl Engine {
             log: log.resident_bytes,
             pages: self.store.cache().stats().budget_bytes,
             records: self.records.budget_bytes(),
-            tree: self.tree.memory().total(),
+            tree: self.tree.memory().total() + self.ingests.memory_bytes(),
             tables: usage.memory_bytes + watermark::BYTES,
         }
     }

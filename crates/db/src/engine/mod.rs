@@ -4,8 +4,8 @@
 //!
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
-//! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `snapshots.rs`,
-//! `read.rs`, `polled.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery).
+//! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`,
+//! `read.rs`, `polled.rs`, `sizes.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery), `copy.rs` (backups).
 //!
 //! Invariants:
 //!
@@ -18,6 +18,8 @@
 
 mod balance;
 mod commit;
+mod copy;
+mod ingest;
 mod memory;
 mod open;
 mod policy;
@@ -25,6 +27,7 @@ mod polled;
 mod queue;
 mod read;
 mod records;
+mod sizes;
 mod snapshots;
 mod stripes;
 mod tallies;
@@ -35,7 +38,9 @@ mod work;
 /// A walk over a range of the tree's keys.
 pub(crate) use alluvium_trees::tiered::Iter as Scan;
 pub(crate) use commit::{Commit, Verdict};
+pub(crate) use ingest::UnderWay;
 pub use memory::MemoryUse;
+pub(crate) use open::Salvaged;
 pub(crate) use policy::Duty;
 pub(crate) use polled::Polled;
 pub(crate) use read::At;
@@ -52,7 +57,8 @@ use alluvium_storage::store::Store;
 use alluvium_trees::merge::Direction;
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Memtables, Tree};
-use parking_lot::Mutex;
+use ingest::Ingests;
+use parking_lot::{Mutex, RwLock};
 use queue::Queue;
 use records::Records;
 use snapshots::Snapshots;
@@ -79,6 +85,7 @@ pub(crate) struct Engine {
     writers: Epochs,
     stripes: Stripes,
     snapshots: Snapshots,
+    pub(crate) ingests: Ingests,
     records: Records,
     seen: Mutex<balance::Seen>,
     work: Work,
@@ -91,6 +98,10 @@ pub(crate) struct Engine {
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,
     closed: AtomicBool,
+    /// Whether it refuses all changes: what is below it must stay as it is.
+    reads_only: bool,
+    /// Shared by whoever copies the store elsewhere.
+    copying: RwLock<()>,
 }
 
 impl fmt::Debug for Engine {
@@ -185,6 +196,9 @@ impl Engine {
     /// Fails once the store was closed, or refuses changes.
     pub(crate) fn health(&self) -> Result<()> {
         self.is_open()?;
+        if self.reads_only {
+            return Err(Error::ReadOnly);
+        }
         Ok(self.store.health()?)
     }
 
@@ -193,6 +207,8 @@ impl Engine {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        drop(self.copying.write());
+        self.ingests.end();
         self.store.health()?;
         let result = self.close_down();
         self.visible.stop();
@@ -207,10 +223,12 @@ impl Engine {
 
     fn close_down(&self) -> Result<()> {
         self.wait_for_writers();
-        match self.checkpoint_everything() {
-            // The log keeps what the disk has no room for.
-            Err(error) if error.is_full() => {}
-            other => other?,
+        if !self.reads_only {
+            match self.checkpoint_everything() {
+                // The log keeps what the disk has no room for.
+                Err(error) if error.is_full() => {}
+                other => other?,
+            }
         }
         self.drop_steps();
         // Whoever has begun to read is done before somebody else may open the store; so is what nobody has come back for.

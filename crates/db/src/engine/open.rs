@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::commit::{Unfit, apply};
+use super::ingest::Ingests;
 use super::queue::{Queue, RECORD_OVERHEAD};
 use super::records::Records;
 use super::snapshots::Snapshots;
@@ -16,13 +17,13 @@ use crate::format::{self, Writes};
 use crate::options::{Existing, Options, Plan};
 use alluvium_base::Sequence;
 use alluvium_device::Directory;
-use alluvium_storage::log::Record;
+use alluvium_storage::log::{Record, RepairReport};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Epochs, Error, Place, Structure, superblock};
 use alluvium_trees::merge::Direction;
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Tree, TreeOptions};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -36,7 +37,7 @@ impl Engine {
         let plan = options.plan()?;
         let store_options = store_options(&plan);
         let exists = match existing {
-            Existing::Open => true,
+            Existing::Open | Existing::ReadOnly => true,
             Existing::Create => false,
             Existing::OpenOrCreate => superblock::exists(&*directory)?,
         };
@@ -49,29 +50,63 @@ impl Engine {
         if !exists {
             let store = Arc::new(Store::create(directory, &store_options, b"")?);
             let tree = Tree::create(Arc::clone(&store), tree_options);
-            return Engine::assemble(
-                store,
-                tree,
-                catalog,
-                options,
-                plan,
-                Queue::new(plan.scale.memtable, 0),
-                0,
-            );
+            let queue = Queue::new(plan.scale.memtable, 0);
+            return Engine::assemble(store, tree, catalog, options, plan, queue, 0);
         }
         let opening = Store::open(directory, &store_options)?;
         let recovery = tracing::info_span!("recovery", commits = tracing::field::Empty).entered();
         let cut = opening.superblock().cut;
-        let mut replay = Replay {
-            queue: Queue::new(plan.scale.memtable, cut),
-            last: cut,
+        let mut replay = Replay::after(cut, &plan);
+        let store = opening.replay(&mut |record| replay.take(&record))?;
+        recovery.record("commits", replay.last - cut);
+        drop(recovery);
+        let mut engine = Engine::replayed(store, replay, catalog, tree_options, options, plan)?;
+        engine.reads_only = existing == Existing::ReadOnly;
+        Ok(engine)
+    }
+
+    /// Opens a damaged store as far as it goes: of its newest generation, or of one before `than`.
+    pub(crate) fn repair(
+        directory: Arc<dyn Directory>,
+        options: &Options,
+        than: Option<u64>,
+    ) -> Result<(Engine, Salvaged)> {
+        let plan = options.plan()?;
+        let catalog = Arc::new(Catalog::new(&options.operators, &options.filters));
+        let tree_options = TreeOptions {
+            shape: plan.scale.shape,
+            schema: Arc::clone(&catalog) as Arc<_>,
+            ..TreeOptions::default()
         };
-        let store = Arc::new(opening.replay(&mut |record| replay.take(&record))?);
+        let opening = match than {
+            None => Store::open(directory, &store_options(&plan))?,
+            Some(than) => Store::open_older(directory, &store_options(&plan), than)?,
+        };
+        let (generation, cut) = (opening.superblock().generation, opening.superblock().cut);
+        let mut replay = Replay::after(cut, &plan);
+        let (store, report) = opening.repair(&mut |record| replay.take(&record))?;
+        let engine = Engine::replayed(store, replay, catalog, tree_options, options, plan)?;
+        let salvaged = Salvaged {
+            generation,
+            cut,
+            report,
+        };
+        Ok((engine, salvaged))
+    }
+
+    /// What a log had is in memtables.
+    fn replayed(
+        store: Store,
+        replay: Replay,
+        catalog: Arc<Catalog>,
+        tree_options: TreeOptions,
+        options: &Options,
+        plan: Plan,
+    ) -> Result<Engine> {
+        let store = Arc::new(store);
         let tree = Tree::open(Arc::clone(&store), tree_options)?;
         let last = replay.last.max(store.log().completed());
         replay.queue.skip_to(last);
-        recovery.record("commits", last - cut);
-        drop(recovery);
         Engine::assemble(store, tree, catalog, options, plan, replay.queue, last)
     }
 
@@ -97,6 +132,7 @@ impl Engine {
             writers: Epochs::new(),
             stripes: Stripes::default(),
             snapshots: Snapshots::default(),
+            ingests: Ingests::default(),
             records: Records::new(plan.records, covered),
             seen: Mutex::default(),
             work: Work::new(covered),
@@ -105,8 +141,11 @@ impl Engine {
             gaps: Mutex::default(),
             memory: AtomicU64::new(plan.memory),
             schema: Mutex::new(()),
+            copying: RwLock::new(()),
             closed: AtomicBool::new(false),
+            reads_only: false,
         };
+        engine.store.log().retain(options.keep_log);
         engine.load_catalog()?;
         Ok(engine)
     }
@@ -135,6 +174,16 @@ impl Engine {
     }
 }
 
+/// What was found of a damaged store.
+#[derive(Debug)]
+pub(crate) struct Salvaged {
+    /// The generation that was taken, and the last commit that it holds.
+    pub(crate) generation: u64,
+    pub(crate) cut: Sequence,
+    /// What became of the log.
+    pub(crate) report: RepairReport,
+}
+
 /// The log's records, as they go into memtables again.
 struct Replay {
     queue: Queue,
@@ -142,6 +191,13 @@ struct Replay {
 }
 
 impl Replay {
+    fn after(cut: Sequence, plan: &Plan) -> Replay {
+        Replay {
+            queue: Queue::new(plan.scale.memtable, cut),
+            last: cut,
+        }
+    }
+
     fn take(&mut self, record: &Record<'_>) -> alluvium_storage::Result<()> {
         let damaged = |found: String| {
             let place = Place::new(Structure::LogRecord, format!("log, sequence {}", record.first), 0);
@@ -168,7 +224,7 @@ impl Replay {
     }
 }
 
-fn store_options(plan: &Plan) -> StoreOptions {
+pub(super) fn store_options(plan: &Plan) -> StoreOptions {
     let scale = &plan.scale;
     StoreOptions {
         id: scale.id,

@@ -221,6 +221,11 @@ impl Queue {
         }
     }
 
+    /// One number, in a memtable of its own that stays empty.
+    pub(crate) fn assign_empty(&self) -> Place {
+        self.assign_alone(1, 1)
+    }
+
     /// Numbers in a memtable that nobody else uses.
     fn assign_alone(&self, count: u64, bytes: u64) -> Place {
         let sealing = self.sealing.lock();
@@ -278,6 +283,13 @@ impl Queue {
         (slots.len() > 1)
             .then(|| Arc::clone(oldest))
             .filter(|slot| slot.cut().is_some())
+    }
+
+    /// Whether all memtables before this one are in the tree.
+    pub(crate) fn is_oldest(&self, slot: &Arc<Slot>) -> bool {
+        self.slots()
+            .last()
+            .is_some_and(|oldest| Arc::ptr_eq(oldest, slot))
     }
 
     /// Takes a memtable away that is in the tree now.

@@ -57,7 +57,7 @@ impl Stripes {
         for write in Writes::new(record).flatten() {
             match write {
                 Write::One { key, .. } => stripes.push(Self::stripe(key)),
-                Write::Range { .. } => {
+                Write::Range { .. } | Write::Ingest { .. } => {
                     stripes = (0..STRIPES).collect();
                     break;
                 }

@@ -5,10 +5,11 @@ use super::policy::{self, Duty, Task, View};
 use super::queue::Slot;
 use super::records::Forgetting;
 use crate::Result;
+use crate::progress::{Progress, Stage};
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::log;
-use alluvium_trees::tiered::{Depth, Incorporation, Job, Maintenance, Progress, Step};
-use parking_lot::{Mutex, RwLock};
+use alluvium_trees::tiered::{self, Depth, Incorporation, Job, Maintenance, Step};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -65,6 +66,11 @@ impl Work {
             covered: AtomicU64::new(covered),
             ..Work::default()
         }
+    }
+
+    /// Whoever changes the tree has a share, for that long.
+    pub(crate) fn slice(&self) -> RwLockReadGuard<'_, ()> {
+        self.rest.read()
     }
 }
 
@@ -136,7 +142,7 @@ impl Engine {
     }
 
     /// A slice of making space that died usable again.
-    fn reclaim_slice(&self) -> Result<Worked> {
+    pub(super) fn reclaim_slice(&self) -> Result<Worked> {
         let _slice = self.work.rest.read();
         let reclaimed = self.store.reclaim(RECLAIM)?;
         let some = reclaimed.freed_bytes > 0 || reclaimed.punched_bytes > 0 || reclaimed.truncated_bytes > 0;
@@ -144,7 +150,7 @@ impl Engine {
     }
 
     /// Everything that is wrong with what is on the disk, a sentence each. The background rests meanwhile; reads and writes go on.
-    pub(crate) fn check(&self, depth: Depth) -> Result<Vec<String>> {
+    pub(crate) fn check(&self, depth: Depth, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let _at_rest = self.work.rest.write();
         let parked = self.work.parked.lock();
         let jobs: Vec<&Job> = parked
@@ -154,7 +160,13 @@ impl Engine {
                 Step::Reshaped => None,
             })
             .collect();
-        Ok(self.tree.check(depth, &jobs)?)
+        Ok(self.tree.check_with(depth, &jobs, &mut |checked| {
+            tell(Progress::new(
+                Stage::Checking,
+                checked.done_bytes,
+                checked.total_bytes,
+            ));
+        })?)
     }
 
     fn view(&self) -> View {
@@ -211,12 +223,12 @@ impl Engine {
         }
         let _span = tracing::trace_span!("incorporate", records).entered();
         let step = under_way.as_mut().expect("it was just begun");
-        if step.forgetting.poll(&self.records, records) == Progress::More {
+        if step.forgetting.poll(&self.records, records) == tiered::Progress::More {
             return Ok(Worked::Something);
         }
         match step.incorporation.poll(records) {
-            Ok(Progress::More) => {}
-            Ok(Progress::Done) => {
+            Ok(tiered::Progress::More) => {}
+            Ok(tiered::Progress::Done) => {
                 let done = under_way.take().expect("it is under way");
                 self.queue.remove(&done.slot);
                 drop(under_way);
@@ -276,7 +288,7 @@ impl Engine {
     }
 
     /// A checkpoint, after the one that may be under way.
-    fn checkpoint_now(&self) -> Result<()> {
+    pub(super) fn checkpoint_now(&self) -> Result<()> {
         let _alone = self.work.checkpoint.lock();
         self.checkpoint_alone()
     }
@@ -299,8 +311,8 @@ impl Engine {
         };
         let _span = tracing::trace_span!("compact", records).entered();
         match step.poll(records) {
-            Ok(Progress::More) => self.work.parked.lock().push(step),
-            Ok(Progress::Done) => {}
+            Ok(tiered::Progress::More) => self.work.parked.lock().push(step),
+            Ok(tiered::Progress::Done) => {}
             Err(error) => {
                 self.pressure.note(&error);
                 return Err(error.into());

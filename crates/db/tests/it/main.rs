@@ -1,10 +1,15 @@
 //! The store from outside.
 
+mod backup;
 mod basics;
+mod changes;
 mod crashes;
 mod dropped;
+mod ingest;
 mod kill;
 mod reads;
 mod records;
+mod repair;
+mod sizes;
 mod stats;
 mod story;

@@ -1,14 +1,17 @@
 //! One real file as a [`Device`]: sorts a batch into what is refused, what is done at once, and what an engine carries.
 
+use super::copy;
 use super::mapping;
 use super::open_file::OpenFile;
 use super::threads::Workers;
 use crate::batch::InFlight;
+use crate::contract;
 use crate::uring::Rings;
 use crate::{Batch, Buffer, Caching, Device, Mapping, Operation, Outcome, Request, Result, Ticket};
 use alluvium_base::Purpose;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -335,6 +338,14 @@ impl Device for FileDevice {
 
     fn map(&self, range: Range<u64>) -> Result<Mapping> {
         mapping::map(&self.file, &range)
+    }
+
+    fn copy_from(&self, source: &dyn Device, range: Range<u64>, purpose: Purpose) -> Result<()> {
+        let shared = match (source as &dyn Any).downcast_ref::<FileDevice>() {
+            Some(source) => copy::share(self, source, range.clone(), purpose)?,
+            None => range.start,
+        };
+        contract::copy(self, source, shared..range.end, purpose)
     }
 
     fn name(&self) -> &str {

@@ -389,6 +389,11 @@ impl Directory for FileDirectory {
         lock::take(self.shared.descriptor.as_fd(), name)
     }
 
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        check_name(Operation::Lock, name)?;
+        lock::take_shared(self.shared.descriptor.as_fd(), name)
+    }
+
     fn space(&self) -> Result<Space> {
         let stat = rustix::fs::fstatvfs(&self.shared.descriptor)
             .map_err(|errno| Self::failed(Operation::List, &self.describe(), errno))?;

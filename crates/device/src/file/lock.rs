@@ -33,21 +33,49 @@ pub(super) fn take(directory: BorrowedFd<'_>, name: &str) -> Result<Lock> {
         )
     })
     .map_err(failed)?;
-    match rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            return Err(Error::Locked {
-                file: name.to_owned(),
-                holder: holder(&file),
-            });
-        }
-        Err(errno) => return Err(failed(errno)),
-    }
+    claim(&file, name, FlockOperation::NonBlockingLockExclusive)?;
     let held = Held(file);
     // Who cannot be told of the holder is told of the lock all the same: on a full disk the store must still open.
     let _ = rustix::fs::ftruncate(&held.0, 0);
     let _ = rustix::io::pwrite(&held.0, std::process::id().to_string().as_bytes(), 0);
     Ok(Lock::new(held))
+}
+
+/// Takes the lock together with others who do. Its file is opened for reading only, for that is all that a file system may allow.
+pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Lock> {
+    let failed = |errno: Errno| Error::from_io(Operation::Lock, name, 0, 0, io::Error::from(errno));
+    let open = |flags: OFlags| {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::io::retry_on_intr(|| rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o644)))
+    };
+    let file = match open(OFlags::RDONLY) {
+        Err(Errno::NOENT) => match open(OFlags::RDONLY | OFlags::CREATE) {
+            // Nobody can write here, so nobody needs to be kept from it.
+            Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(Lock::new(())),
+            created => created,
+        },
+        opened => opened,
+    };
+    let file = file.map_err(failed)?;
+    claim(&file, name, FlockOperation::NonBlockingLockShared)?;
+    Ok(Lock::new(file))
+}
+
+fn claim(file: &OwnedFd, name: &str, operation: FlockOperation) -> Result<()> {
+    match rustix::io::retry_on_intr(|| rustix::fs::flock(file, operation)) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(Error::Locked {
+            file: name.to_owned(),
+            holder: holder(file),
+        }),
+        Err(errno) => Err(Error::from_io(
+            Operation::Lock,
+            name,
+            0,
+            0,
+            io::Error::from(errno),
+        )),
+    }
 }
 
 /// The process that wrote its number into the lock file, if that is what is in it.

@@ -6,7 +6,7 @@
 //! *Does not know*: how requests reach the kernel together; that is `uring`'s, or the thread pool's.
 //!
 //! *Read in this order*: `directory` (names), `device` (how a batch is sorted), `open_file` (blocking transfers), `state`
-//! (length, poison, the turn to sync), `mapping`, `lock`, `threads`, `sys` (all of the room's `unsafe` but the rings').
+//! (length, poison, the turn to sync), `copy`, `mapping`, `lock`, `threads`, `sys` (all of the room's `unsafe` but the rings').
 //!
 //! Invariants:
 //!
@@ -17,6 +17,7 @@
 //! - **F4** What the file system refuses is a note in [`Directory::notes`](crate::Directory::notes), or an error; it is
 //!   never silent.
 
+mod copy;
 mod device;
 mod directory;
 mod lock;

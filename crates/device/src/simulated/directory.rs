@@ -4,6 +4,7 @@ use super::handle::SimFile;
 use super::names::{FileId, NameChange};
 use super::world::World;
 use super::{SimDirectory, Survival};
+use crate::locks::Sharing;
 use crate::{BootId, Counters, Device, Directory, Error, FileOptions, Lock, Operation, Result, Space};
 use alluvium_base::Purpose;
 use parking_lot::MutexGuard;
@@ -27,6 +28,31 @@ impl SimDirectory {
         }
         world.meet(operation, name, 0, 0)?;
         Ok(world)
+    }
+
+    fn take(&self, name: &str, sharing: Sharing) -> Result<Lock> {
+        struct Held(SimDirectory, String);
+        impl Drop for Held {
+            fn drop(&mut self) {
+                self.0.shared.world.lock().locks.give_back(&self.1);
+            }
+        }
+        {
+            let mut world = self.shared.world.lock();
+            self.alive(&world, Operation::Lock, name)?;
+            world.meet(Operation::Lock, name, 0, 0)?;
+            world.locks.take(name, sharing)?;
+        }
+        let lock = Lock::new(Held(self.clone(), name.to_owned()));
+        let exists = self.shared.world.lock().names.get(name).is_some();
+        if !exists {
+            let mut world = self.name_operation(Operation::Create, name)?;
+            // The hook may have been busy meanwhile.
+            if world.names.get(name).is_none() {
+                world.create(&Arc::from(name));
+            }
+        }
+        Ok(lock)
     }
 
     fn handle(&self, world: &mut World, file: FileId, name: &str, options: FileOptions) -> Arc<dyn Device> {
@@ -115,31 +141,11 @@ impl Directory for SimDirectory {
     }
 
     fn lock(&self, name: &str) -> Result<Lock> {
-        struct Held(SimDirectory, String);
-        impl Drop for Held {
-            fn drop(&mut self) {
-                self.0.shared.world.lock().locks.remove(&self.1);
-            }
-        }
-        {
-            let mut world = self.shared.world.lock();
-            self.alive(&world, Operation::Lock, name)?;
-            world.meet(Operation::Lock, name, 0, 0)?;
-            if !world.locks.insert(name.to_owned()) {
-                let (file, holder) = (name.to_owned(), Some(std::process::id()));
-                return Err(Error::Locked { file, holder });
-            }
-        }
-        let lock = Lock::new(Held(self.clone(), name.to_owned()));
-        let exists = self.shared.world.lock().names.get(name).is_some();
-        if !exists {
-            let mut world = self.name_operation(Operation::Create, name)?;
-            // The hook may have been busy meanwhile.
-            if world.names.get(name).is_none() {
-                world.create(&Arc::from(name));
-            }
-        }
-        Ok(lock)
+        self.take(name, Sharing::Alone)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        self.take(name, Sharing::Together)
     }
 
     fn space(&self) -> Result<Space> {

@@ -7,9 +7,10 @@ use super::file::FileState;
 use super::names::{FileId, NameChange, Names};
 use super::{Completion, SimOptions};
 use crate::batch::InFlight;
+use crate::locks::Locks;
 use crate::{BootId, Error, FileOptions, Operation, Request, Result};
 use alluvium_base::checksum::seeded;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ pub(super) struct World {
     pub(super) noticed: bool,
     /// How many syncs of the directory failed.
     pub(super) failed_syncs: u64,
-    pub(super) locks: BTreeSet<String>,
+    pub(super) locks: Locks,
     pub(super) time: Time,
 }
 
@@ -82,7 +83,7 @@ impl World {
             crashed: false,
             noticed: false,
             failed_syncs: 0,
-            locks: BTreeSet::new(),
+            locks: Locks::default(),
             time: Time::default(),
             options,
         }

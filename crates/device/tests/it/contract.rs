@@ -1,5 +1,9 @@
 //! The contract of a directory and its files (D1–D7), one suite for every implementation.
 
+use crate::copies::{
+    a_lock_is_exclusive_until_it_is_dropped, a_range_is_copied_from_a_file_of_any_directory,
+    a_shared_lock_is_shared_and_keeps_out_whoever_wants_it_alone, large_transfers_arrive_whole,
+};
 use crate::places::Place;
 use alluvium_base::Purpose;
 use alluvium_device::file::Engine;
@@ -57,6 +61,8 @@ suite! {
     open_handles_survive_a_rename_and_a_removal
     two_handles_of_a_file_share_its_length_and_content
     a_lock_is_exclusive_until_it_is_dropped
+    a_shared_lock_is_shared_and_keeps_out_whoever_wants_it_alone
+    a_range_is_copied_from_a_file_of_any_directory
     the_boot_and_the_space_are_told
     a_mapping_shares_its_bytes_with_reads
     a_mapping_outlives_its_handle
@@ -64,10 +70,27 @@ suite! {
     large_transfers_arrive_whole
 }
 
-const OTHER: Purpose = Purpose::Other;
+// What an overlay does not do: count what reaches no device, map.
+suite!(@place overlay_direct, Place::overlay(Caching::Direct),
+    what_is_written_is_read outcomes_come_in_the_order_of_their_requests
+    an_empty_batch_is_complete_at_once a_grown_file_reads_as_zeros
+    what_was_cut_off_reads_as_zeros_when_it_is_grown_back growing_to_less_does_nothing
+    a_request_past_the_end_fails_alone_and_gives_its_buffer_back a_file_for_reading_only_refuses_every_change
+    a_hole_reads_as_zeros_and_keeps_the_length an_allocated_range_keeps_what_it_holds
+    a_misaligned_direct_request_panics a_dropped_ticket_leaves_its_writes_on_their_way
+    batches_in_flight_together_are_waited_for_in_any_order a_batch_longer_than_any_queue_completes
+    polling_alone_completes_a_batch a_ticket_may_be_waited_for_by_another_thread
+    threads_do_not_see_each_others_requests refused_requests_give_their_buffers_back
+    names_are_created_opened_renamed_and_removed open_handles_survive_a_rename_and_a_removal
+    two_handles_of_a_file_share_its_length_and_content a_lock_is_exclusive_until_it_is_dropped
+    a_shared_lock_is_shared_and_keeps_out_whoever_wants_it_alone a_range_is_copied_from_a_file_of_any_directory
+    the_boot_and_the_space_are_told large_transfers_arrive_whole
+);
+
+pub(crate) const OTHER: Purpose = Purpose::Other;
 
 /// A file of `blocks` blocks, each filled with its own pattern.
-fn filled(place: &Place, name: &str, blocks: u64) -> Arc<dyn Device> {
+pub(crate) fn filled(place: &Place, name: &str, blocks: u64) -> Arc<dyn Device> {
     let file = place.directory.create(name, place.options).unwrap();
     file.grow(blocks * 512).unwrap();
     let mut batch = Batch::new();
@@ -79,7 +102,7 @@ fn filled(place: &Place, name: &str, blocks: u64) -> Arc<dyn Device> {
 }
 
 /// A block whose bytes tell its number.
-fn block(number: u64) -> Buffer {
+pub(crate) fn block(number: u64) -> Buffer {
     let mut buffer = Buffer::zeroed(512);
     for (at, byte) in buffer.iter_mut().enumerate() {
         *byte = pattern(number, at);
@@ -91,7 +114,7 @@ fn pattern(number: u64, at: usize) -> u8 {
     (number as u8).wrapping_mul(31).wrapping_add(at as u8) | 1
 }
 
-fn assert_block(number: u64, bytes: &[u8]) {
+pub(crate) fn assert_block(number: u64, bytes: &[u8]) {
     for (at, byte) in bytes.iter().enumerate() {
         assert_eq!(*byte, pattern(number, at), "byte {at} of block {number}");
     }
@@ -496,20 +519,6 @@ fn two_handles_of_a_file_share_its_length_and_content(place: &Place) {
     ));
 }
 
-fn a_lock_is_exclusive_until_it_is_dropped(place: &Place) {
-    let lock = place.directory.lock("LOCK").unwrap();
-    match place.directory.lock("LOCK") {
-        Err(Error::Locked { file, holder }) => {
-            assert_eq!(file, "LOCK");
-            assert_eq!(holder, Some(std::process::id()));
-        }
-        other => panic!("locked twice: {other:?}"),
-    }
-    place.directory.lock("another").unwrap();
-    drop(lock);
-    place.directory.lock("LOCK").unwrap();
-}
-
 fn the_boot_and_the_space_are_told(place: &Place) {
     assert_eq!(place.directory.boot_id(), place.directory.boot_id());
     let space = place.directory.space().unwrap();
@@ -567,31 +576,4 @@ fn a_mapping_that_cannot_be_is_refused(place: &Place) {
     assert!(matches!(direct.map(0..4096), Err(Error::Unsupported { .. })));
     let file = buffered(place, "log", 4096);
     assert!(matches!(file.map(0..8192), Err(Error::PastEnd { .. })));
-}
-
-fn large_transfers_arrive_whole(place: &Place) {
-    let file = place.directory.create("f", place.options).unwrap();
-    file.grow(32 << 20).unwrap();
-    let mut batch = Batch::new();
-    for number in 0..8u64 {
-        let mut buffer = Buffer::zeroed(4 << 20);
-        for (at, bytes) in buffer.chunks_mut(512).enumerate() {
-            bytes.fill((number as u8) << 5 | (at as u8 & 31));
-        }
-        batch.write(number * (4 << 20), buffer, OTHER);
-    }
-    file.run(batch).unwrap();
-    let mut batch = Batch::new();
-    for number in 0..8u64 {
-        batch.read(number * (4 << 20), Buffer::zeroed(4 << 20), OTHER);
-    }
-    for (number, buffer) in file.run(batch).unwrap().iter().enumerate() {
-        for (at, bytes) in buffer.chunks(512).enumerate() {
-            let wanted = (number as u8) << 5 | (at as u8 & 31);
-            assert!(
-                bytes.iter().all(|&byte| byte == wanted),
-                "block {at} of buffer {number}"
-            );
-        }
-    }
 }

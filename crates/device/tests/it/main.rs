@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod contract;
+mod copies;
 mod places;
 mod refusals;
 mod threads;

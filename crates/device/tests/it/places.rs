@@ -4,7 +4,7 @@ use alluvium_base::cost::{Access, CostClock, CostFault};
 use alluvium_device::file::{Engine, FileDirectory, Options};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::{Completion, SimDirectory, SimOptions};
-use alluvium_device::{Caching, Directory, FileOptions, ThrottledDirectory};
+use alluvium_device::{Caching, Directory, FileOptions, OverlayDirectory, ThrottledDirectory};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -47,6 +47,12 @@ impl Place {
         let inner = Arc::new(MemoryDirectory::new());
         let directory = ThrottledDirectory::new(inner, Box::new(Microsecond(0)));
         Place::new(Arc::new(directory), caching, None)
+    }
+
+    /// Nothing is below: all of it stays in the overlay.
+    pub(crate) fn overlay(caching: Caching) -> Place {
+        let below = Arc::new(MemoryDirectory::new());
+        Place::new(Arc::new(OverlayDirectory::new(below).unwrap()), caching, None)
     }
 
     pub(crate) fn files(engine: Engine, caching: Caching) -> Place {

@@ -191,6 +191,10 @@ impl Directory for Saboteur {
         self.inner.lock(name)
     }
 
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        self.inner.lock_shared(name)
+    }
+
     fn space(&self) -> Result<Space> {
         self.inner.space()
     }

@@ -160,9 +160,9 @@ impl Extents {
     pub fn made_durable(&self, generation: u64) {
         let mut map = self.shared.map.lock();
         map.remove_replaced(generation);
-        for slot in &self.shared.slots {
-            slot.tier.lock().made_durable(generation);
-        }
+        drop(map);
+        self.shared
+            .settle_durable(|kept| kept.durable = kept.durable.max(generation));
     }
 }
 

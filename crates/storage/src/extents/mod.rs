@@ -6,7 +6,7 @@
 //! *Does not know*: what is in an extent, who refers to it, when a checkpoint happens, what a superblock is.
 //!
 //! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; on `state.rs`, a word a unit, and
-//! `space.rs`, the free units; `backing.rs`, the space behind them), `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `reclaim.rs`, `check.rs`.
+//! `space.rs`, the free units; `backing.rs`, the space behind them), `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `kept.rs` (generations that are copied), `reclaim.rs`, `check.rs`.
 //!
 //! # The life of a unit
 //!
@@ -18,7 +18,8 @@
 //!    [`Extents::release`] count its references, [`Extents::add_live`] and [`Extents::sub_live`] its live bytes.
 //! 4. **Dead**: the last reference went, at some epoch. The next [`Extents::freeze`] tags it with its generation: in
 //!    that generation's map it is gone, in the durable one before it is not.
-//! 5. **Pending**: [`Extents::made_durable`] said that this generation, or a later one, is durable.
+//! 5. **Pending**: [`Extents::made_durable`] said that this generation, or a later one, is durable, and nobody keeps an older one
+//!    ([`Extents::keep`]).
 //! 6. **Free** again, backed: [`Extents::reclaim`] was told that its epoch is safe. What exceeds a small pool is then
 //!    punched, or cut off the end of the file.
 //!
@@ -49,6 +50,7 @@ mod allocate;
 mod backing;
 mod check;
 mod format;
+mod kept;
 mod map;
 mod open;
 mod policy;
@@ -59,7 +61,9 @@ mod tier;
 
 pub use check::Violation;
 pub use format::{MapPointer, map_file};
+pub use kept::Keeper;
 pub use map::Frozen;
+pub(crate) use open::live_ranges;
 pub use reclaim::{ReclaimLimit, Reclaimed};
 
 use crate::Tiers;
@@ -269,6 +273,8 @@ struct Shared {
     occupied: AtomicU64,
     /// The map on disk. Taken before any tier's lock.
     map: Mutex<map::MapState>,
+    /// Which durable generations are kept. Taken before any tier's lock.
+    kept: Mutex<kept::Kept>,
 }
 
 impl fmt::Debug for Shared {
@@ -300,6 +306,7 @@ impl Shared {
             options,
             occupied: AtomicU64::new(occupied),
             map: Mutex::new(map),
+            kept: Mutex::default(),
         }
     }
 

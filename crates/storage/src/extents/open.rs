@@ -9,6 +9,7 @@ use crate::node::tier_file;
 use crate::{Error, Place, Result, Structure, Tiers};
 use alluvium_base::{MIB, Purpose};
 use alluvium_device::{BLOCK, Device, Directory, FileOptions};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// How much of a map is read at once, in bytes.
@@ -67,6 +68,11 @@ pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &
         }
         file => file?,
     };
+    read_map_of(file.as_ref(), pointer, units)
+}
+
+/// As [`read_map`], of a file that is open.
+fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result<Vec<Tier>> {
     if file.len() < pointer.length {
         let (expected, found) = (
             format!("{} bytes", pointer.length),
@@ -76,7 +82,7 @@ pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &
     }
     let mut loader = Loader::new(units);
     let mut window = Window {
-        file: file.as_ref(),
+        file,
         end: pointer.length,
         at: 0,
         bytes: Vec::new(),
@@ -116,6 +122,34 @@ pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &
         ));
     }
     loader.finish(&pointer.place())
+}
+
+/// The bytes of each tier's file that a map says are in use, in their order; neighbours are one range. The map's file is open, for whoever
+/// names a newer one may have removed it.
+pub(crate) fn live_ranges(
+    file: &dyn Device,
+    pointer: &MapPointer,
+    tiers: &Tiers,
+) -> Result<Vec<Vec<Range<u64>>>> {
+    let numbers = 0..tiers.count() as u8;
+    let units = numbers
+        .map(|number| file_units(tiers, number))
+        .collect::<Result<Vec<u32>>>()?;
+    let ranges = |tier: Tier| {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (start, head) in tier.states.heads() {
+            let range = tier.extent(start, head.units).range();
+            match ranges.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => ranges.push(range),
+            }
+        }
+        ranges
+    };
+    Ok(read_map_of(file, pointer, &units)?
+        .into_iter()
+        .map(ranges)
+        .collect())
 }
 
 /// Puts what records say into tiers.

@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses), `lane` (where records are
 //! put), `pool` (slots between uses), [`watermark`](crate::watermark) (what is complete), `commit` (who syncs), `shared` (an append from
-//! start to end), `release` (space back, the background step), `close` (the mark of a clean close), `scan` and `merge`
+//! start to end), `release` (space back, the background step), `history` (what is kept for who
+//! follows), `close` (the mark of a clean close), `scan` and `merge`
 //! (reading back), `recover`, [`check`].
 //!
 //! ```text
@@ -55,6 +56,7 @@ pub mod check;
 mod close;
 mod commit;
 pub mod format;
+mod history;
 mod lane;
 mod merge;
 pub mod options;
@@ -336,6 +338,32 @@ impl Log {
     /// As the device says; the log is poisoned then.
     pub fn release(&self, through: u64) -> Result<()> {
         self.shared.release(through)
+    }
+
+    /// Released segments are kept from now on, the newest ones of them, up to so many bytes beyond the limit.
+    pub fn retain(&self, bytes: u64) {
+        self.shared.history.retain(bytes);
+    }
+
+    /// Every record above this sequence is still there, as far as it was appended.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.shared.history.forgotten()
+    }
+
+    /// Hands records above `after` and up to `through` over, which are complete, in the order of their sequences, until about `bytes` of them were.
+    /// Answers the last sequence that was looked at; none when some of it is not there any more.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn read_after(
+        &self,
+        after: u64,
+        through: u64,
+        bytes: u64,
+        take: &mut dyn FnMut(Record<'_>),
+    ) -> Result<Option<u64>> {
+        self.shared.read_after(after, through, bytes, take)
     }
 
     /// One slice of background work, at most a mebibyte of page touches or one file: empties buffers, makes segments

@@ -330,12 +330,16 @@ impl Pool {
         }
     }
 
+    /// A slot is released: what it holds counts against no limit any more.
+    pub(super) fn retire(&self, slot: &Slot) {
+        self.idle.lock().live -= slot.len;
+    }
+
     /// Takes a slot whose segment was released.
     ///
     /// # Errors
     /// As the device says.
     pub(super) fn give_back(&self, slot: Arc<Slot>) -> Result<()> {
-        self.idle.lock().live -= slot.len;
         if slot.len != self.options.segment_bytes {
             return self.remove(&slot);
         }

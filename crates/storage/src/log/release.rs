@@ -4,7 +4,7 @@ use super::format::Kind;
 use super::lane::Entry;
 use super::options::Durability;
 use super::pool::{Claim, POPULATE_SLICE};
-use super::segment::Segment;
+use super::segment::{Segment, Slot};
 use super::shared::Shared;
 use crate::Result;
 use std::sync::Arc;
@@ -58,14 +58,32 @@ impl Shared {
         let overtaken = |segment: &mut Arc<Segment>| {
             !segment.is_active() && segment.highest() <= through && segment.header.number != pinned
         };
-        let released: Vec<_> = self.table.lock().extract_if(.., overtaken).collect();
+        let forgotten = {
+            let mut table = self.table.lock();
+            let released: Vec<_> = table.extract_if(.., overtaken).collect();
+            // Before anybody looks again: whoever reads finds each of them in the table or in what is kept.
+            self.history
+                .keep(released.iter().map(|segment| self.retired(segment)))
+        };
         let give_back = || {
             self.pool.begin_release()?;
-            released
+            forgotten
                 .iter()
                 .try_for_each(|segment| self.pool.give_back(Arc::clone(&segment.slot)))
         };
         give_back().map_err(|error| self.poison_unless_full(error))
+    }
+
+    /// A segment that was released, as it may be kept: not mapped any more where it is, so that it takes no memory.
+    fn retired(&self, segment: &Arc<Segment>) -> Arc<Segment> {
+        self.pool.retire(&segment.slot);
+        if !self.history.keeps() {
+            return Arc::clone(segment);
+        }
+        let Slot { index, file, len, .. } = &*segment.slot;
+        let slot = Arc::new(Slot::new(*index, Arc::clone(file), *len));
+        let (written, highest) = (segment.written(), segment.highest());
+        Arc::new(Segment::recovered(slot, segment.header, written, highest, false))
     }
 
     /// As [`Log::prepare`](super::Log::prepare).

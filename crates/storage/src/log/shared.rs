@@ -3,6 +3,7 @@
 use super::close;
 use super::commit::Commit;
 use super::format::{CloseMark, Kind, SegmentHeader};
+use super::history::History;
 use super::lane::{Entry, Lanes, check_payload};
 use super::options::{Durability, LogOptions};
 use super::pool::{Claim, Limit, Pool};
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     recovered_bytes: AtomicU64,
     /// Syncs of files and mapped ranges.
     syncs: AtomicU64,
+    /// Released segments that are kept for who follows the log.
+    pub(super) history: History,
 }
 
 /// Where a log's incarnation begins.
@@ -94,6 +97,7 @@ impl Shared {
             buffering: AtomicBool::new(false),
             recovered_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            history: History::new(origin.released),
             directory: Arc::clone(directory),
             options,
             origin,

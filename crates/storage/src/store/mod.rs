@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: what a node, a payload or a log record means.
 //!
-//! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the barriers), `health.rs`.
+//! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the barriers), `copy.rs` (a copy
+//! elsewhere), `health.rs`.
 //!
 //! ```text
 //!  directory                       one checkpoint, in order
@@ -24,14 +25,18 @@
 //!   or a sync makes the store refuse changes (S6).
 //! - **K3** Opening ends with what a checkpoint's steps 6 and 7 may have missed, so that a crash between 5 and 7
 //!   leaks nothing.
+//! - **K4** What a copy reads is neither used again nor overwritten before it is done, and the target has a superblock only once all else
+//!   is durable.
 
 mod checkpoint;
+mod copy;
 mod health;
 mod options;
 #[cfg(test)]
 mod tests;
 
 pub use checkpoint::Checkpoint;
+pub use copy::{Copied, Kept};
 pub use options::{CacheMemory, StoreOptions};
 
 use crate::cache::Cache;
@@ -132,6 +137,26 @@ impl Store {
         superblock::require(&*directory)?;
         let lock = directory.lock(LOCK_FILE)?;
         let superblock = SuperblockFile::open(&*directory, Access::ReadWrite)?;
+        Self::begin(directory, lock, superblock, options)
+    }
+
+    /// As [`Store::open`], but of a generation before `than`, for [`Opening::repair`] alone.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_older(directory: Arc<dyn Directory>, options: &StoreOptions, than: u64) -> Result<Opening> {
+        superblock::require(&*directory)?;
+        let lock = directory.lock(LOCK_FILE)?;
+        let superblock = SuperblockFile::open_older(&*directory, Access::ReadWrite, than)?;
+        Self::begin(directory, lock, superblock, options)
+    }
+
+    fn begin(
+        directory: Arc<dyn Directory>,
+        lock: Lock,
+        superblock: SuperblockFile,
+        options: &StoreOptions,
+    ) -> Result<Opening> {
         let durable = superblock.durable();
         let options = StoreOptions {
             id: durable.store,

@@ -120,6 +120,30 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
+/// Removes what a creation that failed has made, as far as that works; its mark is the last. Without a superblock none of it is a store.
+pub fn abandon_creation(directory: &dyn Directory) {
+    let names = directory.list().unwrap_or_default();
+    if names.iter().any(|name| name == FILE) {
+        return;
+    }
+    let mut removed = true;
+    for name in names.iter().filter(|name| is_store_file(name)) {
+        removed &= directory.remove(name).is_ok();
+    }
+    if removed && directory.sync().is_ok() {
+        // What is left of the mark is removed by the next creation.
+        let _ = directory.remove(NEW_FILE);
+    }
+}
+
+/// Makes a store that was just created, and that nobody has been told of, none again.
+pub fn undo_creation(directory: &dyn Directory) {
+    // As long as the superblock has its name, whatever is there opens.
+    if directory.rename(FILE, NEW_FILE).is_ok() && directory.sync().is_ok() {
+        abandon_creation(directory);
+    }
+}
+
 /// Whether a name is one that only a store gives its files.
 fn is_store_file(name: &str) -> bool {
     let with = |prefix: &str, suffix: &str| name.starts_with(prefix) && name.ends_with(suffix);
@@ -157,6 +181,22 @@ impl SuperblockFile {
     /// [`Error::NotAStore`] without a superblock, [`Error::NewerFormat`], [`Error::Corrupt`] when no slot holds a
     /// superblock, or as the device says.
     pub fn open(directory: &dyn Directory, access: Access) -> Result<SuperblockFile> {
+        Self::open_among(directory, access, |_| true)
+    }
+
+    /// As [`SuperblockFile::open`], but of the generations before `than`: what a repair goes back to when a newer one leads to damage.
+    ///
+    /// # Errors
+    /// As [`SuperblockFile::open`].
+    pub fn open_older(directory: &dyn Directory, access: Access, than: u64) -> Result<SuperblockFile> {
+        Self::open_among(directory, access, |found| found.generation < than)
+    }
+
+    fn open_among(
+        directory: &dyn Directory,
+        access: Access,
+        counts: impl Fn(&Superblock) -> bool,
+    ) -> Result<SuperblockFile> {
         let file = match directory.open(
             FILE,
             FileOptions {
@@ -173,7 +213,12 @@ impl SuperblockFile {
             }
             Err(error) => return Err(error.into()),
         };
-        let slots = read_slots(&*file)?;
+        let mut slots = read_slots(&*file)?;
+        for slot in &mut slots {
+            if matches!(slot, Slot::Valid(found) if !counts(found)) {
+                *slot = Slot::Empty;
+            }
+        }
         let (durable_pair, durable) = newest(slots)?;
         let opened = SuperblockFile {
             file,

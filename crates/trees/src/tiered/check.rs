@@ -8,10 +8,19 @@ use crate::merge::Direction;
 use crate::range::KeyRange;
 use crate::run::{Access, Run};
 use alluvium_filters as filters;
-use alluvium_storage::Result;
 use alluvium_storage::extents::Extent;
+use alluvium_storage::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// How far a check has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Bytes of runs and maplets that were read.
+    pub done_bytes: u64,
+    /// Bytes that will be.
+    pub total_bytes: u64,
+}
 
 /// How thoroughly a tree is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +38,19 @@ impl Tree {
     /// # Errors
     /// As the device says. What cannot be read because it is damaged is reported, not returned.
     pub fn check(&self, depth: Depth, jobs: &[&Job]) -> Result<Vec<String>> {
+        self.check_with(depth, jobs, &mut |_| ())
+    }
+
+    /// As [`Tree::check`], and tells how far it has come whenever a run or a maplet was read.
+    ///
+    /// # Errors
+    /// As [`Tree::check`].
+    pub fn check_with(
+        &self,
+        depth: Depth,
+        jobs: &[&Job],
+        tell: &mut dyn FnMut(Checked),
+    ) -> Result<Vec<String>> {
         let version = self.version();
         let nodes = all_nodes(&version.root);
         let mut found = Vec::new();
@@ -87,7 +109,7 @@ impl Tree {
         }
         found.extend(self.store().check(reachable.into_iter())?);
         if depth == Depth::Everything {
-            self.check_contents(&nodes, &mut found)?;
+            self.check_contents(&nodes, &mut found, tell)?;
         }
         Ok(found)
     }
@@ -130,8 +152,18 @@ impl Tree {
         Ok(counts)
     }
 
-    fn check_contents(&self, nodes: &[Arc<Node>], found: &mut Vec<String>) -> Result<()> {
+    fn check_contents(
+        &self,
+        nodes: &[Arc<Node>],
+        found: &mut Vec<String>,
+        tell: &mut dyn FnMut(Checked),
+    ) -> Result<()> {
         let store = self.store();
+        let mut progress = Checked {
+            done_bytes: 0,
+            total_bytes: bytes_to_read(nodes),
+        };
+        tell(progress);
         let (mut groups, mut runs) = (HashSet::new(), HashSet::new());
         for node in nodes {
             for (part, _) in node.uses() {
@@ -142,12 +174,17 @@ impl Tree {
                         said.into_iter()
                             .map(|violation| format!("group {}: {violation}", group.id)),
                     );
+                    progress.done_bytes += group.maplet.bytes();
+                    tell(progress);
                 }
             }
             for (part, range) in node.uses() {
                 for (index, run) in part.group.runs() {
                     if range.overlaps(run.low(), run.high()) {
-                        self.check_keys(&part.group.maplet, run, index as u16, &range, found)?;
+                        match self.check_keys(&part.group.maplet, run, index as u16, &range, found) {
+                            Err(damage @ Error::Corrupt { .. }) => found.push(damage.to_string()),
+                            other => other?,
+                        }
                     }
                     // A run of which a part has died cannot be walked as a whole.
                     let whole = range == KeyRange::everything();
@@ -158,6 +195,8 @@ impl Tree {
                                 .map(|violation| violation.to_string()),
                         );
                     }
+                    progress.done_bytes += run.summary().bytes;
+                    tell(progress);
                 }
             }
         }
@@ -198,6 +237,21 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// What [`Tree::check_contents`] reads, a run that several nodes share as often as they do.
+fn bytes_to_read(nodes: &[Arc<Node>]) -> u64 {
+    let mut groups = HashSet::new();
+    let mut bytes = 0;
+    for (part, range) in nodes.iter().flat_map(|node| node.uses()) {
+        if groups.insert(part.group.id) {
+            bytes += part.group.maplet.bytes();
+        }
+        let runs = part.group.runs().map(|(_, run)| run);
+        let met = runs.filter(|run| range.overlaps(run.low(), run.high()));
+        bytes += met.map(|run| run.summary().bytes).sum::<u64>();
+    }
+    bytes
 }
 
 /// What is to be compacted fully are leaves that there are.

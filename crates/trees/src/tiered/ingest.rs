@@ -1,5 +1,6 @@
 //! Ingest: runs that are built outside of the tree, from records that come in order, and become its newest bundle at once.
 
+use super::estimate::compaction_bytes;
 use super::node::{Group, Part};
 use super::rules::Keyspace;
 use super::shape::Rank;
@@ -42,9 +43,12 @@ pub struct Ingest {
     class: Class,
     keyspace: Keyspace,
     builder: Option<Builder>,
-    /// Bytes of the keys and values that the builder has taken.
+    /// Bytes of the keys and values that the builder has taken, and how many records.
     filled: u64,
+    building: u64,
     written: Vec<(Built, maplet::Written)>,
+    /// Memory of those.
+    opened_bytes: u64,
     last: Option<Vec<u8>>,
     records: u64,
     bytes: u64,
@@ -63,7 +67,9 @@ impl Tree {
             keyspace: Keyspace::new(&self.options().schema),
             builder: None,
             filled: 0,
+            building: 0,
             written: Vec::new(),
+            opened_bytes: 0,
             last: None,
             records: 0,
             bytes: 0,
@@ -106,6 +112,13 @@ impl Ingest {
         self.bytes
     }
 
+    /// Bytes of memory that it takes, about.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let building = self.builder.as_ref();
+        building.map_or(0, |_| compaction_bytes(0, self.building)) + self.opened_bytes
+    }
+
     fn take(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
         let len = (key.len() + value.len()) as u64;
         // Runs no larger than a leaf of the tree are taken over by leaves as they are.
@@ -132,6 +145,7 @@ impl Ingest {
         last.clear();
         last.extend_from_slice(key);
         self.filled += len;
+        self.building += 1;
         self.bytes += len;
         self.records += 1;
         Ok(())
@@ -140,6 +154,7 @@ impl Ingest {
     /// Ends a run, and writes its maplet.
     fn close(&mut self) -> Result<()> {
         self.filled = 0;
+        self.building = 0;
         let Some(builder) = self.builder.take() else {
             return Ok(());
         };
@@ -150,6 +165,7 @@ impl Ingest {
         let spec = self.tree.maplet_spec(Purpose::Incorporate, self.class);
         match Maplet::build(self.tree.store(), &spec, hashes, 0) {
             Ok(written) => {
+                self.opened_bytes += built.run.memory_bytes() as u64 + written.maplet.memory_bytes();
                 self.written.push((built, written));
                 Ok(())
             }

@@ -66,7 +66,7 @@ mod uses;
 
 pub use crate::found::Found;
 pub use asynchronous::{Course, Lookup};
-pub use check::Depth;
+pub use check::{Checked, Depth};
 pub use compact::{Job, Progress};
 pub use estimate::{Debt, Memory};
 pub use gather::{Answer, Gather};

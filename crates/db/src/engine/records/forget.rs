@@ -45,6 +45,16 @@ impl Records {
     }
 }
 
+impl Records {
+    /// Records with keys from `first` to `last` are about to be in the tree, as of `cut`: whatever is kept of that range is forgotten.
+    pub(crate) fn forget_range(&self, first: &[u8], last: &[u8], cut: Sequence) {
+        self.raise(cut);
+        for shard in 0..self.shards() {
+            self.forget_in(shard, |key| (first..=last).contains(&key));
+        }
+    }
+}
+
 impl Forgetting {
     /// Forgets about so many keys.
     pub(crate) fn poll(&mut self, records: &Records, keys: usize) -> Progress {

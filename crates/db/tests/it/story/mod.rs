@@ -308,6 +308,43 @@ impl System {
         Whole::open_keyspaces(&self.db, &mut self.keyspaces)
     }
 
+    /// Records are loaded, or the load is given up, or it has an error in it that ends it.
+    fn ingest(
+        &mut self,
+        records: &[(Vec<u8>, Vec<u8>)],
+        finishes: bool,
+        world: &World,
+    ) -> Result<(), Trouble> {
+        let Some((first, _)) = records.first() else {
+            return Ok(());
+        };
+        let mut ingest = self.keyspace(first).begin_ingest().map_err(trouble)?;
+        for (key, value) in records {
+            ingest.put(&key[1..], value).map_err(trouble)?;
+        }
+        if !matches!(ingest.put(&first[1..], "again"), Err(Error::Unsorted { .. })) {
+            return Err(Trouble::wrong("a key was taken twice"));
+        }
+        if !finishes {
+            world.coverage.hit("ingest given up");
+            return Ok(());
+        }
+        let writes: Vec<Write> = records
+            .iter()
+            .map(|(key, value)| Write {
+                key: key.clone(),
+                value: Some(value.clone()),
+            })
+            .collect();
+        world.ledger.amid(Some("crash in an ingest"));
+        self.commit(&writes, Durability::Disk, world, |_| {
+            ingest.finish().map(|_| true)
+        })?;
+        world.ledger.cover(world.ledger.newest());
+        world.coverage.hit("ingest");
+        Ok(())
+    }
+
     fn toggle_snapshot(&mut self, world: &World) -> Result<(), Trouble> {
         match self.snapshot.take() {
             None => self.snapshot = Some((self.db.snapshot(), self.everything()?)),
@@ -426,6 +463,7 @@ impl Story for Whole {
             Action::Snapshot => system.toggle_snapshot(world),
             Action::NamedSnapshot => system.toggle_named(world),
             Action::Drop => system.drop_keyspace(world),
+            Action::Ingest { records, finishes } => system.ingest(records, *finishes, world),
             Action::Compact => {
                 world.ledger.amid(Some("crash in a compaction of everything"));
                 system.db.compact().map_err(trouble)?;

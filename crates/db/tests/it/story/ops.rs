@@ -39,6 +39,11 @@ pub(crate) enum Action {
     Drop,
     /// Everything is compacted.
     Compact,
+    /// Sorted records are loaded into a keyspace.
+    Ingest {
+        records: Vec<(Vec<u8>, Vec<u8>)>,
+        finishes: bool,
+    },
 }
 
 /// Keyspaces by the first byte of a key.
@@ -68,6 +73,29 @@ fn placed(key: &[u8]) -> Vec<u8> {
     let mut placed = vec![KEYSPACES[sum % KEYSPACES.len()]];
     placed.extend_from_slice(key);
     placed
+}
+
+/// A load of records with keys that other steps write, too, a few to some hundred.
+fn ingest(choice: u32) -> Action {
+    let mut random = fastrand::Rng::with_seed(u64::from(choice));
+    let wanted = KEYSPACES[random.usize(0..KEYSPACES.len())];
+    let count = 1 << random.usize(0..9);
+    let mut records = std::collections::BTreeMap::new();
+    for write in mix().steps(u64::from(choice), count) {
+        let Step::Do(Plain::Commit { writes, .. }) = write else {
+            continue;
+        };
+        for write in writes {
+            let key = placed(&write.key);
+            if let Some(value) = write.value.filter(|_| key[0] == wanted) {
+                records.insert(key, value);
+            }
+        }
+    }
+    Action::Ingest {
+        records: records.into_iter().collect(),
+        finishes: random.u32(0..5) > 0,
+    }
 }
 
 /// The steps of a run: some puts of the mix become merges, some deletes range deletes, some reads what is rarer.
@@ -119,6 +147,7 @@ pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
             2 | 3 => Action::NamedSnapshot,
             4 if choice % 5 == 0 => Action::Drop,
             5 if choice % 7 == 0 => Action::Compact,
+            6 | 7 if choice % 3 == 0 => ingest(choice),
             _ => Action::Work(choice >> 6),
         }),
         Step::Do(Plain::Get(key)) => Step::Do(Action::Get(placed(&key))),

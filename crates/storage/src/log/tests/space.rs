@@ -340,9 +340,10 @@ fn memory_records_wait_in_the_lane_and_reach_the_disk_with_what_follows() {
     assert_eq!(reopen(&off, options, 0, 1).unwrap().1.len(), 13);
 }
 
-#[test]
-fn where_files_cannot_be_mapped_write_calls_are_used() {
+/// Files that cannot be mapped.
+mod unmapped {
     use alluvium_device::*;
+    use std::sync::Arc;
     #[derive(Debug)]
     struct Unmapped(Arc<dyn Device>);
     impl Device for Unmapped {
@@ -382,7 +383,7 @@ fn where_files_cannot_be_mapped_write_calls_are_used() {
         }
     }
     #[derive(Debug)]
-    struct Place(Arc<dyn Directory>);
+    pub(super) struct Place(pub(super) Arc<dyn Directory>);
     impl Directory for Place {
         fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
             Ok(Arc::new(Unmapped(self.0.create(name, options)?)))
@@ -405,6 +406,9 @@ fn where_files_cannot_be_mapped_write_calls_are_used() {
         fn lock(&self, name: &str) -> Result<Lock> {
             self.0.lock(name)
         }
+        fn lock_shared(&self, name: &str) -> Result<Lock> {
+            self.0.lock_shared(name)
+        }
         fn space(&self) -> Result<Space> {
             self.0.space()
         }
@@ -418,7 +422,11 @@ fn where_files_cannot_be_mapped_write_calls_are_used() {
             self.0.describe()
         }
     }
-    let directory: Arc<dyn Directory> = Arc::new(Place(memory()));
+}
+
+#[test]
+fn where_files_cannot_be_mapped_write_calls_are_used() {
+    let directory: Arc<dyn Directory> = Arc::new(unmapped::Place(memory()));
     let log = Log::create(&directory, small(), 1).unwrap();
     for sequence in 1..=50 {
         log.append(sequence, 1, &[5; 200], Durability::Process).unwrap();

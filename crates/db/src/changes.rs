@@ -1,0 +1,203 @@
+//! What was committed, in its order: for who follows the store.
+
+use crate::db::Shared;
+use crate::format::{self, CATALOG, Write, Writes};
+use crate::{Error, Result};
+use alluvium_base::Kind;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// About how many bytes of the log are read at a time.
+const READ: u64 = 1 << 20;
+
+/// One change of a keyspace. Keyspaces have the names that they have now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// A key has got a value.
+    Put {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// Until when, if it expires.
+        expires: Option<SystemTime>,
+    },
+    /// A key has lost its value.
+    Delete {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// An operand was folded into the value of a key.
+    Merge {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The operand.
+        operand: Vec<u8>,
+    },
+    /// All keys from `start` on and before `end` have lost their values.
+    DeleteRange {
+        /// The keyspace.
+        keyspace: String,
+        /// The first key.
+        start: Vec<u8>,
+        /// The first one that is not deleted; none when all that follow are.
+        end: Option<Vec<u8>>,
+    },
+    /// Records were ingested, which the log does not have: read the range anew.
+    Ingest {
+        /// The keyspace.
+        keyspace: String,
+        /// The first key.
+        first: Vec<u8>,
+        /// The last key.
+        last: Vec<u8>,
+    },
+}
+
+/// What one commit has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangeSet {
+    /// The number of the commit: follow on from here.
+    pub sequence: u64,
+    /// Its changes, in their order. Each has a number of its own; `sequence` is the last one's.
+    pub changes: Vec<Change>,
+}
+
+/// Commits in their order, as long as the log has them; [`Db::changes_since`](crate::Db::changes_since). It ends with what everybody sees; asked again
+/// later, it goes on.
+#[must_use]
+pub struct Changes {
+    shared: Arc<Shared>,
+    /// Everything up to here was read.
+    after: u64,
+    read: VecDeque<ChangeSet>,
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes")
+            .field("after", &self.after)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Changes {
+    pub(crate) fn new(shared: &Arc<Shared>, after: u64) -> Result<Changes> {
+        let mut changes = Changes {
+            shared: Arc::clone(shared),
+            after,
+            read: VecDeque::new(),
+        };
+        changes.read_more()?;
+        Ok(changes)
+    }
+
+    fn read_more(&mut self) -> Result<()> {
+        let engine = &self.shared.engine;
+        engine.is_open()?;
+        let wanted = self.after;
+        let gone = || Error::ChangesGone {
+            after: wanted,
+            oldest: engine.store.log().forgotten(),
+        };
+        while self.read.is_empty() {
+            let through = engine.visible();
+            if engine.store.log().forgotten() > self.after {
+                return Err(gone());
+            }
+            if through <= self.after {
+                return Ok(());
+            }
+            let mut records = Vec::new();
+            let reached = engine
+                .store
+                .log()
+                .read_after(self.after, through, READ, &mut |record| {
+                    records.push((
+                        record.first + u64::from(record.count) - 1,
+                        record.payload.to_vec(),
+                    ));
+                })?;
+            let reached = reached.ok_or_else(gone)?;
+            for (sequence, record) in records {
+                let changes: Vec<Change> = Writes::new(&record)
+                    .flatten()
+                    .filter_map(|write| self.change(&write))
+                    .collect();
+                if !changes.is_empty() {
+                    self.read.push_back(ChangeSet { sequence, changes });
+                }
+            }
+            self.after = reached;
+        }
+        Ok(())
+    }
+
+    /// A write as a user sees it; none if it is the store's own, or of a keyspace that is not known any more.
+    fn change(&self, write: &Write<'_>) -> Option<Change> {
+        let (Write::One { key, .. } | Write::Range { start: key, .. } | Write::Ingest { first: key, .. }) =
+            write;
+        let (len, id) = format::split(key).filter(|&(_, id)| id != CATALOG)?;
+        let keyspace = self.shared.engine.catalog.by_id(id)?.name();
+        let own = |key: &[u8]| key[len.min(key.len())..].to_vec();
+        Some(match *write {
+            Write::One {
+                key,
+                kind: Kind::Put,
+                expires_ms,
+                operand,
+            } => Change::Put {
+                keyspace,
+                key: own(key),
+                value: operand.to_vec(),
+                expires: (expires_ms > 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_millis(expires_ms)),
+            },
+            Write::One {
+                key,
+                kind: Kind::Delete,
+                ..
+            } => Change::Delete {
+                keyspace,
+                key: own(key),
+            },
+            Write::One { key, operand, .. } => Change::Merge {
+                keyspace,
+                key: own(key),
+                operand: operand.to_vec(),
+            },
+            Write::Range { start, end } => Change::DeleteRange {
+                keyspace,
+                start: own(start),
+                end: (format::split(end).map(|(_, id)| id) == Some(id)).then(|| own(end)),
+            },
+            Write::Ingest { first, last } => Change::Ingest {
+                keyspace,
+                first: own(first),
+                last: own(last),
+            },
+        })
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<ChangeSet>;
+
+    fn next(&mut self) -> Option<Result<ChangeSet>> {
+        if self.read.is_empty()
+            && let Err(error) = self.read_more()
+        {
+            return Some(Err(error));
+        }
+        self.read.pop_front().map(Ok)
+    }
+}

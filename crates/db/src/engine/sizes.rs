@@ -1,0 +1,36 @@
+//! About how much there is of a range of keys, without reading it.
+
+use super::Engine;
+use crate::Result;
+use alluvium_base::Kind;
+use alluvium_base::message::LAST;
+use alluvium_trees::range::KeyRange;
+
+impl Engine {
+    /// About how many keys of a range have a value: what the tree says from its index nodes, and the keys in memtables one by one.
+    pub(crate) fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
+        self.is_open()?;
+        // The list before the tree's version: what moves from one to the other meanwhile is counted twice rather than not at all.
+        let slots = self.queue.slots();
+        let cut = self.tree.cut();
+        let mut len = self.tree.approximate_len(range)?;
+        for slot in slots.iter().filter(|slot| slot.base() >= cut) {
+            let mut cursor = slot.memtable.cursor();
+            cursor.seek(&range.low);
+            while cursor.key().is_some_and(|key| range.contains(key)) {
+                let newest = cursor.versions(LAST).next();
+                if newest.is_some_and(|newest| newest.kind != Kind::Delete) {
+                    len += 1;
+                }
+                cursor.next();
+            }
+        }
+        Ok(len)
+    }
+
+    /// About how many bytes of the data files a range takes.
+    pub(crate) fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
+        self.is_open()?;
+        Ok(self.tree.size_on_disk(range)?)
+    }
+}

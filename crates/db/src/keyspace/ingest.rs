@@ -1,0 +1,170 @@
+//! Loading what is sorted already.
+
+use super::Keyspace;
+use crate::batch::{checked_key, checked_value, expiry_ms};
+use crate::engine::UnderWay;
+use crate::format::TreeKey;
+use crate::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Records that come in the order of their keys, on their way into a keyspace. Nobody sees any of them before [`Ingest::finish`], and from then
+/// on everybody all of them. Dropped unfinished, it leaves nothing behind; nor does a crash.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// let years = db.keyspace("years")?;
+/// let mut ingest = years.begin_ingest()?;
+/// for year in 1000..2000u32 {
+///     ingest.put(year.to_be_bytes(), year.to_string())?;
+/// }
+/// assert!(ingest.put(7u32.to_be_bytes(), "too late").is_err());
+/// assert_eq!(years.get(1234u32.to_be_bytes())?, None);
+/// assert_eq!(ingest.finish()?, 1000);
+/// assert_eq!(years.get(1234u32.to_be_bytes())?.unwrap(), b"1234");
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[must_use = "what is not finished leaves nothing behind"]
+pub struct Ingest {
+    keyspace: Keyspace,
+    under_way: Arc<UnderWay>,
+    first: Option<TreeKey>,
+    last: TreeKey,
+    /// The key that comes now: swapped with the last one, so that neither is made anew.
+    next: TreeKey,
+    records: u64,
+}
+
+impl fmt::Debug for Ingest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ingest")
+            .field("keyspace", &self.keyspace.name())
+            .field("records", &self.records)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Keyspace {
+    /// Loads records that come in the order of their keys, each key once: they are written straight to where they stay, at the speed of the device,
+    /// and no log. All of them take effect at once, as if they had been put at that moment; earlier values of their keys are gone then.
+    /// Answers how many there were.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let squares = db.keyspace("squares")?;
+    /// squares.ingest((0..1000u64).map(|number| (number.to_be_bytes(), (number * number).to_string())))?;
+    /// assert_eq!(squares.get(12u64.to_be_bytes())?.unwrap(), b"144");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unsorted`], which names the key; as [`Ingest::put`] and [`Ingest::finish`]. Nothing was changed then.
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        let mut ingest = self.begin_ingest()?;
+        for (key, value) in records {
+            ingest.put(key, value)?;
+        }
+        ingest.finish()
+    }
+
+    /// Begins to load records one by one, for whoever has no iterator of them.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`]; [`Error::Background`]; [`Error::Closed`].
+    pub fn begin_ingest(&self) -> Result<Ingest> {
+        self.definition.alive()?;
+        self.shared.healthy()?;
+        Ok(Ingest {
+            under_way: self.shared.engine.begin_ingest()?,
+            keyspace: self.clone(),
+            first: None,
+            last: TreeKey::new(),
+            next: TreeKey::new(),
+            records: 0,
+        })
+    }
+}
+
+impl Ingest {
+    /// Takes a record whose key is above all before.
+    ///
+    /// # Errors
+    /// [`Error::Unsorted`], [`Error::TooLong`]: the ingest is as it was. [`Error::is_full`] when the disk is, or as the device says: it can only be
+    /// dropped then, and fails with [`Error::IngestEnded`].
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.take(key.as_ref(), value.as_ref(), 0)
+    }
+
+    /// Takes a record whose key is above all before, and that has its value until `expires`.
+    ///
+    /// # Errors
+    /// As [`Ingest::put`].
+    pub fn put_until(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<()> {
+        self.take(key.as_ref(), value.as_ref(), expiry_ms(expires))
+    }
+
+    /// How many records it has taken.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    fn take(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
+        let prefix = &self.keyspace.definition.prefix;
+        self.next.clear();
+        self.next.extend_from_slice(prefix);
+        self.next.extend_from_slice(checked_key(key)?);
+        let value = checked_value(value)?;
+        if self.first.is_some() && self.last >= self.next {
+            return Err(Error::Unsorted {
+                keyspace: self.keyspace.name(),
+                key: key.to_vec(),
+                after: self.last[prefix.len()..].to_vec(),
+            });
+        }
+        match self.under_way.push(&self.next, value, expires_ms) {
+            Some(pushed) => pushed?,
+            None => {
+                self.keyspace.shared.engine.is_open()?;
+                return Err(Error::IngestEnded);
+            }
+        }
+        if self.first.is_none() {
+            self.first = Some(self.next.clone());
+        }
+        std::mem::swap(&mut self.last, &mut self.next);
+        self.records += 1;
+        Ok(())
+    }
+
+    /// All records take effect, and survive the loss of power. Answers how many there are.
+    ///
+    /// What was written before goes to the disk first; writes that begin meanwhile may wait until this is done, which is a matter of milliseconds, for
+    /// the records are on the device already. A snapshot that was taken before does not see them.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], or as the device says. None of the records takes effect then, unless the
+    /// device failed so late that only opening the store anew shows whether they have.
+    pub fn finish(self) -> Result<u64> {
+        let shared = &self.keyspace.shared;
+        shared.healthy()?;
+        if let Some(first) = &self.first {
+            let definition = &self.keyspace.definition;
+            shared
+                .engine
+                .attach(definition, &self.under_way, first, &self.last)?;
+        }
+        Ok(self.records)
+    }
+}

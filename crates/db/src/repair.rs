@@ -1,0 +1,158 @@
+//! What can be saved of a damaged store.
+
+use crate::engine::{Engine, Salvaged};
+use crate::{Error, Options, Result};
+use alluvium_device::file::FileDirectory;
+use alluvium_device::{Access, Directory, OverlayDirectory};
+use alluvium_storage::superblock::{self, SuperblockFile};
+use alluvium_trees::tiered::Depth;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a repair did, sentence by sentence. It can be shown as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// What was done.
+    pub done: Vec<String>,
+    /// What was acknowledged, perhaps, and is gone.
+    pub lost: Vec<String>,
+    /// What is still damaged: reads of it fail with an error that says so, everything else can be read.
+    pub left: Vec<String>,
+}
+
+impl RepairReport {
+    /// Whether nothing was lost and nothing is damaged.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.lost.is_empty() && self.left.is_empty()
+    }
+
+    fn tell(&mut self, salvaged: &Salvaged) {
+        let Salvaged {
+            generation,
+            cut,
+            report,
+        } = salvaged;
+        self.done.push(format!(
+            "generation {generation} was taken, with every commit up to {cut}, and {} records of the log after it",
+            report.replayed_records
+        ));
+        for place in &report.damaged {
+            self.done.push(format!("skipped in the log: {place}"));
+        }
+        if report.named_generation > *generation {
+            self.lost.push(format!(
+                "generation {} was durable, too: of what was written between the two, only what the log still has was saved",
+                report.named_generation
+            ));
+        }
+        for (first, last) in &report.missing {
+            self.lost.push(format!(
+                "commits {first} to {last}, of which the log has no sound record"
+            ));
+        }
+        if report.dropped_records > 0 {
+            self.lost.push(format!(
+                "{} records of the log that others contradict",
+                report.dropped_records
+            ));
+        }
+    }
+}
+
+impl fmt::Display for RepairReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, sentences) in [("done", &self.done), ("lost", &self.lost), ("left", &self.left)] {
+            for sentence in sentences {
+                writeln!(f, "{what}: {sentence}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a damaged store as far as it goes, and makes it one that opens: records of the log that are sound are kept and damage among them is
+/// skipped; where the newest generation leads to damage, the one before is taken. What is lost by that, and what remains damaged, the report
+/// says. Nothing else ever skips damage, and nothing calls this by itself: copy the directory first.
+///
+/// [`Options::repair`] is for stores with merge operators or compaction filters of the program's own.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let path = place.path().join("store");
+/// # alluvium::Db::open(&path)?.keyspace("rivers")?.put("Elbe", "1094 km")?;
+/// let report = alluvium::repair(&path)?;
+/// print!("{report}");
+/// assert!(report.is_whole());
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`Options::repair`].
+pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport> {
+    Options::new().repair(path)
+}
+
+impl Options {
+    /// As [`repair()`], with these options.
+    ///
+    /// # Errors
+    /// [`Error::Storage`]: with the damage that makes it hopeless, for neither of the two generations that a store keeps leads anywhere (nothing was
+    /// changed then: restore a backup); when somebody has the store open; as the device says.
+    pub fn repair(&self, path: impl AsRef<Path>) -> Result<RepairReport> {
+        self.repair_in(Arc::new(FileDirectory::open(path)?))
+    }
+
+    /// As [`Options::repair`], in a directory of the caller's.
+    ///
+    /// # Errors
+    /// As [`Options::repair`].
+    pub fn repair_in(&self, directory: Arc<dyn Directory>) -> Result<RepairReport> {
+        let options = self.clone().workers(0);
+        superblock::require(&*directory)?;
+        let mut report = RepairReport::default();
+        // Tried in memory first: the older generation is not written over before the newest is known to lead somewhere.
+        let attempt = |than| {
+            let overlay = OverlayDirectory::new(Arc::clone(&directory))?;
+            let (engine, _) = Engine::repair(Arc::new(overlay), &options, than)?;
+            engine.abandon();
+            Ok(())
+        };
+        let than = match attempt(None) {
+            Ok(()) => None,
+            Err(error) if is_damage(&error) => {
+                let newest = SuperblockFile::open(&*directory, Access::ReadOnly);
+                let Ok(newest) = newest.map(|file| file.durable().generation) else {
+                    return Err(error);
+                };
+                if attempt(Some(newest)).is_err() {
+                    return Err(error);
+                }
+                report.done.push(format!(
+                    "generation {newest} leads to damage, so the one before was taken: {error}"
+                ));
+                Some(newest)
+            }
+            Err(error) => return Err(error),
+        };
+        let (engine, salvaged) = Engine::repair(directory, &options, than)?;
+        report.tell(&salvaged);
+        if let Some(newest) = than.filter(|&newest| newest > salvaged.report.named_generation) {
+            report.lost.push(format!("what generation {newest} alone held"));
+        }
+        engine.checkpoint_everything()?;
+        report.left = engine.check(Depth::Everything, &mut |_| ())?;
+        engine.close()?;
+        Ok(report)
+    }
+}
+
+fn is_damage(error: &Error) -> bool {
+    use alluvium_storage::Error as Storage;
+    matches!(
+        error,
+        Error::Storage(Storage::Corrupt { .. } | Storage::OlderGeneration { .. })
+    )
+}

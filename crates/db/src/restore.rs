@@ -1,0 +1,89 @@
+//! A backup becomes a store again.
+
+use crate::options::Existing;
+use crate::progress::Progress;
+use crate::{Db, Error, Options, Result};
+use alluvium_device::file::FileDirectory;
+use alluvium_device::{Directory, OverlayDirectory};
+use alluvium_storage::superblock;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Makes a store of a backup: copies it into a directory that is made if there is none and holds no files, and checks all of what it copied.
+/// The backup is any store that nobody has open; it is only read, so it may be on a medium that cannot be written.
+///
+/// [`Options::restore`] is for stores with merge operators or compaction filters of the program's own.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let (path, backup, restored) = (place.path().join("store"), place.path().join("backup"), place.path().join("restored"));
+/// # let db = alluvium::Db::open(&path)?;
+/// # db.keyspace("rivers")?.put("Elbe", "1094 km")?;
+/// db.checkpoint_to(&backup)?;
+/// alluvium::restore(&backup, &restored)?;
+/// let db = alluvium::Db::open(&restored)?;
+/// assert_eq!(db.keyspace("rivers")?.get("Elbe")?.unwrap(), b"1094 km");
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`Options::restore`].
+pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+    Options::new().restore(from, to, |_| ())
+}
+
+impl Options {
+    /// As [`restore()`], with these options, and says how far it has come.
+    ///
+    /// # Errors
+    /// [`Error::BadBackup`] when what was copied is damaged; [`Error::Storage`] when `from` holds no store or one that somebody has open, when
+    /// `to` holds files, or as the devices say. What was copied is removed then, as far as possible.
+    pub fn restore(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        progress: impl FnMut(Progress),
+    ) -> Result<()> {
+        let from: Arc<dyn Directory> = Arc::new(FileDirectory::open(from)?);
+        superblock::require(&*from)?;
+        let to: Arc<dyn Directory> = Arc::new(FileDirectory::create(to)?);
+        self.restore_in(&from, &to, progress)
+    }
+
+    /// As [`Options::restore`], with directories of the caller's.
+    ///
+    /// # Errors
+    /// As [`Options::restore`].
+    pub fn restore_in(
+        &self,
+        from: &Arc<dyn Directory>,
+        to: &Arc<dyn Directory>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<()> {
+        let options = self.clone().workers(0);
+        superblock::require(&**from)?;
+        let overlay = OverlayDirectory::new(Arc::clone(from))?;
+        let backup = Db::open_in(Arc::new(overlay), &options, Existing::Open)?;
+        backup.checkpoint_to_in(to, &mut progress)?;
+        drop(backup);
+        let findings = options.findings(to, &mut progress);
+        match findings {
+            Ok(findings) if findings.is_empty() => Ok(()),
+            other => {
+                superblock::undo_creation(&**to);
+                Err(Error::BadBackup {
+                    from: from.describe(),
+                    findings: other?,
+                })
+            }
+        }
+    }
+
+    /// What is wrong with a copy.
+    fn findings(&self, copy: &Arc<dyn Directory>, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+        let copy = Db::open_in(Arc::clone(copy), self, Existing::Open)?;
+        let findings = copy.check_with(progress)?;
+        copy.close()?;
+        Ok(findings)
+    }
+}

@@ -1,0 +1,63 @@
+//! Copies within one file system that can let files share their blocks: there nothing is moved.
+
+use super::device::FileDevice;
+use crate::{Operation, Result};
+use alluvium_base::Purpose;
+use rustix::io::Errno;
+use std::ops::Range;
+
+/// File systems whose `copy_file_range` shares blocks, or copies where the files are, by the numbers that they give themselves
+/// (`linux/magic.h`). On the others it moves the bytes through the kernel piece by piece, and batches of requests are faster.
+const SHARING: [u64; 5] = [
+    0x9123_683e, // Btrfs
+    0x5846_5342, // XFS
+    0xca45_1a4e, // bcachefs
+    0x2fc1_2fc1, // ZFS
+    0x0000_6969, // NFS
+];
+
+/// The most bytes that one call is asked for.
+const MOST: u64 = 1 << 30;
+
+/// Copies as much of the front of a range as the file system does by itself; where it stopped.
+///
+/// # Errors
+/// As the operating system says.
+pub(super) fn share(
+    target: &FileDevice,
+    source: &FileDevice,
+    range: Range<u64>,
+    purpose: Purpose,
+) -> Result<u64> {
+    let (target, source) = (&target.file, &source.file);
+    target.changeable(Operation::Write)?;
+    target.state.accepts(Operation::Write, &target.name)?;
+    source.inside(Operation::Read, range.start, range.end - range.start)?;
+    target.inside(Operation::Write, range.start, range.end - range.start)?;
+    let is_sharing = rustix::fs::fstatfs(&target.descriptor)
+        .is_ok_and(|stat| SHARING.contains(&(stat.f_type as u64 & u64::from(u32::MAX))));
+    let mut at = range.start;
+    while is_sharing && at < range.end {
+        let (mut from, mut to) = (at, at);
+        let len = (range.end - at).min(MOST) as usize;
+        let copied = rustix::fs::copy_file_range(
+            &source.descriptor,
+            Some(&mut from),
+            &target.descriptor,
+            Some(&mut to),
+            len,
+        );
+        match copied {
+            Ok(moved) if moved > 0 => {
+                source.counters.read(purpose, moved as u64);
+                target.counters.write(purpose, moved as u64);
+                at += moved as u64;
+            }
+            Err(Errno::INTR) => {}
+            // Not between these two, or not any further.
+            Ok(_) | Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => break,
+            Err(errno) => return Err(target.failed(Operation::Write, at, len as u64, errno)),
+        }
+    }
+    Ok(at)
+}

@@ -1,0 +1,457 @@
+//! A directory over another one that it never changes: what is written stays in memory.
+//!
+//! Files are opened for reading only below, so that a store can be opened, recovered and read without a byte of it being touched, also where
+//! nothing can be written. What is written goes when the last handle does; the memory that it takes is the caller's to bound. The lock is taken
+//! together with others who only read.
+//!
+//! Writes, syncs and holes reach no device and are not counted (D6). Mapping is refused.
+
+use crate::contract::check_alignment;
+use crate::locks::{Locks, Sharing};
+use crate::{
+    Access, BLOCK, Batch, BootId, Counters, Device, Directory, Error, FileOptions, Lock, Mapping,
+    MemoryRegion, Operation, Outcome, Request, Result, Space, Ticket,
+};
+use alluvium_base::Purpose;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The unit in which what is written is kept, in bytes.
+const PAGE: u64 = 4096;
+
+/// A directory whose changes stay in memory.
+///
+/// ```
+/// use alluvium_base::Purpose;
+/// use alluvium_device::{Buffer, Device, Directory, FileOptions, OverlayDirectory, memory::MemoryDirectory};
+/// use std::sync::Arc;
+/// let below = MemoryDirectory::new();
+/// below.create("tier-0", FileOptions::DIRECT)?.grow(4096)?;
+/// let overlay = OverlayDirectory::new(Arc::new(below.clone()))?;
+/// let file = overlay.open("tier-0", FileOptions::DIRECT)?;
+/// file.write_at(512, Buffer::padded(b"hello"), Purpose::Other)?;
+/// assert_eq!(&file.read_at(512, 512, Purpose::Other)?[..5], b"hello");
+/// let below = below.open("tier-0", FileOptions::DIRECT)?;
+/// assert_eq!(&below.read_at(512, 512, Purpose::Other)?[..5], [0; 5]);
+/// # Ok::<(), alluvium_device::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OverlayDirectory {
+    below: Arc<dyn Directory>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    files: Mutex<BTreeMap<String, Arc<Contents>>>,
+    locks: Mutex<Locks>,
+}
+
+/// A file: what it is below, and what is different.
+#[derive(Debug, Default)]
+struct Contents {
+    /// Its name below, if it is there.
+    below: Option<String>,
+    changes: RwLock<Changes>,
+}
+
+#[derive(Debug, Default)]
+struct Changes {
+    /// The length, once a handle was opened.
+    len: Option<u64>,
+    /// Bytes from here on are not those below.
+    below: u64,
+    /// Ranges that read as zeros, whatever is below.
+    holes: Vec<Range<u64>>,
+    pages: BTreeMap<u64, Box<[u8]>>,
+}
+
+impl OverlayDirectory {
+    /// Nothing is different from what is below.
+    ///
+    /// # Errors
+    /// As listing says.
+    pub fn new(below: Arc<dyn Directory>) -> Result<OverlayDirectory> {
+        let file = |name: String| {
+            let contents = Contents {
+                below: Some(name.clone()),
+                ..Contents::default()
+            };
+            (name, Arc::new(contents))
+        };
+        let files = below.list()?.into_iter().map(file).collect();
+        Ok(OverlayDirectory {
+            below,
+            shared: Arc::new(Shared {
+                files: Mutex::new(files),
+                locks: Mutex::default(),
+            }),
+        })
+    }
+
+    fn handle(&self, name: &str, contents: Arc<Contents>, options: FileOptions) -> Result<Arc<dyn Device>> {
+        let below = match &contents.below {
+            Some(below) => Some(self.below.open(below, options.read_only())?),
+            None => None,
+        };
+        {
+            let mut changes = contents.changes.write();
+            if changes.len.is_none() {
+                let len = below.as_ref().map_or(0, |file| file.len());
+                (changes.len, changes.below) = (Some(len), len);
+            }
+        }
+        Ok(Arc::new(OverlayFile {
+            name: name.to_owned(),
+            options,
+            contents,
+            below,
+        }))
+    }
+
+    fn take(&self, name: &str, sharing: Sharing) -> Result<Lock> {
+        struct Held(Arc<Shared>, String, #[allow(dead_code)] Lock);
+        impl Drop for Held {
+            fn drop(&mut self) {
+                self.0.locks.lock().give_back(&self.1);
+            }
+        }
+        let below = self.below.lock_shared(name)?;
+        self.shared.locks.lock().take(name, sharing)?;
+        Ok(Lock::new(Held(Arc::clone(&self.shared), name.to_owned(), below)))
+    }
+}
+
+impl Directory for OverlayDirectory {
+    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        let contents = Arc::<Contents>::default();
+        {
+            let mut files = self.shared.files.lock();
+            if files.contains_key(name) {
+                return Err(Error::AlreadyExists {
+                    file: name.to_owned(),
+                });
+            }
+            files.insert(name.to_owned(), Arc::clone(&contents));
+        }
+        self.handle(name, contents, options)
+    }
+
+    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        let contents = self.shared.files.lock().get(name).cloned();
+        let contents = contents.ok_or_else(|| not_found(name))?;
+        self.handle(name, contents, options)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let mut files = self.shared.files.lock();
+        let contents = files.remove(from).ok_or_else(|| not_found(from))?;
+        files.insert(to.to_owned(), contents);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let removed = self.shared.files.lock().remove(name);
+        removed.map(|_| ()).ok_or_else(|| not_found(name))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        Ok(self.shared.files.lock().keys().cloned().collect())
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        self.take(name, Sharing::Alone)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        self.take(name, Sharing::Together)
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.below.space()
+    }
+
+    fn boot_id(&self) -> BootId {
+        self.below.boot_id()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.below.counters()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.below.notes()
+    }
+
+    fn register_memory(&self, region: MemoryRegion) {
+        self.below.register_memory(region);
+    }
+
+    fn describe(&self) -> String {
+        self.below.describe()
+    }
+}
+
+fn not_found(name: &str) -> Error {
+    Error::NotFound {
+        file: name.to_owned(),
+    }
+}
+
+#[derive(Debug)]
+struct OverlayFile {
+    name: String,
+    options: FileOptions,
+    contents: Arc<Contents>,
+    below: Option<Arc<dyn Device>>,
+}
+
+impl Changes {
+    fn end(&self) -> u64 {
+        self.len.unwrap_or(0)
+    }
+
+    /// Whether a range is as it is below.
+    fn is_below(&self, range: &Range<u64>) -> bool {
+        let written = self
+            .pages
+            .range(range.start / PAGE..range.end.div_ceil(PAGE))
+            .next()
+            .is_some();
+        let meets = |hole: &Range<u64>| hole.start < range.end && range.start < hole.end;
+        range.end <= self.below && !written && !self.holes.iter().any(meets)
+    }
+}
+
+impl OverlayFile {
+    /// Fills `out` with what the file holds from `offset` on.
+    fn read(&self, changes: &Changes, offset: u64, out: &mut [u8], purpose: Purpose) -> Result<()> {
+        let end = offset + out.len() as u64;
+        out.fill(0);
+        if let Some(below) = self.below.as_ref().filter(|_| offset < changes.below) {
+            let wanted = end.min(changes.below);
+            // A direct file is read by blocks; it may have been cut within one.
+            let whole = wanted.next_multiple_of(BLOCK).min(below.len() / BLOCK * BLOCK);
+            if whole > offset {
+                let read = below.read_at(offset, (whole - offset) as usize, purpose)?;
+                let len = (wanted.min(whole) - offset) as usize;
+                out[..len].copy_from_slice(&read[..len]);
+            }
+        }
+        for hole in &changes.holes {
+            let (from, to) = (hole.start.max(offset), hole.end.min(end));
+            if from < to {
+                out[(from - offset) as usize..(to - offset) as usize].fill(0);
+            }
+        }
+        for (number, page) in changes.pages.range(offset / PAGE..end.div_ceil(PAGE)) {
+            let start = number * PAGE;
+            let (from, to) = (start.max(offset), (start + PAGE).min(end));
+            out[(from - offset) as usize..(to - offset) as usize]
+                .copy_from_slice(&page[(from - start) as usize..(to - start) as usize]);
+        }
+        Ok(())
+    }
+
+    /// Keeps bytes.
+    fn write(&self, changes: &mut Changes, offset: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
+        let end = offset + bytes.len() as u64;
+        for number in offset / PAGE..end.div_ceil(PAGE) {
+            let start = number * PAGE;
+            if !changes.pages.contains_key(&number) {
+                let mut page = vec![0; PAGE as usize];
+                self.read(changes, start, &mut page, purpose)?;
+                changes.pages.insert(number, page.into());
+            }
+            let page = changes.pages.get_mut(&number).expect("it was just made");
+            let (from, to) = (start.max(offset), (start + PAGE).min(end));
+            page[(from - start) as usize..(to - start) as usize]
+                .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
+        }
+        Ok(())
+    }
+
+    fn perform(&self, request: Request) -> Outcome {
+        match request {
+            Request::Read {
+                offset,
+                mut buffer,
+                purpose,
+            } => {
+                let changes = self.contents.changes.read();
+                let result = self
+                    .inside(Operation::Read, offset, buffer.len() as u64, changes.end())
+                    .and_then(|()| self.read(&changes, offset, &mut buffer, purpose));
+                Outcome {
+                    buffer: Some(buffer),
+                    result,
+                }
+            }
+            Request::Write {
+                offset,
+                buffer,
+                purpose,
+            } => {
+                let mut changes = self.contents.changes.write();
+                let result = self
+                    .writable(Operation::Write)
+                    .and_then(|()| self.inside(Operation::Write, offset, buffer.len() as u64, changes.end()))
+                    .and_then(|()| self.write(&mut changes, offset, &buffer, purpose));
+                Outcome {
+                    buffer: Some(buffer),
+                    result,
+                }
+            }
+            Request::Sync { .. } => Outcome {
+                buffer: None,
+                result: Ok(()),
+            },
+        }
+    }
+
+    fn check(&self, request: &Request) {
+        let (operation, offset, len) = match request {
+            Request::Read { offset, buffer, .. } => (Operation::Read, *offset, buffer.len()),
+            Request::Write { offset, buffer, .. } => (Operation::Write, *offset, buffer.len()),
+            Request::Sync { .. } => return,
+        };
+        check_alignment(operation, &self.name, self.options.caching, offset, len as u64);
+    }
+
+    fn inside(&self, operation: Operation, offset: u64, len: u64, end: u64) -> Result<()> {
+        if offset.checked_add(len).is_some_and(|to| to <= end) {
+            return Ok(());
+        }
+        Err(Error::PastEnd {
+            operation,
+            file: self.name.clone(),
+            offset,
+            len,
+            end,
+        })
+    }
+
+    fn writable(&self, operation: Operation) -> Result<()> {
+        if self.options.access == Access::ReadWrite {
+            return Ok(());
+        }
+        Err(Error::ReadOnly {
+            operation,
+            file: self.name.clone(),
+        })
+    }
+
+    /// Whether all that is asked for is as it is below.
+    fn asks_below(&self, requests: &[Request]) -> bool {
+        let changes = self.contents.changes.read();
+        requests.iter().all(|request| match request {
+            Request::Read { offset, buffer, .. } => {
+                let end = offset.checked_add(buffer.len() as u64);
+                end.is_some_and(|end| changes.is_below(&(*offset..end)))
+            }
+            Request::Write { .. } | Request::Sync { .. } => false,
+        })
+    }
+}
+
+impl Device for OverlayFile {
+    fn submit(&self, batch: Batch) -> Ticket {
+        let requests = batch.into_requests();
+        requests.iter().for_each(|request| self.check(request));
+        match &self.below {
+            Some(below) if self.asks_below(&requests) => {
+                let mut batch = Batch::with_capacity(requests.len());
+                for request in requests {
+                    batch.push(request);
+                }
+                below.submit(batch)
+            }
+            _ => {
+                let outcomes = requests.into_iter().map(|request| self.perform(request));
+                Ticket::ready(outcomes.collect())
+            }
+        }
+    }
+
+    fn poll(&self, ticket: &Ticket) -> bool {
+        ticket.is_complete() || self.below.as_ref().is_some_and(|below| below.poll(ticket))
+    }
+
+    fn wait(&self, ticket: &Ticket) {
+        if let Some(below) = self.below.as_ref().filter(|_| !ticket.is_complete()) {
+            below.wait(ticket);
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.contents.changes.read().end()
+    }
+
+    fn grow(&self, len: u64) -> Result<()> {
+        self.writable(Operation::Grow)?;
+        let mut changes = self.contents.changes.write();
+        changes.len = Some(changes.end().max(len));
+        Ok(())
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.writable(Operation::Grow)?;
+        self.inside(
+            Operation::Grow,
+            range.start,
+            range.end.saturating_sub(range.start),
+            self.len(),
+        )
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.writable(Operation::Truncate)?;
+        let mut changes = self.contents.changes.write();
+        if len < changes.end() {
+            changes.pages.split_off(&len.div_ceil(PAGE));
+            if let Some(last) = changes.pages.get_mut(&(len / PAGE)) {
+                last[(len % PAGE) as usize..].fill(0);
+            }
+            changes.below = changes.below.min(len);
+            changes.len = Some(len);
+        }
+        Ok(())
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
+        self.writable(Operation::PunchHole)?;
+        let mut changes = self.contents.changes.write();
+        let end = range.end.min(changes.end());
+        if range.start >= end {
+            return Ok(());
+        }
+        for (number, page) in changes.pages.range_mut(range.start / PAGE..end.div_ceil(PAGE)) {
+            let start = number * PAGE;
+            let (from, to) = (range.start.max(start), end.min(start + PAGE));
+            page[(from - start) as usize..(to - start) as usize].fill(0);
+        }
+        changes.holes.push(range.start..end);
+        Ok(())
+    }
+
+    fn map(&self, _range: Range<u64>) -> Result<Mapping> {
+        self.writable(Operation::Map)?;
+        Err(Error::Unsupported {
+            operation: Operation::Map,
+            file: self.name.clone(),
+            why: "what is written to it stays apart from the file".to_owned(),
+        })
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+const _: () = assert!(PAGE.is_multiple_of(BLOCK), "a page is whole blocks");

@@ -1,0 +1,180 @@
+//! A durable generation copied into another directory, while the store goes on.
+//!
+//! ```text
+//!   mark the target as a store that is being created      superblock.new
+//!   the extent map, as far as the generation names it     extents-<n>.map
+//!   what is in use of each tier, and holes between         tier-0.data …     synced
+//!   a log with nothing in it                               log-<n> …
+//!   the superblock                                         superblock        the target is a store from here on
+//! ```
+//!
+//! An interrupted copy is no store: opening it says so, and copying again begins anew.
+
+use super::{LOCK_FILE, Store, StoreOptions};
+use crate::extents::{Keeper, live_ranges, map_file};
+use crate::log::Log;
+use crate::node::tier_file;
+use crate::superblock::{self, Superblock, SuperblockFile};
+use crate::{Error, Result, Tiers};
+use alluvium_base::{MIB, Purpose};
+use alluvium_device::{BLOCK, Device, Directory, FileOptions};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How much is copied between two reports of progress, in bytes.
+const STEP: u64 = 16 * MIB;
+
+/// A gap is skipped by so many bytes at a time, for they are allocated before they are given back.
+const SKIP: u64 = 64 * MIB;
+
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes that are in the target.
+    pub done_bytes: u64,
+    /// Bytes that will be.
+    pub total_bytes: u64,
+}
+
+/// A durable generation that is kept as it is: whatever it reaches is neither used again nor overwritten until this is dropped.
+#[derive(Debug)]
+pub struct Kept {
+    superblock: Superblock,
+    map: Arc<dyn Device>,
+    tiers: Arc<Tiers>,
+    options: StoreOptions,
+    _keeper: Keeper,
+}
+
+impl Store {
+    /// Keeps the durable generation. The space that later ones give up meanwhile stays in use.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn keep(&self, options: &StoreOptions) -> Result<Kept> {
+        // While it is locked no later generation is made durable.
+        let superblock = self.superblock.lock();
+        let durable = superblock.durable().clone();
+        let map = map_file(durable.map.file);
+        let map = self.directory.open(&map, FileOptions::DIRECT.read_only())?;
+        Ok(Kept {
+            map,
+            tiers: Arc::clone(&self.tiers),
+            options: options.clone(),
+            _keeper: self.extents.keep(durable.generation),
+            superblock: durable,
+        })
+    }
+}
+
+impl Kept {
+    /// Every commit up to this one is in it.
+    #[must_use]
+    pub fn cut(&self) -> u64 {
+        self.superblock.cut
+    }
+
+    /// Copies the generation into a directory without files, or with those of a copy that was interrupted. It is a store of its own, known as
+    /// `id`. `progress` is told between steps, and ends the copy by failing.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] when there are other files; `Locked`; what `progress` returns; as the device says. What was copied is removed then, as
+    /// far as possible; if it is not, the directory is none that opens as a store.
+    pub fn copy_to(
+        &self,
+        target: &Arc<dyn Directory>,
+        id: u128,
+        progress: &mut dyn FnMut(Copied) -> Result<()>,
+    ) -> Result<()> {
+        require_empty(&**target)?;
+        let _lock = target.lock(LOCK_FILE)?;
+        superblock::begin_creation(&**target)?;
+        let copied = self.copy(target, id, progress);
+        if copied.is_err() {
+            superblock::abandon_creation(&**target);
+        }
+        copied
+    }
+
+    fn copy(
+        &self,
+        target: &Arc<dyn Directory>,
+        id: u128,
+        progress: &mut dyn FnMut(Copied) -> Result<()>,
+    ) -> Result<()> {
+        let tiers = live_ranges(&*self.map, &self.superblock.map, &self.tiers)?;
+        let len = self.superblock.map.length.next_multiple_of(BLOCK);
+        let live = tiers.iter().flatten().map(|range| range.end - range.start);
+        let mut copied = Copied {
+            done_bytes: 0,
+            total_bytes: live.sum::<u64>() + len,
+        };
+        progress(copied)?;
+        let map = target.create(&map_file(self.superblock.map.file), FileOptions::DIRECT)?;
+        map.grow(len)?;
+        map.copy_from(&*self.map, 0..len, Purpose::Check)?;
+        map.sync(Purpose::Check)?;
+        copied.done_bytes += len;
+        for (number, ranges) in tiers.iter().enumerate() {
+            let file = target.create(&tier_file(number as u8), FileOptions::DIRECT)?;
+            let source = self.tiers.get(number as u8)?;
+            for range in ranges {
+                skip_to(&*file, range.start)?;
+                for piece in pieces(range) {
+                    file.grow(piece.end)?;
+                    file.copy_from(&**source, piece.clone(), Purpose::Check)?;
+                    copied.done_bytes += piece.end - piece.start;
+                    progress(copied)?;
+                }
+            }
+            file.sync(Purpose::Check)?;
+        }
+        let options = StoreOptions {
+            id,
+            ..self.options.clone()
+        };
+        Log::create(target, options.identified().log, self.superblock.generation)?;
+        target.sync()?;
+        let first = Superblock {
+            store: id,
+            synced: self.superblock.cut,
+            ..self.superblock.clone()
+        };
+        SuperblockFile::create(&**target, first)?;
+        Ok(())
+    }
+}
+
+/// A range in steps.
+fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
+    (range.start..end)
+        .step_by(STEP as usize)
+        .map(move |start| start..end.min(start + STEP))
+}
+
+/// Lengthens a file by a hole.
+fn skip_to(file: &dyn Device, to: u64) -> Result<()> {
+    while file.len() < to {
+        let (from, end) = (file.len(), to.min(file.len() + SKIP));
+        file.grow(end)?;
+        file.punch_hole(from..end)?;
+    }
+    Ok(())
+}
+
+/// # Errors
+/// [`Error::NotAStore`] when there is anything but what an interrupted creation has left.
+fn require_empty(target: &dyn Directory) -> Result<()> {
+    let names = target.list()?;
+    if names.iter().any(|name| name == superblock::NEW_FILE) {
+        return Ok(());
+    }
+    match names.iter().find(|name| *name != LOCK_FILE) {
+        None => Ok(()),
+        Some(name) => Err(Error::NotAStore {
+            directory: target.describe(),
+            why: format!("it holds {name}, and a copy goes into an empty directory: name another one"),
+        }),
+    }
+}
