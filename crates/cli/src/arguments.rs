@@ -3,7 +3,8 @@
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::verbs::{
-    check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put, scan, stats,
+    check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put, scan, serve,
+    stats,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ pub struct Arguments {
 /// What the binary can do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Serve the store to Redis and memcached clients.
+    Serve(serve::Serve),
     /// Print the values of keys.
     Get(get::Get),
     /// Give a key a value.

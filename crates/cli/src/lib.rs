@@ -38,6 +38,12 @@ use std::process::ExitCode;
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = arguments::Arguments::parse();
+    // What happens in the background, where nobody waits for it, is said as well.
+    tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
     let exit = match verbs::run(arguments) {
         Ok(exit) => exit,
         Err(error) => exit::report(&error),

@@ -18,6 +18,7 @@ pub(crate) mod keyspaces;
 pub(crate) mod man;
 pub(crate) mod put;
 pub(crate) mod scan;
+pub(crate) mod serve;
 pub(crate) mod stats;
 
 use crate::Exit;
@@ -29,6 +30,7 @@ use anyhow::Result;
 pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
     let context = Context::new(&arguments);
     match arguments.verb {
+        Verb::Serve(verb) => verb.run(&context),
         Verb::Get(verb) => verb.run(&context),
         Verb::Put(verb) => verb.run(&context),
         Verb::Delete(verb) => verb.run(&context),

@@ -8,6 +8,7 @@ mod errors;
 mod formats;
 mod keyspaces;
 mod resume;
+mod serve;
 mod terminal;
 mod upkeep;
 

@@ -1,0 +1,174 @@
+//! `serve`: the store for Redis and memcached clients.
+
+use crate::Exit;
+use crate::context::{self, Context};
+use crate::exit::failure;
+use crate::screen::{self, Output};
+use crate::stop;
+use alluvium::Durability;
+use alluvium_server::{Exposure, Server, ServerOptions, Tls};
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium serve                                    # Redis on port 6379, memcached on 11211, this machine only
+  alluvium serve --redis 127.0.0.1:7000 --memcached off --memory 2G --durability disk
+  ALLUVIUM_PASSWORD=secret alluvium serve --redis 0.0.0.0:6379
+
+Ctrl-C or SIGTERM ends it: what has been received is answered, and the store is closed.";
+
+/// How often it is looked whether a signal has come.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Serve the store to clients that speak the Redis or the memcached protocol.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// Where the Redis protocol is spoken; `off` for nowhere, port 0 for any that is free.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379", value_parser = address)]
+    pub redis: Listen,
+    /// Where the memcached protocol is spoken; `off` for nowhere, port 0 for any that is free.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11211", value_parser = address)]
+    pub memcached: Listen,
+    /// When a write is acknowledged.
+    #[arg(long, value_enum, default_value_t = Word::Process)]
+    pub durability: Word,
+    /// What clients must say to AUTH.
+    #[arg(long, env = "ALLUVIUM_PASSWORD", hide_env_values = true, value_name = "TEXT")]
+    pub password: Option<String>,
+    /// A certificate for TLS, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Its private key, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Listen where others can connect, although there is neither a password nor TLS.
+    #[arg(long)]
+    pub unprotected: bool,
+}
+
+/// An address, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen(pub Option<SocketAddr>);
+
+fn address(text: &str) -> Result<Listen, String> {
+    if text == "off" {
+        return Ok(Listen(None));
+    }
+    let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+    found
+        .map(|address| Listen(Some(address)))
+        .ok_or_else(|| "this is no address: write a host and a port, as in 127.0.0.1:6379, or off".to_owned())
+}
+
+/// Durability as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Word {
+    /// At once.
+    Memory,
+    /// When it survives the death of the process; the loss of power costs at most a second.
+    Process,
+    /// When it survives the loss of power.
+    Disk,
+}
+
+impl From<Word> for Durability {
+    fn from(word: Word) -> Durability {
+        match word {
+            Word::Memory => Durability::Memory,
+            Word::Process => Durability::Process,
+            Word::Disk => Durability::Disk,
+        }
+    }
+}
+
+impl Serve {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let options = self.options()?;
+        stop::listen()?;
+        let db = context
+            .options()
+            .durability(self.durability.into())
+            .open(&context.path)
+            .with_context(|| format!("opening the store in {}", context.path.display()))?;
+        let server = Server::start(&db, options)?;
+        self.announce(context, &server)?;
+        let is_over = AtomicBool::new(false);
+        let served = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop::asked() && !is_over.load(Ordering::Relaxed) {
+                    thread::sleep(LOOK);
+                }
+                server.stop();
+            });
+            let served = server.join();
+            is_over.store(true, Ordering::Relaxed);
+            served
+        });
+        drop(server);
+        let closed = context::close(db);
+        served?;
+        closed?;
+        screen::note("closed in order");
+        Ok(Exit::Done)
+    }
+
+    fn options(&self) -> Result<ServerOptions> {
+        if self.redis.0.is_none() && self.memcached.0.is_none() {
+            return Err(failure(
+                Exit::Usage,
+                "--redis and --memcached are both off: nobody could connect",
+            ));
+        }
+        let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
+        let tls = match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some(Tls {
+                certificate: read(certificate)?,
+                key: read(key)?,
+            }),
+            _ => None,
+        };
+        Ok(ServerOptions {
+            redis: self.redis.0,
+            memcached: self.memcached.0,
+            password: self.password.clone(),
+            tls,
+            exposure: if self.unprotected {
+                Exposure::Unprotected
+            } else {
+                Exposure::Protected
+            },
+            ..ServerOptions::default()
+        })
+    }
+
+    /// Says where it can be reached, now that it can.
+    fn announce(&self, context: &Context, server: &Server) -> Result<()> {
+        let (redis, memcached) = (server.redis_addr(), server.memcached_addr());
+        let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
+        if context.is_json() {
+            let mut out = Output::new();
+            out.json(&json!({ "redis": text(redis), "memcached": text(memcached) }))?;
+            out.flush()?;
+        }
+        let shown = |name: &str, address: Option<SocketAddr>| Some(format!("{name} on {}", address?));
+        let places: Vec<String> = [shown("Redis", redis), shown("memcached", memcached)]
+            .into_iter()
+            .flatten()
+            .collect();
+        screen::note(&format!(
+            "{}, the store in {}; Ctrl-C ends it",
+            places.join(", "),
+            context.path.display()
+        ));
+        Ok(())
+    }
+}
