@@ -3,8 +3,8 @@
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::verbs::{
-    check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put, scan, serve,
-    stats,
+    backup, check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put, scan,
+    serve, stats,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -58,6 +58,10 @@ pub enum Verb {
     Stats(stats::Stats),
     /// Read everything and report what is damaged.
     Check(check::Check),
+    /// Copy the store as it is now into a directory.
+    Backup(backup::Backup),
+    /// Make a store of a backup.
+    Restore(backup::Restore),
     /// Rewrite everything, so that what was deleted or replaced takes no space.
     Compact(compact::Compact),
     /// Draw the tree.

@@ -103,6 +103,7 @@ fn of_store(error: &Error) -> Exit {
     use alluvium_storage::Error as Storage;
     match error {
         error if error.is_full() => Exit::Full,
+        Error::BadBackup { .. } => Exit::Damaged,
         Error::NoSuchKeyspace { .. } | Error::NoSuchSnapshot { .. } => Exit::NotFound,
         Error::Storage(Storage::Device(Device::Locked { .. })) => Exit::Busy,
         Error::Storage(Storage::Device(Device::NotFound { .. }) | Storage::NotAStore { .. }) => {

@@ -21,14 +21,3 @@ pub(crate) fn bytes(what: &str, total: Option<u64>) -> ProgressBar {
     bar.enable_steady_tick(TICK);
     bar
 }
-
-/// A job of which nobody knows how long it is.
-pub(crate) fn spinner(what: &str) -> ProgressBar {
-    let target = ProgressDrawTarget::stderr_with_hz(RATE);
-    let bar = ProgressBar::with_draw_target(None, target).with_message(what.to_owned());
-    bar.set_style(
-        ProgressStyle::with_template("{msg} {spinner} {elapsed}").expect("the template is a constant"),
-    );
-    bar.enable_steady_tick(TICK);
-    bar
-}

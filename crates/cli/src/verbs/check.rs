@@ -1,5 +1,6 @@
 //! `check`: whether the store is whole.
 
+use super::backup::follow;
 use crate::Exit;
 use crate::context::{self, Context};
 use crate::progress;
@@ -30,11 +31,11 @@ pub struct Check {
 impl Check {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let db = context.open()?;
-        let bar = progress::spinner("checking");
+        let bar = progress::bytes("checking", Some(0));
         let found = if self.structure {
             db.check_structure()
         } else {
-            db.check()
+            db.check_with(follow(&bar))
         };
         bar.finish_and_clear();
         let found = found?;

@@ -6,6 +6,7 @@
 //!
 //! *Read in this order*: `get.rs`, the simplest; then any.
 
+pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod completions;
@@ -41,6 +42,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Stats(verb) => verb.run(&context),
         Verb::Inspect(verb) => verb.run(&context),
         Verb::Check(verb) => verb.run(&context),
+        Verb::Backup(verb) => verb.run(&context),
+        Verb::Restore(verb) => verb.run(&context),
         Verb::Compact(verb) => verb.run(&context),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),

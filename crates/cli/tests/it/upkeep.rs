@@ -90,3 +90,27 @@ fn stats_and_drawing_say_what_there_is() {
         .len();
     assert!(lines >= 2);
 }
+
+#[test]
+fn a_backup_is_a_store_and_is_made_one_again() {
+    let place = Place::new();
+    filled(&place);
+    let before = place.done(["scan"]).out;
+    let backup = place.path("backup");
+    let backup = backup.to_str().unwrap();
+    place.done(["backup", backup, "--json"]);
+    place.done(["put", "late", "1"]);
+    assert!(
+        place.done(["scan", "--db", backup]).out == before,
+        "the backup differs"
+    );
+    let restored = place.path("restored");
+    let restored = restored.to_str().unwrap();
+    place.done(["restore", backup, "--db", restored]);
+    assert!(
+        place.done(["scan", "--db", restored]).out == before,
+        "what was restored differs"
+    );
+    place.run(["backup", backup]).ended(3);
+    place.run(["restore", "nowhere", "--db", "nowhere-else"]).ended(1);
+}

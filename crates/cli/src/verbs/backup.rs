@@ -1,0 +1,117 @@
+//! `backup` and `restore`: whole copies of a store.
+
+use crate::Exit;
+use crate::context::{self, Context};
+use crate::exit::failure;
+use crate::progress;
+use crate::screen::Output;
+use crate::sizes::count;
+use alluvium::{Error, Progress, Stage};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+
+const BACKUP: &str = "\
+Examples:
+  alluvium backup /backups/2026-11-22
+  alluvium --db /backups/2026-11-22 get Elbe      # a backup is a store
+
+A backup that was interrupted is no store; the same command begins it anew.";
+
+const RESTORE: &str = "\
+Example:
+  alluvium --db ./restored restore /backups/2026-11-22
+
+The backup is only read, and everything copied is checked. The exit code is 5 if it is damaged.";
+
+/// Copy the store as it is now into a directory, which must be empty or not there.
+#[derive(Args, Debug)]
+#[command(after_help = BACKUP)]
+pub struct Backup {
+    /// The directory.
+    #[arg(value_name = "DIRECTORY")]
+    pub to: PathBuf,
+}
+
+/// Make the store in --db of a backup. That directory must be empty or not there.
+#[derive(Args, Debug)]
+#[command(after_help = RESTORE)]
+pub struct Restore {
+    /// The backup's directory.
+    #[arg(value_name = "DIRECTORY")]
+    pub from: PathBuf,
+}
+
+/// A bar that shows how far a job has come.
+pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
+    move |progress| {
+        let message = match progress.stage {
+            Stage::Copying => "copying",
+            _ => "checking",
+        };
+        if bar.message() != message {
+            bar.set_message(message);
+            bar.reset_eta();
+        }
+        bar.set_length(progress.total_bytes);
+        bar.set_position(progress.done_bytes);
+    }
+}
+
+impl Backup {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let db = context.open()?;
+        let bar = progress::bytes("copying", Some(0));
+        let copied = db.checkpoint_to_with(&self.to, follow(&bar));
+        bar.finish_and_clear();
+        let last = copied.map_err(|error| {
+            let what = format!("copying to {}", self.to.display());
+            match error {
+                // The store is there; it is the directory that does not fit.
+                Error::Storage(alluvium_storage::Error::NotAStore { .. }) => {
+                    failure(Exit::Failed, format!("{what}: {error}"))
+                }
+                error => anyhow::Error::new(error).context(what),
+            }
+        })?;
+        context::close(db)?;
+        let mut out = Output::new();
+        if context.is_json() {
+            out.json(&json!({ "directory": self.to, "last_commit": last }))?;
+        } else {
+            out.line(&format!(
+                "{} holds everything up to commit {}",
+                self.to.display(),
+                count(last)
+            ))?;
+        }
+        out.flush()?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Restore {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let bar = progress::bytes("copying", Some(0));
+        let restored = context.options().restore(&self.from, &context.path, follow(&bar));
+        bar.finish_and_clear();
+        restored.with_context(|| {
+            format!(
+                "making a store in {} of {}",
+                context.path.display(),
+                self.from.display()
+            )
+        })?;
+        let mut out = Output::new();
+        if context.is_json() {
+            out.json(&json!({ "directory": context.path, "from": self.from }))?;
+        } else {
+            out.line(&format!("{} is a whole store", context.path.display()))?;
+        }
+        out.flush()?;
+        Ok(Exit::Done)
+    }
+}
