@@ -8,6 +8,7 @@ use super::options::RunOptions;
 use super::spans::Spans;
 use super::value::{self, Placed, Slot, ValuePointer, ValueWriter, largest, pages_for};
 use super::{MAX_KEY, MAX_VALUE, Record, Run, Summary, Value, separator};
+use crate::range::KeyRange;
 use alluvium_base::{Kind, MIB, Sequence};
 use alluvium_filters::hash;
 use alluvium_storage::extents::{Extent, Extents};
@@ -179,10 +180,11 @@ impl Builder {
         self.writer_options.page_size
     }
 
-    /// Names a run whose separate values may be passed on by pointer. Its extents are needed as long as this run is, then.
-    pub fn inherit_from(&mut self, run: &Run) {
+    /// Names a run whose separate values may be passed on by pointer, those of keys within a range. Its extents are needed as long as this
+    /// run is, then; those that the range does not need may have been given up, and hold something else by now.
+    pub fn inherit_from(&mut self, run: &Run, range: &KeyRange) {
         self.inherited
-            .extend(run.extents().iter().map(|used| used.extent));
+            .extend(run.extents_for(range).map(|(_, used)| used.extent));
     }
 
     /// What comes from now on is in another keyspace, whose nodes are encoded and whose values are kept apart like this. No leaf and no

@@ -72,6 +72,7 @@ pub use value::{MAX_VALUE, ValuePointer, read_value};
 pub(crate) use value::{Placed, Slot, ValueWriter, fetch_value, read_apart};
 pub use weigh::{Piece, Weight};
 
+use crate::range::KeyRange;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_storage::extents::Extent;
 use alluvium_storage::{Error, NodePointer, PageSize};
@@ -245,6 +246,15 @@ impl Run {
     #[must_use]
     pub fn extents(&self) -> &[Use] {
         &self.inner.uses
+    }
+
+    /// Those of its extents that a range of keys needs, with their places among all of them. The bounds of extents are rounded where keys are long, those of the run are not: a
+    /// trunk on disk names the runs that touch a pivot's range.
+    pub fn extents_for<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = (usize, &'a Use)> {
+        let touched = range.overlaps(self.low(), self.high());
+        let needs = move |used: &Use| touched && range.overlaps(&used.low, &used.high);
+        let extents = self.extents().iter().enumerate();
+        extents.filter(move |(_, used)| needs(used))
     }
 
     /// Its range deletes.

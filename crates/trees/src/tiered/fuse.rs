@@ -217,7 +217,7 @@ impl Fused {
         }
         let mut cursors = Vec::with_capacity(sources.len());
         for source in sources {
-            builder.inherit_from(&source.run);
+            builder.inherit_from(&source.run, &source.range);
             let (direction, access) = (Direction::Forward, Access::Streaming);
             cursors.push(source.run.cursor(store, source.range, direction, access));
         }

@@ -6,7 +6,7 @@
 
 use super::node::{Node, Part};
 use crate::range::KeyRange;
-use crate::run::{Run, Use};
+use crate::run::Run;
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::Extent;
 use std::collections::hash_map::Entry;
@@ -30,12 +30,6 @@ struct RunUses {
     gone: Vec<bool>,
     /// Memory of the run.
     memory: u64,
-}
-
-/// Whether a range of a run needs an extent. The bounds of extents are rounded where keys are long, those of the run are not: a trunk on disk
-/// names the runs that touch a pivot's range.
-fn needs(range: &KeyRange, run: &Run, extent: &Use) -> bool {
-    range.overlaps(run.low(), run.high()) && range.overlaps(&extent.low, &extent.high)
 }
 
 impl RunUses {
@@ -89,11 +83,9 @@ impl Uses {
                 uses
             });
             uses.parts += 1;
-            for (index, extent) in run.extents().iter().enumerate() {
-                if needs(range, run, extent) {
-                    assert!(!uses.gone[index], "an extent is used again after its last use");
-                    uses.counts[index] += 1;
-                }
+            for (index, _) in run.extents_for(range) {
+                assert!(!uses.gone[index], "an extent is used again after its last use");
+                uses.counts[index] += 1;
             }
         }
         let memory = &mut self.memory;
@@ -125,10 +117,8 @@ impl Uses {
                 .get_mut(&key_of(run.pointer()))
                 .expect("a run that is released was acquired");
             uses.parts -= 1;
-            for (index, extent) in run.extents().iter().enumerate() {
-                if needs(range, run, extent) {
-                    uses.counts[index] -= 1;
-                }
+            for (index, _) in run.extents_for(range) {
+                uses.counts[index] -= 1;
             }
         }
         self.groups

@@ -59,7 +59,7 @@ fn a_value_of_many_levels_is_read_back() {
 /// Pushes every record of a run to another, values by their pointers.
 fn passed_on(store: &Store, run: &Run, keep: impl Fn(&[u8]) -> bool) -> Run {
     let mut builder = Builder::new(store, &options()).unwrap();
-    builder.inherit_from(run);
+    builder.inherit_from(run, &KeyRange::everything());
     let mut cursor = run.cursor(
         store,
         KeyRange::everything(),
@@ -79,6 +79,33 @@ fn passed_on(store: &Store, run: &Run, keep: impl Fn(&[u8]) -> bool) -> Run {
         store.extents().retain(used.extent);
     }
     built.run
+}
+
+#[test]
+fn values_are_passed_on_only_from_extents_that_the_range_needs() {
+    let store = store_with(4096, 32 << 20);
+    let first = run_of(&store, &options(), &long_values());
+    let range = KeyRange::new(b"", Some(b"key6"));
+    let needed: Vec<Extent> = first.extents_for(&range).map(|(_, used)| used.extent).collect();
+    assert!(needed.len() < first.extents().len(), "{:?}", first.extents());
+    for (key, is_within) in [(b"key5", true), (b"key8", false)] {
+        let mut builder = Builder::new(&store, &options()).unwrap();
+        builder.inherit_from(&first, &range);
+        let only = KeyRange::new(key, None);
+        let mut cursor = first.cursor(&store, only, Direction::Forward, Access::Streaming);
+        cursor.start().unwrap();
+        builder.push(key, cursor.record()).unwrap();
+        match builder.finish() {
+            Ok(built) => {
+                assert!(is_within);
+                let built = built.unwrap();
+                let mut inherited = built.run.extents().iter().filter(|used| used.inherited);
+                assert!(inherited.all(|used| needed.contains(&used.extent)));
+                built.abandon(&store);
+            }
+            Err(error) => assert!(!is_within && error.to_string().contains("inherited"), "{error}"),
+        }
+    }
 }
 
 #[test]
