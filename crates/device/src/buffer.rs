@@ -1,6 +1,7 @@
 //! Memory that a device may read and write: aligned, and kept alive by whoever owns it.
 
 use crate::{BLOCK, BUFFER_ALIGNMENT};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::fmt;
@@ -24,8 +25,13 @@ pub struct Buffer {
     memory: Memory,
 }
 
+/// From this many bytes on a buffer is memory of its own from the system, and goes back to it: an allocator would keep what dozens of streams
+/// have used for a moment, in each thread, and clear it for the next.
+const MAPPED: usize = 256 << 10;
+
 enum Memory {
     Heap(Layout),
+    Mapped,
     Region { _keeper: Arc<dyn Any + Send + Sync> },
 }
 
@@ -36,7 +42,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Heap memory of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`].
+    /// Memory of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`].
     ///
     /// # Panics
     /// When `len` is zero or not a multiple of [`BLOCK`].
@@ -46,6 +52,15 @@ impl Buffer {
             len > 0 && (len as u64).is_multiple_of(BLOCK),
             "a buffer of {len} bytes is not a multiple of {BLOCK}"
         );
+        if len >= MAPPED
+            && let Some(start) = map(len)
+        {
+            return Buffer {
+                start,
+                len,
+                memory: Memory::Mapped,
+            };
+        }
         let layout =
             Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("the length of a buffer fits the machine");
         // SAFETY: the layout has a size above zero, asserted above.
@@ -94,11 +109,25 @@ impl Buffer {
     }
 }
 
+/// Fresh pages, zeroed when they are first touched; nothing when the system has none.
+fn map(len: usize) -> Option<NonNull<u8>> {
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: the address is the system's choice, so that nothing that is in use is replaced.
+    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, protection, flags) };
+    NonNull::new(start.ok()?.cast())
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Memory::Heap(layout) = self.memory {
+        match self.memory {
             // SAFETY: the memory came from `alloc_zeroed` with this layout and is freed once.
-            unsafe { dealloc(self.start.as_ptr(), layout) }
+            Memory::Heap(layout) => unsafe { dealloc(self.start.as_ptr(), layout) },
+            Memory::Mapped => {
+                // SAFETY: the memory was mapped with this length, is unmapped once, and nobody else knows it.
+                let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+                debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+            }
+            Memory::Region { .. } => {}
         }
     }
 }
@@ -156,6 +185,20 @@ impl fmt::Debug for MemoryRegion {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buffers_of_either_kind_are_aligned_zero_and_their_own() {
+        for len in [MAPPED / 2, MAPPED - 512, MAPPED, MAPPED + 512, 3 << 20] {
+            let mut one = Buffer::zeroed(len);
+            let two = Buffer::zeroed(len);
+            assert_eq!(one.as_ptr() as usize % BUFFER_ALIGNMENT, 0);
+            assert!(one.len() == len && one.iter().all(|&byte| byte == 0));
+            one.fill(7);
+            assert!(two.iter().all(|&byte| byte == 0));
+            drop(two);
+            assert!(one.iter().all(|&byte| byte == 7));
+        }
+    }
 
     #[test]
     fn a_padded_buffer_is_aligned_and_zero_behind_its_bytes() {
