@@ -95,7 +95,7 @@ impl Log {
         let mut violations = check(&shared.directory, known)?;
         let usage = shared.usage();
         let control = CONTROL_SEGMENTS * shared.options.segment_bytes;
-        let most = usage.limit_bytes.max(shared.recovered_bytes()) + control;
+        let most = shared.pool.most_bytes().max(shared.recovered_bytes() + control);
         if usage.live_bytes > most {
             violations.push(Violation {
                 place: Place::new(Structure::LogSegment, shared.directory.describe(), 0),

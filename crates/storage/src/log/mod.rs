@@ -44,7 +44,7 @@
 //! - **L11** Everything at or below the highest synced watermark that any valid record or header, the mark of a clean close
 //!   or the superblock names is there, or opening fails with the place.
 //! - **L12** Live bytes never exceed the limit, but by a few segments for the records without which nothing could be
-//!   released, and by what a recovery must write.
+//!   released, by what a recovery must write, and by one record longer than a segment, which is taken while half of the limit is free.
 //!
 //! *Records longer than a segment* get a segment of their own length, whose file is removed when it is released. They are
 //! not fragmented: a record is whole where its checksum is, and nothing has to be put together.

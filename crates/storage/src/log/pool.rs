@@ -58,8 +58,20 @@ struct Idle {
     names: BTreeSet<u32>,
     /// Bytes of the slots that are out.
     live: u64,
+    /// How many they were when a long record went past the limit; 0 once they are within it again.
+    let_past: u64,
     releases: u64,
     idle_steps: u64,
+}
+
+impl Idle {
+    /// A slot is out no more.
+    fn shrink(&mut self, len: u64, limit_bytes: u64) {
+        self.live -= len;
+        if self.live <= limit_bytes {
+            self.let_past = 0;
+        }
+    }
 }
 
 /// What there is, in bytes and pieces.
@@ -170,8 +182,8 @@ impl Pool {
         (self.options.reserve_bytes / self.options.segment_bytes) as usize + 1
     }
 
-    /// How many bytes may be live for this claim.
-    fn allowance(&self, claim: Claim) -> u64 {
+    /// How many bytes may be live for this claim. What must be written goes past a long record that went past the limit.
+    fn allowance(&self, idle: &Idle, claim: Claim) -> u64 {
         let LogOptions {
             limit_bytes,
             reserve_bytes,
@@ -182,8 +194,8 @@ impl Pool {
             _ if self.unlimited.load(Ordering::Relaxed) => u64::MAX,
             Claim::Normal => limit_bytes - reserve_bytes,
             Claim::Essential => limit_bytes,
-            Claim::Unblock => limit_bytes + segment_bytes,
-            Claim::Control => limit_bytes + CONTROL_SEGMENTS * segment_bytes,
+            Claim::Unblock => limit_bytes.max(idle.let_past) + segment_bytes,
+            Claim::Control => limit_bytes.max(idle.let_past) + CONTROL_SEGMENTS * segment_bytes,
         }
     }
 
@@ -199,7 +211,8 @@ impl Pool {
     /// Whether this claim may go on writing a segment that did not fit the ordinary limit.
     #[must_use]
     pub(super) fn has_room(&self, claim: Claim) -> bool {
-        self.idle.lock().live <= self.allowance(claim)
+        let idle = self.idle.lock();
+        idle.live <= self.allowance(&idle, claim)
     }
 
     /// A slot for a lane that has a record of `total` bytes to write.
@@ -211,7 +224,10 @@ impl Pool {
         let len = self.length_for(total);
         let mut idle = self.idle.lock();
         let live = idle.live + len;
-        if live > self.allowance(claim) {
+        let allowance = self.allowance(&idle, claim);
+        // A long record goes past the limit where half of what is allowed is free: it could never be written otherwise.
+        let is_let_past = len > self.options.segment_bytes && idle.live <= allowance / 2;
+        if live > allowance && !is_let_past {
             return Err(Error::LogFull {
                 wanted: total,
                 live: idle.live,
@@ -219,8 +235,11 @@ impl Pool {
                 reserve: live <= self.options.limit_bytes,
             });
         }
-        let reserved = live > self.allowance(Claim::Normal);
+        let reserved = live > self.allowance(&idle, Claim::Normal);
         idle.live = live;
+        if is_let_past && live > self.options.limit_bytes {
+            idle.let_past = live;
+        }
         idle.idle_steps = 0;
         if len != self.options.segment_bytes {
             drop(idle);
@@ -244,7 +263,7 @@ impl Pool {
         match slot {
             Ok(slot) => Ok(Taken { slot, reserved }),
             Err(error) => {
-                self.idle.lock().live -= len;
+                self.idle.lock().shrink(len, self.options.limit_bytes);
                 Err(error)
             }
         }
@@ -332,7 +351,7 @@ impl Pool {
 
     /// A slot is released: what it holds counts against no limit any more.
     pub(super) fn retire(&self, slot: &Slot) {
-        self.idle.lock().live -= slot.len;
+        self.idle.lock().shrink(slot.len, self.options.limit_bytes);
     }
 
     /// Takes a slot whose segment was released.
@@ -471,6 +490,12 @@ impl Pool {
     pub(super) fn fill_reserve(&self) -> Result<bool> {
         while self.make_ready(self.reserve_slots())? {}
         Ok(self.idle.lock().ready.len() >= self.reserve_slots())
+    }
+
+    /// How many bytes may be live, whatever is written.
+    #[must_use]
+    pub(super) fn most_bytes(&self) -> u64 {
+        self.allowance(&self.idle.lock(), Claim::Control)
     }
 
     /// What there is.
