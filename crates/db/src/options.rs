@@ -351,8 +351,8 @@ impl Options {
             let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
             return bad("log limit", why);
         }
-        // What is in memory can be written out when the disk is full.
-        let reserve = 2 * memtable;
+        // When the disk is full, what is in memory can be written out, and so can the deletes that come then.
+        let reserve = 4 * memtable;
         Ok(Scale {
             id: fastrand::u128(..),
             memtable,

@@ -254,6 +254,9 @@ impl Shared {
         let mut busy_until = Instant::now();
         while !self.is_stopped() {
             self.pause(round);
+            if let Err(error) = self.engine.make_room() {
+                self.failed(&error);
+            }
             self.engine.look_for_room();
             if let Err(error) = self.engine.fit_memory() {
                 self.failed(&error);

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// How long somebody sleeps when there is nothing that he could do, until he looks again: he is woken when a memtable has gone.
 const NAP: Duration = Duration::from_millis(2);
 
+/// How many naps a delete waits on a full disk for room to be made, before it is refused: five seconds.
+const FULL_TURNS: u32 = 2500;
+
 /// What is in the way.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
@@ -134,17 +137,35 @@ impl Engine {
                 self.pressure.delay(delay_us);
             }
         }
+        let mut turns = 0;
         while self.queue.is_full(bytes) {
             self.health()?;
             self.tallies.waits.fetch_add(1, Ordering::Relaxed);
-            if self.plan.workers == 0 {
-                self.help(1)?;
-            } else if self.is_incorporating() || self.incorporate_slice(SLICE)? == Worked::Nothing {
-                self.pressure.nap();
+            match self.make_memtable_room() {
+                Ok(()) => {}
+                // Whoever deletes waits until the background has freed what his deletes are to free.
+                Err(error)
+                    if error.is_full() && !commit.grows && self.plan.workers > 0 && turns < FULL_TURNS =>
+                {
+                    turns += 1;
+                    self.note_full(&error);
+                    self.pressure.nap();
+                }
+                Err(error) => return Err(error),
             }
             if commit.grows && self.pressure.is_full() {
                 return Err(self.full());
             }
+        }
+        Ok(())
+    }
+
+    /// Does something for a memtable to be written out, or waits for whoever does.
+    fn make_memtable_room(&self) -> Result<()> {
+        if self.plan.workers == 0 {
+            self.help(1)?;
+        } else if self.is_incorporating() || self.incorporate_slice(SLICE)? == Worked::Nothing {
+            self.pressure.nap();
         }
         Ok(())
     }
@@ -205,6 +226,21 @@ impl Engine {
             free: total.backed_bytes.saturating_sub(total.reserve_bytes),
             reserve: true,
         })
+    }
+
+    /// While the disk is full: what was deleted is compacted away wherever it is worth most, and what died is given back.
+    pub(crate) fn make_room(&self) -> Result<()> {
+        if !self.pressure.is_full() {
+            return Ok(());
+        }
+        if self.compactions() == 0 && self.maintain(u64::MAX)? {
+            self.pressure.call_all();
+        }
+        if self.store.usage().0.total().dead_bytes > 0 {
+            self.checkpoint_now()?;
+            self.reclaim()?;
+        }
+        Ok(())
     }
 
     /// Whether there is room again, after there was none: as much is asked for as writing a memtable out takes.

@@ -296,6 +296,7 @@ impl Engine {
     /// A slice of a compaction, or of what makes one necessary.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<Worked> {
         let _slice = self.work.rest.read();
+        self.tree.compact_from(self.pressure.class());
         let parked = self.work.parked.lock().pop();
         let step = match parked {
             Some(step) => Some(step),
@@ -336,6 +337,11 @@ impl Engine {
         }
         // What was replaced comes free.
         self.checkpoint_now()?;
+        self.reclaim()
+    }
+
+    /// Makes all space that died usable again, as far as no reader needs it.
+    pub(crate) fn reclaim(&self) -> Result<()> {
         while self.reclaim_slice()? == Worked::Something {}
         Ok(())
     }

@@ -252,9 +252,10 @@ impl Job {
         format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
     }
 
-    /// What makes deletes and old versions free space may use the reserve.
+    /// What makes deletes and old versions free space may use the reserve; what writes have asked for, if it is said so.
     fn class(&self) -> Class {
         match self.stretch.reason {
+            Reason::Writes if self.tree.shared.scarce.load(Ordering::Relaxed) => Class::Essential,
             Reason::Writes => Class::Normal,
             Reason::Crowd | Reason::Full => Class::Essential,
         }

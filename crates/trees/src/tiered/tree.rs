@@ -13,6 +13,7 @@ use crate::merge::{Older, Rule};
 use crate::range::KeyRange;
 use alluvium_base::Sequence;
 use alluvium_device::{Error as DeviceError, Operation};
+use alluvium_storage::extents::Class;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Epochs, Error, Guard, Hold, Result};
 use arc_swap::ArcSwap;
@@ -20,7 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What hashes of keys are seeded with: a filter that is known by its answers is no secret here.
 pub(super) const SEED: u64 = 0;
@@ -190,6 +191,8 @@ pub(super) struct Shared {
     pub(super) totals: Totals,
     /// What is known of leaves by their use.
     pub(super) habits: Mutex<Habits>,
+    /// Space is scarce: every compaction may use the reserve.
+    pub(super) scarce: AtomicBool,
 }
 
 /// Counters that steps add to without the trunk's lock.
@@ -259,6 +262,7 @@ impl Tree {
                 tallies: Tallies::default(),
                 totals: Totals::default(),
                 habits: Mutex::default(),
+                scarce: AtomicBool::new(false),
             }),
         };
         tree.add_up_memory(&tree.lock());
@@ -275,6 +279,13 @@ impl Tree {
     #[must_use]
     pub fn options(&self) -> &TreeOptions {
         &self.shared.options
+    }
+
+    /// Of which class the space is that compactions ask for from now on when writes have made them due: [`Class::Essential`] while there
+    /// is nothing but the reserve, for what a compaction replaces comes free.
+    pub fn compact_from(&self, class: Class) {
+        let scarce = class == Class::Essential;
+        self.shared.scarce.store(scarce, Ordering::Relaxed);
     }
 
     /// What may be forgotten.

@@ -1,0 +1,69 @@
+//! A disk that is filled, and freed by deletes, again and again, without opening the store anew.
+
+use super::{MIB, Sizes, key, mib, value};
+use alluvium::Options;
+use std::time::{Duration, Instant};
+
+const VALUE: usize = 4000;
+
+/// How long writing may be refused after space was freed, before the bench calls it a failure.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) fn run(sizes: &Sizes) {
+    let place = sizes.place();
+    let mut options = Options::new().memory(32 * MIB);
+    if sizes.directory.is_none() {
+        options = options.max_bytes(256 * MIB);
+    }
+    let db = options.open(place.path().join("store")).unwrap();
+    let keyspace = db.keyspace("main").unwrap();
+    let mut longest = Duration::ZERO;
+    let mut next = 0;
+    for cycle in 0..sizes.cycles {
+        let first = next;
+        let refused = loop {
+            match keyspace.put(key(next), value(next, VALUE)) {
+                Ok(()) => next += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(refused.is_full(), "{refused}");
+        if cycle == 0 {
+            println!("refused with: {refused}");
+        }
+        // Reads go on, and so do deletes: of everything, the first half before writing is tried again.
+        for number in (first..next).step_by(97) {
+            let found = keyspace.get(key(number)).unwrap();
+            assert_eq!(found.as_deref(), Some(&value(number, VALUE)[..]));
+        }
+        for number in first..next {
+            keyspace.delete(key(number)).unwrap();
+        }
+        let began = Instant::now();
+        let waited = loop {
+            match keyspace.put(key(next), value(next, VALUE)) {
+                Ok(()) => break began.elapsed(),
+                Err(error) => assert!(
+                    error.is_full() && began.elapsed() < PATIENCE,
+                    "after {:?}: {error}\n{}",
+                    began.elapsed(),
+                    db.stats()
+                ),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        println!(
+            "cycle {cycle}: {:.0} MiB put, then deleted; writing went on after {:.2} s",
+            mib((next - first) * (VALUE as u64 + 24)),
+            waited.as_secs_f64()
+        );
+        longest = longest.max(waited);
+        next += 1;
+    }
+    println!(
+        "{} cycles, writing went on after {:.2} s at most; check: {:?}",
+        sizes.cycles,
+        longest.as_secs_f64(),
+        db.check().unwrap()
+    );
+}

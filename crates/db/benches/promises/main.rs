@@ -1,0 +1,118 @@
+//! What the store promises beside speed, measured on a real device: `cargo bench -p alluvium --bench promises [PART…]`.
+//!
+//! *resident* is the most memory that a process takes over a load, reads, scans, a thousand keyspaces, two hundred open iterators, values of 16
+//! MiB and a recovery, for three budgets; *reopen* is how long a store takes to open after its process was killed, and after a clean close; *shrink*
+//! is what a store takes on the disk once nine tenths of it were deleted; *full* fills a disk and frees some of it, again and again.
+//!
+//! `ALLUVIUM_DB_DIRECTORY` says where (for *full*, a small file system of its own; otherwise a store is limited to 256 MiB),
+//! `ALLUVIUM_DB_BYTES` how much *reopen* and *shrink* store, `ALLUVIUM_DB_MEMORY` with how much memory, and `ALLUVIUM_DB_CYCLES` how often *full*
+//! fills. Without `--bench` everything is tiny.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod full;
+mod process;
+mod reopen;
+mod resident;
+mod shrink;
+
+use alluvium_sim::environment::number;
+use std::path::{Path, PathBuf};
+
+const MIB: u64 = 1 << 20;
+
+/// How much is done.
+struct Sizes {
+    /// Bytes that *reopen* and *shrink* store.
+    bytes: u64,
+    /// Bytes of memory that they do it with.
+    memory: u64,
+    /// The budgets of *resident*.
+    budgets: &'static [u64],
+    /// How often *full* fills.
+    cycles: u64,
+    /// How long *shrink* looks on, in seconds.
+    patience: u64,
+    directory: Option<PathBuf>,
+}
+
+impl Sizes {
+    /// A directory for a store, which is removed in the end.
+    fn place(&self) -> tempfile::TempDir {
+        match &self.directory {
+            Some(path) => tempfile::tempdir_in(path),
+            None => tempfile::tempdir(),
+        }
+        .expect("a directory for the store")
+    }
+}
+
+type Part = fn(&Sizes);
+
+fn main() {
+    if process::is_child() {
+        return;
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let directory = std::env::var_os("ALLUVIUM_DB_DIRECTORY").map(PathBuf::from);
+    let sizes = if arguments.iter().any(|argument| argument == "--bench") {
+        Sizes {
+            bytes: number("ALLUVIUM_DB_BYTES", 10_000 * MIB),
+            memory: number("ALLUVIUM_DB_MEMORY", 512 * MIB),
+            budgets: &[64 * MIB, 256 * MIB, 1024 * MIB],
+            cycles: number("ALLUVIUM_DB_CYCLES", 20),
+            patience: 60,
+            directory,
+        }
+    } else {
+        Sizes {
+            bytes: 4 * MIB,
+            memory: 16 * MIB,
+            budgets: &[16 * MIB],
+            cycles: 1,
+            patience: 1,
+            directory,
+        }
+    };
+    let parts: [(&str, Part); 4] = [
+        ("resident", resident::run),
+        ("reopen", reopen::run),
+        ("shrink", shrink::run),
+        ("full", full::run),
+    ];
+    let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    for (name, part) in parts {
+        if wanted.is_empty() || wanted.iter().any(|word| *word == name) {
+            part(&sizes);
+        }
+    }
+}
+
+/// A key of 24 bytes; numbers are scattered, so that a load comes in random order.
+fn key(number: u64) -> [u8; 24] {
+    let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let mut key = *b"user________________keys";
+    key[4..12].copy_from_slice(&(z ^ (z >> 31)).to_be_bytes());
+    key[12..20].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// A value that does not compress.
+fn value(number: u64, len: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(number);
+    std::iter::repeat_with(|| random.u8(..)).take(len).collect()
+}
+
+/// Bytes that the files of a directory take on the disk.
+fn disk_bytes(directory: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(directory).expect("the store's directory");
+    files
+        .filter_map(|file| file.ok()?.metadata().ok())
+        .map(|metadata| metadata.blocks() * 512)
+        .sum()
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
+}
