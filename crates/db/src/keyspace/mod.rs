@@ -384,6 +384,27 @@ impl Keyspace {
         self.shared.engine.approximate_len(&self.whole())
     }
 
+    /// About how many keys within bounds have a value: see [`Keyspace::approximate_len`].
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let years = db.keyspace("years")?;
+    /// for year in 1990..2026u32 {
+    ///     years.put(year.to_be_bytes(), "")?;
+    /// }
+    /// assert_eq!(years.approximate_len_of(2000u32.to_be_bytes()..)?, 26);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::approximate_len`].
+    pub fn approximate_len_of<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        self.definition.alive()?;
+        let range = crate::iter::bounds(&self.definition, &range);
+        self.shared.engine.approximate_len(&range)
+    }
+
     /// About how many bytes it takes in the data files: its records with all their versions, values that are kept apart, its share of what finds
     /// them. Exact but for a leaf (some pages) at each end of each run.
     ///

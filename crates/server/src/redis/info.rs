@@ -121,13 +121,15 @@ fn stats(shared: &Shared, text: &mut String) {
     line(text, "alluvium_sealed_memtables", stats.sealed_memtables);
 }
 
-/// Which databases hold anything. Counting the keys would read all of them: DBSIZE does.
+/// Which databases hold anything, and about how many keys: counting them would read them all, as DBSIZE does.
 fn keyspace(shared: &Shared, text: &mut String) {
     for database in 0..DATABASES {
         let (start, end) = format::records(database);
         let first = shared.store.data.range(&start[..]..&end[..]).next();
-        if matches!(first, Some(Ok(_))) {
-            line(text, &format!("db{database}"), "keys=1,expires=0,avg_ttl=0");
+        if matches!(first, Some(Ok(_)))
+            && let Ok(keys) = shared.store.data.approximate_len_of(&start[..]..&end[..])
+        {
+            line(text, &format!("db{database}"), format!("keys={}", keys.max(1)));
         }
     }
 }

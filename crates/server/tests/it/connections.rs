@@ -42,6 +42,11 @@ fn connections_do_what_redis_says() {
     assert!(client.ask("CLIENT INFO").contains("resp=2"));
     assert!(client.ask("INFO server").contains("redis_version:7.0.15"));
     assert!(client.ask("INFO").contains("total_commands_processed:"));
+    client.ask("SELECT 9");
+    client.ask("MSET a 1 b 2 c 3");
+    let keyspaces = client.ask("INFO keyspace");
+    assert!(keyspaces.contains("db9:keys=3"), "{keyspaces}");
+    client.ask("SELECT 0");
     assert!(
         client
             .ask("COMMAND INFO get")
