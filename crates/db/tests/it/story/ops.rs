@@ -94,7 +94,7 @@ fn ingest(choice: u32) -> Action {
     }
     Action::Ingest {
         records: records.into_iter().collect(),
-        finishes: random.u32(0..5) > 0,
+        finishes: random.bool(),
     }
 }
 
