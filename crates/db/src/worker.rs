@@ -27,6 +27,9 @@ const ROUND: Duration = Duration::from_millis(100);
 /// What maintenance may write in a second when there is nothing else to do.
 const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
 
+/// How long deletes wait in a memtable that is not full: until it is written out, they free no space.
+const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
+
 /// How often the shares of the caches are looked at.
 const BALANCE: Duration = Duration::from_secs(1);
 
@@ -252,6 +255,7 @@ impl Shared {
         let mut seen = Seen::default();
         let mut balanced = Instant::now();
         let mut busy_until = Instant::now();
+        let mut deletes_since = None;
         while !self.is_stopped() {
             self.pause(round);
             if let Err(error) = self.engine.make_room() {
@@ -268,6 +272,11 @@ impl Shared {
                 && let Err(error) = self.engine.sync()
             {
                 self.failed(&error);
+            }
+            if !self.engine.holds_deletes() {
+                deletes_since = None;
+            } else if deletes_since.get_or_insert_with(Instant::now).elapsed() >= MOST_DELETES_WAIT {
+                self.engine.seal_deletes();
             }
             if balanced.elapsed() >= BALANCE {
                 balanced = Instant::now();

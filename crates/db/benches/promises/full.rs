@@ -31,7 +31,7 @@ pub(super) fn run(sizes: &Sizes) {
         if cycle == 0 {
             println!("refused with: {refused}");
         }
-        // Reads go on, and so do deletes: of everything, the first half before writing is tried again.
+        // Reads go on, and so do deletes: of everything that was put.
         for number in (first..next).step_by(97) {
             let found = keyspace.get(key(number)).unwrap();
             assert_eq!(found.as_deref(), Some(&value(number, VALUE)[..]));

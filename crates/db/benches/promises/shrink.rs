@@ -41,12 +41,16 @@ pub(super) fn run(sizes: &Sizes) {
         for after in [0, sizes.patience / 6, sizes.patience / 2, sizes.patience] {
             std::thread::sleep(Duration::from_secs(after).saturating_sub(deleted.elapsed()));
             let now = disk_bytes(&store);
-            let log = db.stats().log.disk_bytes;
+            let (log, space) = (db.stats().log.disk_bytes, db.stats().space);
             println!(
-                "  after {after:>2} s: {:.0} MiB, {:.2} x live; without the log {:.2} x",
+                "  after {after:>2} s: {:.0} MiB, {:.2} x live: {:.1} in use, {:.1} in their extents, {:.1} dead, {:.1} kept free, {:.1} of log",
                 mib(now),
                 now as f64 / live as f64,
-                now.saturating_sub(log) as f64 / live as f64
+                mib(space.live_bytes),
+                mib(space.live_extent_bytes),
+                mib(space.dead_bytes),
+                mib(space.backed_bytes),
+                mib(log),
             );
         }
     }

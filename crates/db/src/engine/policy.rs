@@ -1,6 +1,7 @@
 //! Which work is next, and how hard writers are held back. Nothing here does anything.
 
 use super::queue::PARTS;
+use alluvium_base::MIB;
 
 /// What there is to do, and how urgent it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,9 @@ pub(crate) struct View {
     pub(crate) uncovered: bool,
     /// Somebody is making a checkpoint.
     pub(crate) checkpointing: bool,
+    /// Bytes of the disk that are in use, and those that only wait for the next checkpoint to come free.
+    pub(crate) live_bytes: u64,
+    pub(crate) dying_bytes: u64,
 }
 
 /// A kind of work.
@@ -43,13 +47,18 @@ pub(crate) enum Duty {
 /// A checkpoint is made when the log has filled to this part of its limit, in hundredths.
 const CHECKPOINT_AT: u64 = 40;
 
+/// It is also made when this part of the space in use, and at least so many bytes, wait for nothing else.
+const DYING_PART: u64 = 16;
+const LEAST_DYING: u64 = 4 * MIB;
+
 /// Memtables that may wait to be written out, at most.
 pub(crate) const MOST_SEALED: usize = 2;
 
-/// Whether a checkpoint is due. It costs little and frees log, which nothing else does.
+/// Whether a checkpoint is due. It costs little, and nothing else frees log, or space that compactions have left.
 pub(crate) fn checkpoint_is_due(view: &View) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
-    view.uncovered && log_is_long && !view.checkpointing
+    let frees_space = view.dying_bytes > LEAST_DYING.max(view.live_bytes / DYING_PART);
+    (view.uncovered && log_is_long || frees_space) && !view.checkpointing
 }
 
 /// What is to be done next, most urgent first, by who does everything.
@@ -167,6 +176,21 @@ mod tests {
             Task::Incorporate,
             "a checkpoint would free nothing"
         );
+    }
+
+    #[test]
+    fn space_that_waits_for_a_checkpoint_is_not_kept_waiting() {
+        let due = |live_bytes, dying_bytes| {
+            checkpoint_is_due(&View {
+                live_bytes,
+                dying_bytes,
+                log_limit: 100,
+                ..View::default()
+            })
+        };
+        assert!(!due(0, LEAST_DYING) && due(0, LEAST_DYING + 1));
+        let live = 1 << 40;
+        assert!(!due(live, live / DYING_PART) && due(live, live / DYING_PART + 1));
     }
 
     #[test]

@@ -23,6 +23,8 @@ const FULL_TURNS: u32 = 2500;
 pub(crate) struct Pressure {
     /// The disk had no room for something that may not use the reserve.
     full: AtomicBool,
+    /// The newest memtable may hold deletes.
+    deletes: AtomicBool,
     /// Bytes that writers have written since they last looked at the debt.
     since: AtomicU64,
     /// Microseconds of delay that were too few to be taken.
@@ -118,6 +120,9 @@ impl Engine {
                 return Err(self.full());
             }
         }
+        if !commit.grows && !self.pressure.deletes.load(Ordering::Relaxed) {
+            self.pressure.deletes.store(true, Ordering::Relaxed);
+        }
         let part = self.plan.scale.memtable / PARTS;
         let bytes = room_for(commit);
         let since = self.pressure.since.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -192,6 +197,20 @@ impl Engine {
         of(Purpose::Compact) + of(Purpose::Incorporate)
     }
 
+    /// Whether deletes may wait in the newest memtable, where they free no space.
+    pub(crate) fn holds_deletes(&self) -> bool {
+        self.pressure.deletes.load(Ordering::Relaxed)
+    }
+
+    /// Has the newest memtable written out, with the deletes that it holds, if no other waits for that.
+    pub(crate) fn seal_deletes(&self) {
+        if self.queue.sealed() == 0 {
+            self.pressure.deletes.store(false, Ordering::Relaxed);
+            self.queue.seal();
+            self.pressure.call_all();
+        }
+    }
+
     /// A memtable was sealed: somebody should write it out.
     pub(crate) fn note_sealed(&self) {
         self.pressure.call_all();
@@ -236,11 +255,10 @@ impl Engine {
         if self.compactions() == 0 && self.maintain(u64::MAX)? {
             self.pressure.call_all();
         }
-        if self.store.usage().0.total().dead_bytes > 0 {
+        if self.store.usage().0.total().dying_bytes > 0 {
             self.checkpoint_now()?;
-            self.reclaim()?;
         }
-        Ok(())
+        self.reclaim()
     }
 
     /// Whether there is room again, after there was none: as much is asked for as writing a memtable out takes.

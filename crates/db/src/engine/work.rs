@@ -104,10 +104,15 @@ impl Engine {
             }
             Duty::Checkpoint => {
                 self.store.health()?;
-                match policy::checkpoint_is_due(&self.view()) {
-                    true => self.try_checkpoint(),
-                    false => Ok(Worked::Nothing),
-                }
+                let worked = match policy::checkpoint_is_due(&self.view()) {
+                    true => self.try_checkpoint()?,
+                    false => Worked::Nothing,
+                };
+                // However much there is to compact: space that came free is what compactions write to next.
+                Ok(match self.reclaim_slice()? {
+                    Worked::Nothing => worked,
+                    Worked::Something => Worked::Something,
+                })
             }
             Duty::Compact => {
                 self.store.health()?;
@@ -116,7 +121,7 @@ impl Engine {
                     return Ok(worked);
                 }
                 self.store.cache().tend();
-                self.reclaim_slice()
+                Ok(Worked::Nothing)
             }
         }
     }
@@ -173,6 +178,7 @@ impl Engine {
         let oldest = self.queue.oldest_sealed();
         let ready = oldest.is_some_and(|slot| slot.cut() <= Some(self.visible.at()));
         let usage = self.store.log().usage();
+        let space = self.store.usage().0.total();
         View {
             sealed: if ready { self.queue.sealed() } else { 0 },
             incorporating: self.work.incorporation.is_locked(),
@@ -180,6 +186,8 @@ impl Engine {
             log_limit: usage.limit_bytes,
             uncovered: self.tree.cut() > self.work.covered.load(Ordering::Acquire),
             checkpointing: self.work.checkpoint.is_locked(),
+            live_bytes: space.live_extent_bytes,
+            dying_bytes: space.dying_bytes,
         }
     }
 

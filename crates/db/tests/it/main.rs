@@ -11,5 +11,6 @@ mod reads;
 mod records;
 mod repair;
 mod sizes;
+mod space;
 mod stats;
 mod story;

@@ -262,6 +262,7 @@ fn tier_usage(tier: &Tier, bounds: (u32, u32)) -> TierUsage {
         live_bytes: counts.live_bytes,
         provisional_bytes: bytes(counts.provisional_units),
         dead_bytes: bytes(counts.dead_units),
+        dying_bytes: bytes(tier.dying_units),
         backed_bytes: bytes(tier.backed.count()),
         hole_bytes: bytes(tier.holes.count()),
         free_bytes: bytes(tier.free.count() + held),

@@ -170,9 +170,9 @@ pub enum Class {
 pub struct ExtentOptions {
     /// The most bytes that all tiers together may occupy on the file system; no limit if absent.
     pub max_bytes: Option<u64>,
-    /// The least bytes a tier keeps allocated for [`Class::Essential`]; above it, a 64th of what is used.
+    /// The bytes a tier keeps allocated for [`Class::Essential`], as far as they are no more than an eighth of what is used, or 2 MiB.
     pub min_reserve: u64,
-    /// The most bytes a tier keeps allocated for [`Class::Essential`].
+    /// The most bytes a tier keeps allocated for [`Class::Essential`], where a 64th of what is used is more than `min_reserve`.
     pub max_reserve: u64,
     /// What the deltas of the map may grow to, in bytes, before it is written anew, however small it is.
     pub min_map_deltas: u64,
@@ -212,6 +212,8 @@ pub struct TierUsage {
     pub provisional_bytes: u64,
     /// Bytes that wait for a durable generation or for an epoch.
     pub dead_bytes: u64,
+    /// The part of `dead_bytes` that the next checkpoint lets go: what came to be dead after the last one had begun.
+    pub dying_bytes: u64,
     /// Free bytes that have space on the file system.
     pub backed_bytes: u64,
     /// Free bytes that have none.
@@ -246,6 +248,7 @@ impl Usage {
                 live_bytes: sum.live_bytes + tier.live_bytes,
                 provisional_bytes: sum.provisional_bytes + tier.provisional_bytes,
                 dead_bytes: sum.dead_bytes + tier.dead_bytes,
+                dying_bytes: sum.dying_bytes + tier.dying_bytes,
                 backed_bytes: sum.backed_bytes + tier.backed_bytes,
                 hole_bytes: sum.hole_bytes + tier.hole_bytes,
                 free_bytes: sum.free_bytes + tier.free_bytes,

@@ -110,14 +110,20 @@ pub(super) fn step(file: u32, needed: u32) -> u32 {
     (file / 16).clamp(*STEP.start(), *STEP.end()).max(needed)
 }
 
-/// The units that are kept backed for essential allocations: a 64th of what is used, within the options' bounds.
-pub(super) fn reserve(used: u32, bounds: (u32, u32)) -> u32 {
-    (used / 64).clamp(bounds.0, bounds.1.max(bounds.0))
+/// A reserve below this is not worth the trouble; above it, it is a small part of what is used.
+const LEAST_RESERVE: u32 = (2 * MIB / UNIT) as u32;
+
+/// The units that are kept backed for essential allocations: what the options want, as far as that is no more than an eighth of what is used, or
+/// a 64th of that, if it is more.
+pub(super) fn reserve(used: u32, (wanted, most): (u32, u32)) -> u32 {
+    let least = wanted.min(LEAST_RESERVE);
+    let wanted = wanted.min(used / 8).max(least);
+    wanted.max((used / 64).min(most))
 }
 
-/// The free units that stay on the file system for reuse: the reserve, and two steps of growth.
-pub(super) fn pool(file: u32, reserve: u32) -> u32 {
-    reserve + 2 * step(file, 0)
+/// The free units that stay on the file system for reuse: the reserve, and one step by which a file grows that is just as long as what is used.
+pub(super) fn pool(used: u32, reserve: u32) -> u32 {
+    reserve + step(used, 0)
 }
 
 /// What a reclaim sees of its tier.
@@ -131,6 +137,8 @@ pub(super) struct Excess {
     pub(super) tail: u32,
     /// Units in the file.
     pub(super) file: u32,
+    /// Units that are not free.
+    pub(super) used: u32,
     /// Units that are kept backed for essential allocations.
     pub(super) reserve: u32,
 }
@@ -150,7 +158,7 @@ pub(super) enum Return {
 
 /// What one step of a reclaim does: what exceeds the pool goes, the file's end first.
 pub(super) fn returned(view: &Excess) -> Return {
-    let excess = view.occupying.saturating_sub(pool(view.file, view.reserve));
+    let excess = view.occupying.saturating_sub(pool(view.used, view.reserve));
     if excess >= *STEP.start() || (excess > 0 && view.occupying == view.file) {
         return if view.tail >= *STEP.start() {
             Return::Truncate(excess)
@@ -260,6 +268,7 @@ mod tests {
             backed: field(text, "backed").unwrap_or(number("occupying")),
             tail: number("tail"),
             file: number("file"),
+            used: number("used"),
             reserve: number("reserve"),
         };
         match returned(&view) {
@@ -272,15 +281,16 @@ mod tests {
 
     #[test]
     fn space_beyond_the_pool_goes_back_the_end_first() {
-        // A file of 1000 units grows by 62, so its pool is the reserve and 124.
+        // A file of 1000 units grows by 62, so the pool is the reserve and as many where 1000 are used; of a file that is mostly holes, less stays.
         let cases = "
-            file 1000 occupying 140 tail 50 reserve 16            => nothing
-            file 1000 occupying 147 tail 50 reserve 16            => nothing
-            file 1000 occupying 148 tail 50 reserve 16            => truncate 8
-            file 1000 occupying 300 tail 50 reserve 16            => truncate 160
-            file 1000 occupying 300 tail 7 reserve 16             => punch 160
-            file 1000 occupying 100 backed 10 tail 0 reserve 16   => refill 6
-            file 33 occupying 33 tail 33 reserve 16               => truncate 1
+            file 1400 used 1000 occupying 78 tail 50 reserve 16   => nothing
+            file 1400 used 1000 occupying 85 tail 50 reserve 16   => nothing
+            file 1400 used 1000 occupying 86 tail 50 reserve 16   => truncate 8
+            file 1400 used 1000 occupying 300 tail 50 reserve 16  => truncate 222
+            file 1400 used 1000 occupying 300 tail 7 reserve 16  => punch 222
+            file 1400 used 1000 occupying 70 backed 10 tail 0 reserve 16   => refill 6
+            file 5000 used 100 occupying 100 tail 0 reserve 16              => punch 76
+            file 25 occupying 25 tail 25 reserve 16               => truncate 1
             file 0 occupying 0 tail 0 reserve 16                  => refill 16";
         for case in cases.trim().lines() {
             let (text, expected) = case.split_once("=>").expect("a case has an arrow");
@@ -298,6 +308,10 @@ mod tests {
         assert_eq!(step(0, mib(100)), mib(100));
         let bounds = (mib(2), mib(64));
         for (used, expected) in [(0, 2), (128, 2), (640, 10), (100_000, 64)] {
+            assert_eq!(reserve(mib(used), bounds), mib(expected), "{used} MiB");
+        }
+        let bounds = (mib(32), mib(64));
+        for (used, expected) in [(0, 2), (80, 10), (256, 32), (1000, 32), (2560, 40), (100_000, 64)] {
             assert_eq!(reserve(mib(used), bounds), mib(expected), "{used} MiB");
         }
     }

@@ -85,6 +85,7 @@ impl Shared {
             backed: tier.backed.count(),
             tail: tier.free.run_below(tier.units),
             file: tier.units,
+            used: tier.used(),
             reserve: tier.reserve(self.options.reserve_bounds()),
         }
     }

@@ -82,6 +82,8 @@ pub(super) struct Tier {
     pub(super) dirty: Vec<u32>,
     /// Dead since the last freeze.
     dying: Vec<Unlinked>,
+    /// How much that is.
+    pub(super) dying_units: u32,
     /// Dead at the freeze of a generation that is not durable yet.
     dead: VecDeque<(u64, Vec<Unlinked>)>,
     /// Dead in a durable generation; free once their epoch is safe. In the order of their deaths, so an epoch that is
@@ -121,11 +123,13 @@ impl Tier {
 
     /// The units that are kept backed for essential allocations.
     pub(super) fn reserve(&self, bounds: (u32, u32)) -> u32 {
+        policy::reserve(self.used(), bounds)
+    }
+
+    /// The units that are not free.
+    pub(super) fn used(&self) -> u32 {
         let counts = &self.counts;
-        policy::reserve(
-            counts.live_units + counts.provisional_units + counts.dead_units,
-            bounds,
-        )
+        counts.live_units + counts.provisional_units + counts.dead_units
     }
 
     pub(super) fn extent(&self, start: u32, units: u32) -> Extent {
@@ -261,6 +265,7 @@ impl Tier {
         if last {
             let start = extent.start;
             self.dying.push(Unlinked { start, epoch });
+            self.dying_units += extent.units;
         }
         self.change(extent.start, head, |head| {
             head.references -= 1;
@@ -312,6 +317,7 @@ impl Tier {
             self.states.update(start, &clean);
         }
         let dying = std::mem::take(&mut self.dying);
+        self.dying_units = 0;
         if !dying.is_empty() {
             self.dead.push_back((generation, dying));
         }

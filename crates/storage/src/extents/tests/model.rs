@@ -28,6 +28,8 @@ struct Model {
     installed: Installed,
     /// Unlinked at an epoch that some guard may still be in.
     unlinked: Vec<(Extent, u64)>,
+    /// What came to be dead since the last freeze.
+    dying_bytes: u64,
     /// Cuts that a crash may bring back, the durable one first.
     cuts: VecDeque<(u64, MapPointer, Installed)>,
     generation: u64,
@@ -52,6 +54,7 @@ impl Model {
             provisional: Vec::new(),
             installed: Installed::new(),
             unlinked: Vec::new(),
+            dying_bytes: 0,
             cuts: VecDeque::new(),
             generation: 1,
             epoch: 1,
@@ -177,6 +180,7 @@ impl Model {
         if last {
             self.installed.remove(&extent);
             self.unlinked.push((extent, self.epoch));
+            self.dying_bytes += extent.bytes();
         } else if self.bug == Bug::ReleasedTooOften {
             let _ = self.bed.extents.release(extent, self.epoch);
         }
@@ -186,6 +190,7 @@ impl Model {
 
     fn write_cut(&mut self) {
         let frozen = self.bed.extents.freeze(self.generation);
+        self.dying_bytes = 0;
         if self.bug == Bug::DurableTooEarly {
             self.bed.extents.made_durable(self.generation);
         }
@@ -247,6 +252,7 @@ impl Model {
         self.bed.extents = self.bed.reopen(&cut.1).unwrap();
         self.installed = cut.2.clone();
         (self.provisional, self.unlinked) = (Vec::new(), Vec::new());
+        self.dying_bytes = 0;
         self.cuts = VecDeque::from([cut]);
         self.safe = 0;
         self.most_occupied = self.bed.extents.usage().occupied_bytes.max(1200 * UNIT);
@@ -273,6 +279,7 @@ impl Model {
         let usage = self.bed.extents.usage();
         let total = usage.total();
         let used = total.live_extent_bytes + total.provisional_bytes + total.dead_bytes;
+        assert_eq!(total.dying_bytes, self.dying_bytes);
         assert_eq!(total.file_bytes, used + total.free_bytes);
         let lengths: u64 = (0..2).map(|tier| self.bed.tiers.get(tier).unwrap().len()).sum();
         assert_eq!(total.file_bytes, lengths);

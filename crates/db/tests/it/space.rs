@@ -1,0 +1,68 @@
+//! Space that nobody needs any more comes back without being asked for.
+
+use alluvium::{Db, Options};
+use std::time::{Duration, Instant};
+
+/// How long the background may take; nothing here measures it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const RECORDS: u32 = 60_000;
+
+/// Bytes of the data files that are not free, and of those that are kept free on the file system.
+fn taken(db: &Db) -> (u64, u64) {
+    let space = db.stats().space;
+    (
+        space.live_extent_bytes + space.provisional_bytes + space.dead_bytes,
+        space.backed_bytes,
+    )
+}
+
+fn filled(place: &tempfile::TempDir) -> Db {
+    let db = Options::new().memory(16 << 20).open(place.path()).unwrap();
+    let keyspace = db.keyspace("main").unwrap();
+    for number in 0..RECORDS {
+        keyspace
+            .put(number.wrapping_mul(2_654_435_761).to_be_bytes(), [7; 400])
+            .unwrap();
+    }
+    db
+}
+
+fn comes_back(db: &Db) {
+    let began = Instant::now();
+    loop {
+        let (used, kept) = taken(db);
+        if used < 4 << 20 && kept < 8 << 20 {
+            break;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{used} bytes are in use, {kept} kept\n{}",
+            db.stats()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn of_keys_that_were_deleted_one_by_one() {
+    let place = tempfile::tempdir().unwrap();
+    let db = filled(&place);
+    let keyspace = db.keyspace("main").unwrap();
+    for number in 0..RECORDS {
+        keyspace
+            .delete(number.wrapping_mul(2_654_435_761).to_be_bytes())
+            .unwrap();
+    }
+    comes_back(&db);
+}
+
+#[test]
+fn of_a_range_that_was_deleted_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let db = filled(&place);
+    assert!(taken(&db).0 > 12 << 20, "most of it was written out");
+    db.keyspace("main").unwrap().delete_range("", None).unwrap();
+    comes_back(&db);
+}
