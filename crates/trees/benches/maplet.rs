@@ -106,7 +106,7 @@ fn main() {
         println!("  lookup in the cache, {name:<13} {one:>7.1} ns");
     }
     let path: Vec<&Maplet> = maplets.iter().collect();
-    let mut out = Vec::new();
+    let mut out = alluvium_trees::maplet::Answers::new();
     let together = time(probes.len() * PATH, || {
         for &hash in &probes {
             lookup_path(&path, hash, store.cache(), &guard, &mut out).expect("cached");

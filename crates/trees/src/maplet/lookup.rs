@@ -5,6 +5,7 @@ use crate::fetch::{Blocking, Fetch, found};
 use alluvium_base::Purpose;
 use alluvium_filters::{Fingerprint, Found, PageView, SpillView};
 use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Result};
+use smallvec::SmallVec;
 use std::ops::Deref;
 use std::task::{Poll, ready};
 
@@ -12,6 +13,12 @@ use std::task::{Poll, ready};
 const INLINE: usize = 8;
 /// How many maplets of a path are looked up side by side.
 const GROUP: usize = 16;
+
+/// The pages of a path, or what is known of its maplets: on the stack, as long as the path is not longer than it should be.
+pub(crate) type Path<T> = SmallVec<[T; GROUP]>;
+
+/// What maplets have said, one after the other or all at once.
+pub type Answers = SmallVec<[Hits; 1]>;
 
 /// The values under a key's fingerprint, the greatest (newest) first. Values of other keys may be among them, none of the
 /// key's is missing.
@@ -140,7 +147,7 @@ pub fn lookup_path(
     hash: u64,
     cache: &Cache,
     guard: &Guard,
-    out: &mut Vec<Hits>,
+    out: &mut Answers,
 ) -> Result<()> {
     found(probe_path(maplets, hash, &blocking(cache, guard), out))
 }
@@ -160,9 +167,8 @@ pub(crate) fn peek_path<'f, F: Fetch>(
     maplets: &[&Maplet],
     hash: u64,
     fetch: &'f F,
-    pages: &mut Vec<NodeRef<'f>>,
+    pages: &mut Path<NodeRef<'f>>,
 ) -> bool {
-    pages.reserve(maplets.len());
     for maplets in maplets.chunks(GROUP) {
         let mut pointers = [const { None::<NodePointer> }; GROUP];
         for (pointer, maplet) in pointers.iter_mut().zip(maplets) {
@@ -187,7 +193,7 @@ pub(crate) fn probe_path<F: Fetch>(
     maplets: &[&Maplet],
     hash: u64,
     fetch: &F,
-    out: &mut Vec<Hits>,
+    out: &mut Answers,
 ) -> Poll<Result<()>> {
     out.iter_mut().for_each(Hits::clear);
     out.resize_with(maplets.len(), Hits::default);

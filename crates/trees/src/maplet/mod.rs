@@ -32,8 +32,8 @@ mod tests;
 mod write;
 
 pub use check::Violation;
-pub use lookup::{Hits, lookup_path};
-pub(crate) use lookup::{peek_path, probe_path};
+pub use lookup::{Answers, Hits, lookup_path};
+pub(crate) use lookup::{Path, peek_path, probe_path};
 pub use merge::{Merger, Progress, Source};
 pub use write::Written;
 

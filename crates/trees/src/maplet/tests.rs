@@ -267,7 +267,7 @@ fn a_path_answers_like_its_maplets_and_reads_every_page_at_most_once() {
         .collect();
     let path: Vec<&Maplet> = maplets.iter().collect();
     let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
-    let mut out = Vec::new();
+    let mut out = Answers::new();
     for (round, &hash) in keys.iter().step_by(9).enumerate() {
         // A guard that lives on would keep the frames of what is forgotten.
         let guard = store.epochs().pin();

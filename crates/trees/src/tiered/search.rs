@@ -2,7 +2,7 @@
 //! it stops, and goes on from there when the node has been brought.
 
 use super::gather::Known;
-use super::node::{Group, Layer, Node};
+use super::node::{Group, Node, Part};
 use super::tree::{SEED, Version};
 use crate::fetch::Fetch;
 use crate::maplet::{self, Maplet};
@@ -17,7 +17,7 @@ use std::task::{Poll, ready};
 #[derive(Debug, Default)]
 pub(super) struct Search {
     /// What the maplets of the path say of the key, from that of the part `first` on, as far as they were asked.
-    hits: Vec<maplet::Hits>,
+    hits: maplet::Answers,
     first: usize,
     /// Whether all of them were asked.
     is_probed: bool,
@@ -30,14 +30,18 @@ pub(super) struct Search {
 }
 
 /// The parts of a path that count for a key, newest first.
-fn path<'v>(root: &'v Node, key: &[u8], layers: &mut Vec<Layer<'v>>) {
-    let mut node = root;
+fn path<'v>(root: &'v Node, key: &[u8]) -> maplet::Path<&'v Part> {
+    let (mut node, mut parts) = (root, maplet::Path::new());
     loop {
         let pivot = node.pivot_for(key);
-        layers.extend(node.stack(pivot).rev().filter(|layer| layer.part.counts_for(key)));
+        for layer in node.stack(pivot).rev() {
+            if layer.part.counts_for(key) {
+                parts.push(layer.part);
+            }
+        }
         match node.pivots[pivot].child.as_deref() {
             Some(child) => node = child,
-            None => return,
+            None => return parts,
         }
     }
 }
@@ -57,12 +61,11 @@ impl Search {
         operator: Option<&dyn Operator>,
         fetch: &F,
     ) -> Poll<Result<()>> {
-        let mut layers = Vec::with_capacity(32);
-        path(&version.root, key, &mut layers);
+        let parts = path(&version.root, key);
         let hash = filters::hash(SEED, key);
-        let mut pages: Vec<NodeRef<'_>> = Vec::new();
+        let mut pages: maplet::Path<NodeRef<'_>> = maplet::Path::new();
         if !self.is_probed {
-            let maplets: Vec<&Maplet> = layers.iter().map(|layer| &layer.part.group.maplet).collect();
+            let maplets: maplet::Path<&Maplet> = parts.iter().map(|part| &part.group.maplet).collect();
             // Pages that must be read are read together; where none must be, one is asked after the other, the newest first.
             if !maplet::peek_path(&maplets, hash, fetch, &mut pages) {
                 pages.clear();
@@ -70,8 +73,8 @@ impl Search {
                 (self.is_probed, self.first) = (true, 0);
             }
         }
-        while self.layer < layers.len() && !known.is_decided() {
-            let group = &*layers[self.layer].part.group;
+        while self.layer < parts.len() && !known.is_decided() {
+            let group = &*parts[self.layer].group;
             if let Some(page) = pages.get(self.layer) {
                 self.hits.resize_with(1, maplet::Hits::default);
                 self.first = self.layer;

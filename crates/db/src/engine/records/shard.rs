@@ -74,7 +74,9 @@ impl Shard {
         match found {
             Some(slot) => {
                 slot.heat = MOST_HEAT.min(slot.heat + 1);
-                value.extend_from_slice(ring.value(slot.piece));
+                let kept = ring.value(slot.piece);
+                value.reserve_exact(kept.len());
+                value.extend_from_slice(kept);
                 self.hits += 1;
                 true
             }
