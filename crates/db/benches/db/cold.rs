@@ -1,7 +1,7 @@
 //! Uniform reads of data that is not in memory, against `fio` reading the same file in the same run: one thread, many keys at a time.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use crate::{Sizes, cpu, key, mix, place, value};
+use crate::{Sizes, cpu, key, mix, place, processor, value};
 use alluvium::{Db, Keyspace, Options};
 use alluvium_base::Purpose;
 use std::cell::RefCell;
@@ -18,6 +18,9 @@ const ROUNDS: usize = 3;
 struct Figure {
     per_second: f64,
     cpu_us: f64,
+    /// Of that, the calling thread's: its own, and the system's for it.
+    own_us: f64,
+    system_us: f64,
     reads: f64,
 }
 
@@ -137,6 +140,7 @@ fn fio(path: &Path, seconds: u64, batched: &[&str]) -> Option<Figure> {
         per_second,
         cpu_us: (number(88)? + number(89)?) * 1e4 / per_second,
         reads: 1.0,
+        ..Figure::default()
     })
 }
 
@@ -158,6 +162,8 @@ fn median(figures: &[Figure]) -> Figure {
     Figure {
         per_second: middle(|figure| figure.per_second),
         cpu_us: middle(|figure| figure.cpu_us),
+        own_us: middle(|figure| figure.own_us),
+        system_us: middle(|figure| figure.system_us),
         reads: middle(|figure| figure.reads),
     }
 }
@@ -190,6 +196,7 @@ pub(crate) fn cold(sizes: &Sizes) {
         for ((_, mode, _), figures) in MODES.iter().zip(&mut ours) {
             turn += 1;
             let (began, cpu_before) = (Instant::now(), cpu());
+            let (own_before, system_before) = processor(libc::RUSAGE_THREAD);
             let reads = || place.db.stats().device.of(Purpose::Lookup).reads;
             let reads_before = reads();
             let mut draw = Draw {
@@ -200,9 +207,12 @@ pub(crate) fn cold(sizes: &Sizes) {
             };
             mode(&place.db, &place.keyspace, &mut draw);
             let count = draw.drawn.max(1) as f64;
+            let (own, system) = processor(libc::RUSAGE_THREAD);
             figures.push(Figure {
                 per_second: count / began.elapsed().as_secs_f64(),
                 cpu_us: (cpu() - cpu_before) * 1e6 / count,
+                own_us: (own - own_before) * 1e6 / count,
+                system_us: (system - system_before) * 1e6 / count,
                 reads: (reads() - reads_before) as f64 / count,
             });
         }
@@ -238,9 +248,11 @@ fn report(theirs: &[Vec<Figure>; 2], ours: &[Vec<Figure>; 5]) {
             )
         };
         println!(
-            "  {name:32} {:8.1} k/s {:6.2} us of CPU, {:.3} device reads{ratio}",
+            "  {name:32} {:8.1} k/s {:6.2} us of CPU ({:.2} of the thread, {:.2} of the system for it), {:.3} device reads{ratio}",
             own.per_second / 1e3,
             own.cpu_us,
+            own.own_us,
+            own.system_us,
             own.reads
         );
     }

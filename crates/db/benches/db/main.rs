@@ -190,14 +190,31 @@ fn pages(sizes: &Sizes) {
             rates.push(rate(records, began));
         }
     }
+    let mut batched = Vec::new();
+    for round in 0..4 {
+        let began = Instant::now();
+        for first in (0..records).step_by(64) {
+            let keys = (first..first + 64).map(|index| key(mix(index + round) % records));
+            assert!(
+                place
+                    .keyspace
+                    .multi_get(keys)
+                    .unwrap()
+                    .iter()
+                    .all(Option::is_some)
+            );
+        }
+        batched.push(rate(records, began));
+    }
     let stats = place.db.stats();
     println!(
-        "pages, {records} records in {} levels: {:.2} M gets/s from {runs} runs at first, {:.2} from {} in the end ({} MiB compacted)",
+        "pages, {records} records in {} levels: {:.2} M gets/s from {runs} runs at first, {:.2} from {} in the end ({} MiB compacted), {:.2} by multi_get of 64",
         stats.tree_height,
         rates[0],
         median(rates[rates.len() - 3..].to_vec()),
         stats.tree_runs,
         stats.tree.compacted_bytes >> 20,
+        median(batched),
     );
 }
 
@@ -235,9 +252,15 @@ fn usage(who: libc::c_int) -> libc::rusage {
 
 /// CPU time of the whole process, in seconds.
 fn cpu() -> f64 {
-    let usage = usage(libc::RUSAGE_SELF);
+    let (user, system) = processor(libc::RUSAGE_SELF);
+    user + system
+}
+
+/// Seconds of processor time that the process, or the calling thread, has taken: its own and the system's for it.
+fn processor(who: libc::c_int) -> (f64, f64) {
+    let usage = usage(who);
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    (seconds(usage.ru_utime), seconds(usage.ru_stime))
 }
 
 /// How often the system has taken the processor away from the calling thread.

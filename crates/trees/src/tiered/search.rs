@@ -16,17 +16,24 @@ use std::task::{Poll, ready};
 /// How far the search for a key is. It is of use with one version only.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// What the maplets of the path say of the key, from that of the part `first` on, as far as they were asked.
+    /// What maplets of the path have said of the key: those of so many parts, from `first` on.
     hits: maplet::Answers,
     first: usize,
-    /// Whether all of them were asked.
-    is_probed: bool,
+    asked: usize,
     /// How many parts of the path are done.
     layer: usize,
     /// How many runs of the next part are done.
     runs: usize,
     /// How many records of the next run were taken.
     records: usize,
+}
+
+/// The pages of maplets that know of the key, from that of the part `first` on: there were all that are left.
+#[derive(Default)]
+struct Peeked<'f> {
+    pages: maplet::Path<NodeRef<'f>>,
+    first: usize,
+    hash: u64,
 }
 
 /// The parts of a path that count for a key, newest first.
@@ -49,7 +56,7 @@ fn path<'v>(root: &'v Node, key: &[u8]) -> maplet::Path<&'v Part> {
 impl Search {
     /// Begins anew, with the memory that it has.
     pub(super) fn restart(&mut self) {
-        (self.is_probed, self.layer, self.runs, self.records) = (false, 0, 0, 0);
+        (self.asked, self.layer, self.runs, self.records) = (0, 0, 0, 0);
     }
 
     /// Feeds `known` with what the version holds, until it is decided or there is no more.
@@ -62,28 +69,50 @@ impl Search {
         fetch: &F,
     ) -> Poll<Result<()>> {
         let parts = path(&version.root, key);
-        let hash = filters::hash(SEED, key);
-        let mut pages: maplet::Path<NodeRef<'_>> = maplet::Path::new();
-        if !self.is_probed {
-            let maplets: maplet::Path<&Maplet> = parts.iter().map(|part| &part.group.maplet).collect();
-            // Pages that must be read are read together; where none must be, one is asked after the other, the newest first.
-            if !maplet::peek_path(&maplets, hash, fetch, &mut pages) {
-                pages.clear();
-                ready!(maplet::probe_path(&maplets, hash, fetch, &mut self.hits))?;
-                (self.is_probed, self.first) = (true, 0);
-            }
-        }
+        let mut peeked = Peeked::default();
         while self.layer < parts.len() && !known.is_decided() {
-            let group = &*parts[self.layer].group;
-            if let Some(page) = pages.get(self.layer) {
-                self.hits.resize_with(1, maplet::Hits::default);
-                self.first = self.layer;
-                ready!(group.maplet.ask(page, hash, fetch, &mut self.hits[0]))?;
+            if !self.knows(self.layer) {
+                ready!(self.ask_maplets(&parts, key, &mut peeked, fetch))?;
             }
-            ready!(self.ask_group(group, key, known, operator, fetch))?;
+            ready!(self.ask_group(&parts[self.layer].group, key, known, operator, fetch))?;
             self.layer += 1;
             self.runs = 0;
         }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether it is known which runs of a part may have the key.
+    fn knows(&self, layer: usize) -> bool {
+        (self.first..self.first + self.asked).contains(&layer)
+    }
+
+    /// Finds out which runs of the next part may have the key, at least. Pages that must be read are read together, for all the parts that are
+    /// left; where none must be, one is asked after the other, the newest first.
+    fn ask_maplets<'f, F: Fetch>(
+        &mut self,
+        parts: &[&Part],
+        key: &[u8],
+        peeked: &mut Peeked<'f>,
+        fetch: &'f F,
+    ) -> Poll<Result<()>> {
+        let left = &parts[self.layer..];
+        if peeked.pages.is_empty() {
+            peeked.hash = filters::hash(SEED, key);
+            let maplets: maplet::Path<&Maplet> = left.iter().map(|part| &part.group.maplet).collect();
+            if !maplet::peek_path(&maplets, peeked.hash, fetch, &mut peeked.pages) {
+                self.asked = 0;
+                ready!(maplet::probe_path(&maplets, peeked.hash, fetch, &mut self.hits))?;
+                (self.first, self.asked) = (self.layer, left.len());
+                return Poll::Ready(Ok(()));
+            }
+            peeked.first = self.layer;
+        }
+        self.asked = 0;
+        self.hits.resize_with(1, maplet::Hits::default);
+        let page = &peeked.pages[self.layer - peeked.first];
+        let maplet = &left[0].group.maplet;
+        ready!(maplet.ask(page, peeked.hash, fetch, &mut self.hits[0]))?;
+        (self.first, self.asked) = (self.layer, 1);
         Poll::Ready(Ok(()))
     }
 
