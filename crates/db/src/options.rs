@@ -351,8 +351,8 @@ impl Options {
             let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
             return bad("log limit", why);
         }
-        // When the disk is full, what is in memory can be written out, and so can the deletes that come then.
-        let reserve = 4 * memtable;
+        // When the disk is full, what is in memory can be written out, and so can the deletes that come then; as much is for compactions.
+        let reserve = 6 * memtable;
         Ok(Scale {
             id: fastrand::u128(..),
             memtable,

@@ -164,7 +164,7 @@ const ROOTS: usize = (PAGES as usize * NodePointer::BYTES).div_ceil(16 * 4096);
 
 /// Writes the pages' pointers into nodes of their own. The payload is the pointers to those and every extent in use.
 fn write_root(store: &Store, pointers: &[NodePointer], extents: &[(Extent, u64)]) -> Outcome<Vec<u8>> {
-    let mut writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Essential))?;
+    let mut writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
     let node_bytes = store.page_size().node_bytes(16);
     let mut payload = Vec::new();
     for chunk in pointers.chunks(node_bytes / NodePointer::BYTES) {

@@ -59,10 +59,7 @@ pub(super) enum Source {
 /// Where the next extent comes from: what is backed, then what is free, then growth; shorter stretches when the tier
 /// is fragmented, or when nothing more is to be had.
 pub(super) fn source(view: &View) -> Source {
-    let spare = match view.class {
-        Class::Essential => view.backed,
-        Class::Normal => view.backed.saturating_sub(view.reserve),
-    };
+    let spare = view.backed.saturating_sub(view.class.leaves(view.reserve));
     let fits = |units| view.backed_longest >= units && spare >= units;
     if fits(view.wanted) {
         return Source::Take(view.wanted);
@@ -97,10 +94,7 @@ pub(super) fn source(view: &View) -> Source {
 
 impl View {
     fn reserve_missing(&self) -> u32 {
-        match self.class {
-            Class::Essential => 0,
-            Class::Normal => self.reserve.saturating_sub(self.backed),
-        }
+        self.class.leaves(self.reserve).saturating_sub(self.backed)
     }
 }
 
@@ -208,10 +202,10 @@ mod tests {
         let view = View {
             wanted: number("wanted"),
             least: field(text, "least").unwrap_or(number("wanted")),
-            class: if field(text, "essential").is_some() {
-                Class::Essential
-            } else {
-                Class::Normal
+            class: match ["essential", "freeing"].map(|name| field(text, name).is_some()) {
+                [true, _] => Class::Essential,
+                [_, true] => Class::Freeing,
+                _ => Class::Normal,
             },
             file: number("file"),
             free: number("free"),
@@ -238,9 +232,9 @@ mod tests {
         let cases = "
             wanted 8 file 100 free 30 backed 30 reserve 16                          => take 8
             wanted 8 file 0 free 0 backed 0 reserve 16                              => grow 24
-            wanted 8 file 0 free 0 backed 0 reserve 16 essential                    => grow 8
+            wanted 8 file 0 free 0 backed 0 reserve 16 freeing                      => grow 8
             wanted 8 file 100 free 20 backed 20 reserve 16                          => grow 4
-            wanted 8 file 100 free 20 backed 20 reserve 16 essential                => take 8
+            wanted 8 file 100 free 20 backed 20 reserve 16 freeing                  => take 8
             wanted 8 file 100 free 40 backed 20 reserve 16                          => back any 4
             wanted 8 file 100 free 60 stretch 9 backed 30 backed-stretch 7          => back a run of 8
             wanted 8 file 1000 free 60 stretch 7 backed 30 backed-stretch 7         => grow 8
@@ -251,10 +245,13 @@ mod tests {
             wanted 8 file 100 free 20 backed 20 reserve 16 refused                  => full, 4 left
             wanted 8 file 100 free 20 backed 20 reserve 16 refused least 2          => take 4
             wanted 8 file 100 free 20 backed 20 backed-stretch 3 refused least 2    => take 3
-            wanted 8 file 100 free 20 backed 7 essential refused                    => full, 7 left
-            wanted 8 file 100 free 20 backed 0 unknown 20 essential refused         => probe for 8
+            wanted 8 file 100 free 20 backed 7 freeing refused                      => full, 7 left
+            wanted 8 file 100 free 20 backed 0 unknown 20 freeing refused           => probe for 8
             wanted 8 file 100 free 20 backed 3 unknown 17 reserve 16 refused        => probe for 21
-            wanted 8 file 100 free 20 backed 5 unknown 9 essential refused probed   => full, 5 left";
+            wanted 8 file 100 free 20 backed 16 reserve 16 essential                => take 8
+            wanted 8 file 100 free 14 backed 14 reserve 16 essential refused        => full, 6 left
+            wanted 8 file 0 free 0 backed 0 reserve 16 essential                    => grow 16
+            wanted 8 file 100 free 20 backed 5 unknown 9 freeing refused probed     => full, 5 left";
         for case in cases.trim().lines() {
             let (text, expected) = case.split_once("=>").expect("a case has an arrow");
             assert_eq!(decide(text), expected.trim(), "{}", text.trim());

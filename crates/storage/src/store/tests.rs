@@ -35,7 +35,7 @@ fn open(directory: &Arc<dyn Directory>) -> Result<(Store, Replayed)> {
 fn checkpoint(store: &Store, text: &str, cut: u64) -> Result<u64> {
     let options = WriterOptions {
         extent_units: 1,
-        ..store.writer_options(Purpose::Trunk, Class::Essential)
+        ..store.writer_options(Purpose::Trunk, Class::Freeing)
     };
     let mut writer = store.node_writer(options)?;
     let mut node = vec![0; store.page_size().bytes()];

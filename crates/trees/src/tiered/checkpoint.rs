@@ -215,7 +215,7 @@ impl Tree {
         }
         nodes.sort_by_key(|node| node.height);
         let store = self.store();
-        let writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Essential))?;
+        let writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
         let mut writer = ValueWriter::new(writer, store.page_size());
         let mut placed: HashMap<*const Node, Shelf> = HashMap::new();
         for level in nodes.chunk_by(|one, other| one.height == other.height) {

@@ -81,7 +81,10 @@ impl Tree {
     /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
     pub fn next_job(&self) -> Result<Option<Job>> {
         let mut trunk = self.lock();
-        let Some(id) = trunk.inflight.queued(|claim| std::cmp::Reverse(claim.height)) else {
+        // While space is scarce each has its turn: one may fail for lack of it, again and again, and another one free it.
+        let is_scarce = self.is_scarce();
+        let order = |claim: &Claim| (!is_scarce).then_some(std::cmp::Reverse(claim.height));
+        let Some(id) = trunk.inflight.queued(order) else {
             return Ok(None);
         };
         let claim = trunk.inflight.claim(id).expect("it was just found").clone();
@@ -255,9 +258,8 @@ impl Job {
     /// What makes deletes and old versions free space may use the reserve; what writes have asked for, if it is said so.
     fn class(&self) -> Class {
         match self.stretch.reason {
-            Reason::Writes if self.tree.shared.scarce.load(Ordering::Relaxed) => Class::Essential,
-            Reason::Writes => Class::Normal,
-            Reason::Crowd | Reason::Full => Class::Essential,
+            Reason::Writes if !self.tree.is_scarce() => Class::Normal,
+            Reason::Writes | Reason::Crowd | Reason::Full => Class::Freeing,
         }
     }
 

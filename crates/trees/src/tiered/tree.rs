@@ -281,11 +281,16 @@ impl Tree {
         &self.shared.options
     }
 
-    /// Of which class the space is that compactions ask for from now on when writes have made them due: [`Class::Essential`] while there
-    /// is nothing but the reserve, for what a compaction replaces comes free.
+    /// From now on compactions that writes have made due ask for space of this class, or of [`Class::Freeing`] if it may use the reserve at all: while
+    /// there is nothing else, for what a compaction replaces comes free.
     pub fn compact_from(&self, class: Class) {
-        let scarce = class == Class::Essential;
+        let scarce = class != Class::Normal;
         self.shared.scarce.store(scarce, Ordering::Relaxed);
+    }
+
+    /// Whether there is nothing but the reserve.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.shared.scarce.load(Ordering::Relaxed)
     }
 
     /// What may be forgotten.

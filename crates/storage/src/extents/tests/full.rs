@@ -65,13 +65,23 @@ fn the_reserve_is_for_the_essential_and_what_is_handed_out_can_be_written() {
         let mut owned = bed.exhaust(Class::Normal);
         let error = bed.extents.allocate(0, 1, Class::Normal).unwrap_err();
         assert!(matches!(error, Error::Full { reserve: true, .. }), "{error}");
-        let essential = bed.exhaust(Class::Essential);
-        let units: u32 = essential.iter().map(|extent| extent.units).sum();
-        assert!(u64::from(units) * UNIT >= 2 * MIB, "{units} units of reserve");
-        owned.extend(essential);
+        let [essential, freeing] = [Class::Essential, Class::Freeing].map(|class| {
+            let extents = bed.exhaust(class);
+            let units: u32 = extents.iter().map(|extent| extent.units).sum();
+            owned.extend(extents);
+            u64::from(units) * UNIT
+        });
+        assert!(
+            essential + freeing >= 2 * MIB,
+            "{essential} and {freeing} bytes of reserve"
+        );
+        assert!(
+            freeing >= essential && freeing >= MIB,
+            "{freeing} bytes for what frees space"
+        );
         assert!(capacity - simulated.used() < UNIT, "all of the disk was used");
         assert!(matches!(
-            bed.extents.allocate(0, 1, Class::Essential),
+            bed.extents.allocate(0, 1, Class::Freeing),
             Err(Error::Full { reserve: false, .. })
         ));
         bed.check(&owned);
@@ -121,7 +131,7 @@ fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
     bed.checkpoint(201);
     let pointer = bed.checkpoint(202);
     let opened = bed.reopen(&pointer).unwrap();
-    let extent = opened.allocate(0, last.units, Class::Essential).unwrap();
+    let extent = opened.allocate(0, last.units, Class::Freeing).unwrap();
     bed.fill(extent);
 }
 

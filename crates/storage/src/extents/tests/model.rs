@@ -100,10 +100,10 @@ impl Model {
             random.u32(1..12)
         };
         let least = random.u32(1..=most);
-        let class = if random.u8(..8) == 0 {
-            Class::Essential
-        } else {
-            Class::Normal
+        let class = match random.u8(..8) {
+            0 => Class::Essential,
+            1 => Class::Freeing,
+            _ => Class::Normal,
         };
         let near = random.choice(self.installed.keys()).copied();
         match self

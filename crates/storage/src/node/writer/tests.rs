@@ -266,7 +266,7 @@ fn a_full_store_is_an_error_and_what_was_taken_can_still_be_finished() {
         read_node(&bed.tiers, pointer, PageSize::MIN, Purpose::Check).unwrap();
     }
     let mut essential = bed.writer(WriterOptions {
-        class: Class::Essential,
+        class: Class::Freeing,
         ..options(Codec::None, PageSize::MIN)
     });
     essential.add(&[9; 65536]).unwrap();

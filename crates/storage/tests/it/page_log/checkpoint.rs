@@ -87,7 +87,7 @@ impl Mini {
         }
         let options = WriterOptions {
             extent_units: 1,
-            class: Class::Essential,
+            class: Class::Freeing,
             ..self.writer_options(generation)
         };
         let mut writer = self.store.node_writer(options)?;
@@ -163,7 +163,7 @@ impl Mini {
             codec: codecs[generation as usize % codecs.len()],
             birth: generation + 1,
             purpose: Purpose::Incorporate,
-            class: Class::Essential,
+            class: Class::Freeing,
             extent_units: 1 + u32::from(generation.is_multiple_of(5)),
         }
     }
