@@ -26,6 +26,7 @@ mod server;
 mod shared;
 mod slowlog;
 mod store;
+mod waits;
 
 pub use error::{Error, Result};
 pub use options::{Exposure, Limits, ServerOptions, Tls};

@@ -2,9 +2,13 @@
 
 use super::Engine;
 use crate::Result;
+use crate::format::TreeKey;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
 use alluvium_trees::tiered::{Found, Gather, KeyspaceRules};
+
+/// How many keys of a batch the processor is asked for before they are looked up.
+const AHEAD: usize = 8;
 
 /// Where a reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,59 @@ impl Engine {
                 self.records.offer(key, value, place);
             }
             return Ok(answer);
+        }
+    }
+
+    /// The values of many keys of the tree that have the same rules, in their order, if none of them needs the device; none otherwise.
+    pub(crate) fn get_in_memory(
+        &self,
+        keys: &[TreeKey],
+        rules: &KeyspaceRules,
+        at: At,
+    ) -> Result<Option<Vec<Option<Found>>>> {
+        let now_ms = self.now_ms();
+        'anew: loop {
+            let place = self.place(at);
+            let slots = self.queue.slots();
+            let mut reader = self.tree.reader();
+            self.is_open()?;
+            if self.is_forgotten(at, place) {
+                continue 'anew;
+            }
+            let mut answers = Vec::with_capacity(keys.len());
+            let mut value = Vec::new();
+            let cut = reader.cut();
+            let prefetch = |key: &TreeKey| {
+                let slots = slots.iter().filter(|slot| slot.base() >= cut);
+                slots.for_each(|slot| slot.memtable.prefetch(key));
+            };
+            keys.iter().take(AHEAD).for_each(prefetch);
+            for (index, key) in keys.iter().enumerate() {
+                keys.get(index + AHEAD).into_iter().for_each(prefetch);
+                let mut gather = Gather::new(place, now_ms, rules.operator.as_deref()).holding();
+                for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
+                    if !gather.is_decided() {
+                        gather.memtable(&slot.memtable, key);
+                    }
+                }
+                let asks = !gather.is_decided() && is_kept(rules, at);
+                let is_untouched = gather.is_untouched();
+                value.clear();
+                let up_to = seen(&gather, place, reader.cut());
+                let is_kept_here = asks && self.records.get(key, up_to, &mut value);
+                if is_kept_here {
+                    let _ = gather.message(&Message::put(0, &value));
+                } else if !reader.gather_in_memory(key, &mut gather)? {
+                    return Ok(None);
+                }
+                let offers = asks && !is_kept_here && is_untouched && !gather.expires();
+                let answer = gather.found();
+                if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {
+                    self.records.offer(key, value, place);
+                }
+                answers.push(answer);
+            }
+            return Ok(Some(answers));
         }
     }
 

@@ -25,6 +25,7 @@ use alluvium_base::Kind;
 use alluvium_trees::merge::Operator;
 use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::KeyspaceRules;
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
 use std::ops::RangeBounds;
@@ -287,6 +288,43 @@ impl Keyspace {
         began.over(&self.shared.recorders.multi_get);
         self.shared.count_multi_get(asked.len());
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
+    }
+
+    /// The values of many keys, in their order, if all of them are known without the device; none otherwise. It never waits, and costs little: for
+    /// whoever serves others meanwhile, and asks again by [`Keyspace::multi_get_async`] if he must.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// let found = rivers.multi_get_in_memory(&["Elbe", "Styx"])?;
+    /// let found = found.expect("what was just written is in memory");
+    /// assert_eq!(found[0].as_deref(), Some(&b"1094 km"[..]));
+    /// assert!(found[1].is_none());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get_in_memory<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Option<Vec<Option<Value>>>> {
+        self.definition.alive()?;
+        let prefix = &self.definition.prefix;
+        let keys: SmallVec<[TreeKey; 1]> = keys
+            .iter()
+            .map(|key| format::tree_key(prefix, key.as_ref()))
+            .collect();
+        let began = Began::sampled();
+        let rules = &self.definition.rules;
+        let engine = &self.shared.engine;
+        let Some(found) = engine.get_in_memory(&keys, rules, At::Now)? else {
+            return Ok(None);
+        };
+        began.over(&self.shared.recorders.multi_get);
+        self.shared.count_multi_get(keys.len());
+        Ok(Some(
+            found.into_iter().map(|value| value.map(Value::new)).collect(),
+        ))
     }
 
     /// The key's value as it is now, by a future: it is ready at its first poll when what it needs is in memory, and wakes its task when the

@@ -85,10 +85,7 @@ impl<'s> Items<'s> {
 
     /// Items by their keys, read at once.
     pub(super) fn get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Kept>>, Failure> {
-        let found = match keys {
-            [key] => vec![self.store.items.get(key)?],
-            _ => self.store.items.multi_get(keys)?,
-        };
+        let found = Store::read_all(&self.store.items, keys)?;
         found.into_iter().map(|value| self.alive(value)).collect()
     }
 
@@ -101,7 +98,7 @@ impl<'s> Items<'s> {
         let mut wanted = Wanted::default();
         wanted.key(ITEMS, key, Mode::Exclusive);
         let _held = self.store.locks.lock(wanted);
-        let kept = self.alive(self.store.items.get(key)?)?;
+        let kept = self.alive(Store::read(&self.store.items, key)?)?;
         let item = kept.as_ref().map(Kept::item).transpose()?;
         let (change, result) = decide(self, item)?;
         let mut batch = WriteBatch::new().durability(Durability::Process);
@@ -123,8 +120,11 @@ impl<'s> Items<'s> {
         Ok(result)
     }
 
-    /// Deletes all items.
+    /// Deletes all items. Nobody who has read one before brings it back: all locks are held.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        let mut wanted = Wanted::default();
+        wanted.everything();
+        let _held = self.store.locks.lock(wanted);
         self.store.items.delete_range(b"", None)?;
         self.has_written = true;
         Ok(())

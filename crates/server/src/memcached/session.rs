@@ -8,6 +8,7 @@ use crate::net::{Input, Protocol, Served};
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 
 /// The state of one connection.
 pub(crate) struct Session {
@@ -96,7 +97,7 @@ impl Session {
 }
 
 impl Protocol for Session {
-    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>) -> Served {
+    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, _waker: &Waker) -> Served {
         let most = self.shared.config.limits.request;
         for _ in 0..self.shared.config.limits.batch {
             let skipped = self.skipping.min(input.len());

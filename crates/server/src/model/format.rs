@@ -292,11 +292,16 @@ fn encode_head(out: &mut Vec<u8>, kind: u8, expires_ms: u64) {
 pub(crate) fn encode_text(parts: &[&[u8]], expires_ms: u64) -> Vec<u8> {
     let bytes: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(9 + bytes);
-    encode_head(&mut out, 0, expires_ms);
+    write_text(&mut out, parts, expires_ms);
+    out
+}
+
+/// Appends the record of a string.
+pub(crate) fn write_text(out: &mut Vec<u8>, parts: &[&[u8]], expires_ms: u64) {
+    encode_head(out, 0, expires_ms);
     for part in parts {
         out.extend_from_slice(part);
     }
-    out
 }
 
 /// The record of a collection.

@@ -6,6 +6,7 @@ use crate::shared::{Client, Shared};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Waker;
 
 /// How many times in a row a connection is served before others have their turn.
 const ROUNDS: usize = 8;
@@ -23,14 +24,17 @@ pub(crate) enum Served {
     All,
     /// Some; it wants to go on with what is there.
     Some,
+    /// What could be done before the store has read something; it wakes the connection then.
+    Wait,
     /// The connection ends once the output is sent.
     Close,
 }
 
 /// A language that connections speak: requests in, replies out.
 pub(crate) trait Protocol: Send {
-    /// Serves requests at the beginning of `input`, consumes them and appends their replies to `output`.
-    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>) -> Served;
+    /// Serves requests at the beginning of `input`, consumes them and appends their replies to `output`. When it says [`Served::Wait`] it is called
+    /// again with the same input once `waker` was told, or earlier.
+    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served;
 
     /// Whether what was served must be on the disk before its replies are sent; asked once after each call of `serve`.
     fn takes_sync(&mut self) -> bool;
@@ -46,6 +50,8 @@ pub(crate) enum Turn {
     Idle,
     /// For its next turn: there is more to do.
     Again,
+    /// For the store, which wakes it.
+    Store,
     /// For the disk.
     Sync,
     /// For nothing: it has ended.
@@ -66,6 +72,9 @@ pub(crate) struct Connection {
     /// Whether the last read has taken everything that the socket had. Only then will it say when there is more.
     is_drained: bool,
     is_ending: bool,
+    /// Whether a request waits for the store.
+    is_waiting: bool,
+    waker: Waker,
 }
 
 impl Connection {
@@ -86,7 +95,14 @@ impl Connection {
             has_more: false,
             is_drained: false,
             is_ending: false,
+            is_waiting: false,
+            waker: Waker::noop().clone(),
         }
+    }
+
+    /// Whom the store tells that what a request waits for is there.
+    pub(crate) fn is_woken_by(&mut self, waker: Waker) {
+        self.waker = waker;
     }
 
     pub(crate) fn socket(&mut self) -> &mut mio::net::TcpStream {
@@ -130,7 +146,10 @@ impl Connection {
                     Turn::Closed
                 });
             }
-            if !self.has_more {
+            if self.is_waiting {
+                // The socket may have said that there is more, and says it only once.
+                self.is_drained = false;
+            } else if !self.has_more {
                 match self.input.fill(&mut self.transport) {
                     Ok((_, 0)) => return Ok(Turn::Closed),
                     Ok((asked, got)) => {
@@ -142,7 +161,10 @@ impl Connection {
                     Err(error) => return Err(error),
                 }
             }
-            let served = self.protocol.serve(&mut self.input, &mut self.output);
+            let served = self
+                .protocol
+                .serve(&mut self.input, &mut self.output, &self.waker);
+            self.is_waiting = served == Served::Wait;
             self.has_more = served == Served::Some;
             self.is_ending = served == Served::Close;
             if self.output.len() - self.sent > self.shared.config.max_output() {
@@ -157,6 +179,9 @@ impl Connection {
                 return Ok(Turn::Sync);
             }
             self.send()?;
+            if self.is_waiting {
+                return Ok(Turn::Store);
+            }
             if self.is_drained && !self.has_more && !self.is_ending {
                 return Ok(Turn::Idle);
             }

@@ -1,14 +1,16 @@
 //! One loop: which connections are ready, and their turns.
 
 use super::connection::{Connection, Turn};
-use super::pool::{Message, Pool, Seat};
+use super::pool::{Driven, Message, Pool, Seat};
 use super::syncer::Syncer;
+use crate::waits;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The token of the waker.
 const WAKER: Token = Token(usize::MAX);
@@ -56,7 +58,17 @@ impl Driver {
     }
 
     /// Drives the loop until it is over, or somebody else has taken it.
-    pub(crate) fn drive(mut self: Box<Driver>, pool: &Arc<Pool>, seat: usize) {
+    pub(crate) fn drive(self: Box<Driver>, pool: &Arc<Pool>, seat: usize) {
+        let driven = Driven {
+            pool: Arc::clone(pool),
+            seat,
+        };
+        waits::on_wait(Some(Rc::new(driven)));
+        self.turns(pool, seat);
+        waits::on_wait(None);
+    }
+
+    fn turns(mut self: Box<Driver>, pool: &Arc<Pool>, seat: usize) {
         loop {
             let is_stopping = pool.is_stopping.load(Ordering::Acquire);
             if is_stopping && self.ready.is_empty() && self.wind_up(pool) {
@@ -68,7 +80,7 @@ impl Driver {
                 std::thread::sleep(STOPPING_TICK);
             }
             for message in pool.seats[seat].mail() {
-                self.receive(message);
+                self.receive(message, pool, seat);
             }
             while let Some(slot) = self.ready.pop_front() {
                 let Some(connection) = self.lend(slot) else {
@@ -112,14 +124,16 @@ impl Driver {
         Ok(())
     }
 
-    fn receive(&mut self, message: Message) {
+    fn receive(&mut self, message: Message, pool: &Arc<Pool>, seat: usize) {
         match message {
+            Message::Woken(slot) => self.ready.push_back(slot),
             Message::New(mut connection) => {
                 let slot = self.free.pop().unwrap_or_else(|| {
                     self.slots.push(Slot::Free);
                     self.slots.len() - 1
                 });
                 let interest = Interest::READABLE | Interest::WRITABLE;
+                connection.is_woken_by(pool.waker(seat, slot));
                 let socket = connection.socket();
                 match self.poll.registry().register(socket, Token(slot), interest) {
                     Ok(()) => self.slots[slot] = Slot::Here(connection),
@@ -180,12 +194,8 @@ impl Driver {
         let seat = &pool.seats[index];
         let syncer = Arc::clone(&self.syncer);
         seat.park(self);
-        if seat.is_slow() {
-            pool.offer(index);
-        }
-        let began = Instant::now();
+        waits::begin();
         let turn = connection.turn();
-        seat.note(began.elapsed());
         if turn == Turn::Sync {
             syncer.wait_for_disk(index, slot, connection);
             return seat.take();
@@ -211,7 +221,7 @@ impl Driver {
             };
             let turn = if is_late { Turn::Closed } else { connection.turn() };
             match turn {
-                Turn::Again => {}
+                Turn::Again | Turn::Store => {}
                 Turn::Idle if connection.has_output() => {}
                 Turn::Idle | Turn::Closed => self.release(slot),
                 Turn::Sync => {

@@ -1,18 +1,21 @@
 //! Threads that drive loops, and what happens when one is held up.
 //!
 //! There is one loop per core, and each is driven by one thread. Before a thread serves a connection it *parks* the loop where others can
-//! take it, and afterwards it takes the loop back: two uncontended locks, nothing else, as long as the store answers from memory. When
-//! serving takes long, a spare thread takes the loop meanwhile and drives it on; the one that was held up hands its connection back to the
-//! loop's inbox and becomes a spare. Who notices is a monitor that looks every millisecond, or, when the loop's requests have
-//! lately been slow as a rule (they wait for the device), nobody needs to: the loop is offered before the request is served.
+//! take it, and afterwards it takes the loop back: two uncontended locks, nothing else, as long as the store answers from memory. What is read
+//! from the device for commands that read records is waited for by nobody: the connection gives its turn back, and has another one when the store
+//! wakes it. Everything else may wait where it is: the thread says so beforehand (`waits.rs`), and a spare thread takes the loop
+//! and drives it on; the one that was held up hands its connection back to the loop's inbox and becomes a spare. A walk cannot say so beforehand; there
+//! a monitor notices that looks every millisecond.
 //!
-//! It is the way in which Go's scheduler treats system calls. The store may block wherever it likes, and needs no second, asynchronous face.
+//! It is the way in which Go's scheduler treats system calls.
 
 use super::connection::{Connection, Turn};
 use super::event_loop::Driver;
+use crate::waits::OnWait;
 use parking_lot::{Condvar, Mutex};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// The most threads that may be held up at once; beyond, loops wait for theirs.
@@ -25,12 +28,12 @@ const IDLE_TICK: Duration = Duration::from_millis(20);
 /// A spare thread that has had nothing to do for so long ends.
 const SPARE_LIFE: Duration = Duration::from_secs(10);
 
-/// A request that takes this long has probably waited for the device.
-const SLOW: Duration = Duration::from_micros(40);
+/// A loop whose thread may wait for the device is taken over when it is held up for so many ticks.
+const WATCHED_TICKS: u32 = 2;
 
-/// The score of a loop, and from where on it is offered beforehand. It moves by an eighth of what is missing.
-const FULL_SCORE: u32 = 1024;
-const OFFERED_FROM: u32 = FULL_SCORE / 3;
+/// Any other loop is, after so many. It is not less: where there are more threads than processors, a thread that waits for a processor only looks
+/// like one that waits for the device, and one more thread would make that worse.
+const HELD_UP_TICKS: u32 = 50;
 
 /// What is handed to a loop from outside.
 pub(crate) enum Message {
@@ -38,6 +41,8 @@ pub(crate) enum Message {
     New(Box<Connection>),
     /// One of its own, whose turn has ended elsewhere.
     Back(usize, Box<Connection>, Turn),
+    /// What the connection of a slot has waited for is there.
+    Woken(usize),
 }
 
 /// Where a loop is when nobody drives it, and how to reach it.
@@ -48,8 +53,8 @@ pub(crate) struct Seat {
     waker: mio::Waker,
     /// Odd while the loop is parked; every parking has another number.
     epoch: AtomicU64,
-    /// How often requests of this loop have been slow lately.
-    score: AtomicU32,
+    /// Whether the thread that serves one of its connections may wait for the device.
+    pub(super) is_watched: AtomicBool,
     /// Whether it waits for a spare thread already.
     is_offered: AtomicBool,
 }
@@ -62,15 +67,17 @@ impl Seat {
             has_mail: AtomicBool::new(false),
             waker,
             epoch: AtomicU64::new(1),
-            score: AtomicU32::new(0),
+            is_watched: AtomicBool::new(false),
             is_offered: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn send(&self, message: Message) {
         self.inbox.lock().push(message);
-        self.has_mail.store(true, Ordering::Release);
-        self.wake();
+        // Who has found the inbox with mail has woken the loop, or is about to.
+        if !self.has_mail.swap(true, Ordering::AcqRel) {
+            self.wake();
+        }
     }
 
     pub(crate) fn wake(&self) {
@@ -98,17 +105,42 @@ impl Seat {
         self.epoch.fetch_add(1, Ordering::Relaxed);
         Some(driver)
     }
+}
 
-    /// Notes how long a turn took.
-    pub(crate) fn note(&self, took: Duration) {
-        let score = self.score.load(Ordering::Relaxed);
-        let aim = if took > SLOW { FULL_SCORE } else { 0 };
-        let next = (score * 7 + aim) / 8;
-        self.score.store(next, Ordering::Relaxed);
+/// The loop that a thread drives: others take it when the thread must wait.
+pub(super) struct Driven {
+    pub(super) pool: Arc<Pool>,
+    pub(super) seat: usize,
+}
+
+impl OnWait for Driven {
+    fn about_to_wait(&self) {
+        self.pool.offer(self.seat);
     }
 
-    pub(crate) fn is_slow(&self) -> bool {
-        self.score.load(Ordering::Relaxed) >= OFFERED_FROM
+    fn may_wait(&self, may: bool) {
+        self.pool.seats[self.seat]
+            .is_watched
+            .store(may, Ordering::Relaxed);
+    }
+}
+
+/// Gives the connection of a slot another turn.
+struct Wakening {
+    pool: Weak<Pool>,
+    seat: usize,
+    slot: usize,
+}
+
+impl Wake for Wakening {
+    fn wake(self: Arc<Wakening>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Wakening>) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.seats[self.seat].send(Message::Woken(self.slot));
+        }
     }
 }
 
@@ -157,6 +189,15 @@ impl Pool {
             .name("alluvium-monitor".to_owned())
             .spawn(move || pool.monitor())
             .expect("the system has a thread for the server");
+    }
+
+    /// Gives the connection of a slot another turn when what it waits for is there.
+    pub(super) fn waker(self: &Arc<Pool>, seat: usize, slot: usize) -> Waker {
+        Waker::from(Arc::new(Wakening {
+            pool: Arc::downgrade(self),
+            seat,
+            slot,
+        }))
     }
 
     /// Lets a spare thread take a loop that is parked.
@@ -215,16 +256,23 @@ impl Pool {
     }
 
     fn monitor(self: &Arc<Pool>) {
-        let mut before: Vec<u64> = vec![0; self.seats.len()];
+        let mut before: Vec<(u64, u32)> = vec![(0, 0); self.seats.len()];
         while !self.is_done() {
             let mut is_busy = false;
             for (index, seat) in self.seats.iter().enumerate() {
                 let epoch = seat.epoch.load(Ordering::Relaxed);
-                is_busy |= epoch != before[index] || epoch % 2 == 1;
-                if epoch % 2 == 1 && epoch == before[index] {
+                let (last, ticks) = &mut before[index];
+                is_busy |= epoch != *last || epoch % 2 == 1;
+                *ticks = if epoch == *last { *ticks + 1 } else { 0 };
+                *last = epoch;
+                let most = if seat.is_watched.load(Ordering::Relaxed) {
+                    WATCHED_TICKS
+                } else {
+                    HELD_UP_TICKS
+                };
+                if epoch % 2 == 1 && *ticks >= most {
                     self.offer(index);
                 }
-                before[index] = epoch;
             }
             std::thread::sleep(if is_busy { BUSY_TICK } else { IDLE_TICK });
         }

@@ -6,10 +6,16 @@ use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::resp::{Args, Reply};
 use crate::slowlog::Slow;
-use crate::store::{Held, Outcome, Transaction, Wanted};
+use crate::store::{Held, Mode, Outcome, Transaction, Wanted};
+use alluvium::{MultiGet, Value};
 use smallvec::SmallVec;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+
+/// A batch that has written more than this is committed in parts, each of whole commands.
+const MOST_BYTES: usize = 16 << 20;
 
 /// Commands and their arguments, in order.
 pub(super) struct Batch<'a> {
@@ -27,13 +33,16 @@ impl<'a> Batch<'a> {
         self.commands.push((command, args));
     }
 
-    /// The locks that these commands need in a database.
-    pub(super) fn wanted(&self, database: u8, wanted: &mut Wanted) {
+    /// The locks that these commands need in a database. When no key of it can have a collection, what a SET finds is nothing to it.
+    pub(super) fn wanted(&self, database: u8, has_collections: bool, wanted: &mut Wanted) {
         for (command, args) in &self.commands {
             if command.locks_all(*args) {
                 wanted.everything();
             }
-            if let Some(mode) = command.mode() {
+            if let Some(mut mode) = command.mode() {
+                if !has_collections && command.is_blind(*args) {
+                    mode = Mode::Blind;
+                }
                 for key in command.keys(*args) {
                     wanted.key(database, key, mode);
                 }
@@ -53,38 +62,111 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// The records that a batch has waited for.
+pub(super) type ReadResult = alluvium::Result<Vec<Option<Value>>>;
+
+/// How much of a batch holds whatever comes.
+struct Done {
+    commands: usize,
+    /// Where the replies to the rest begin.
+    position: usize,
+}
+
 impl Session {
-    /// Executes a batch and writes its replies.
-    pub(super) fn run(&mut self, batch: &Batch<'_>, output: &mut Vec<u8>) {
-        let start = output.len();
+    /// Executes a batch and writes its replies; or nothing of it, and what it waits for. It is handed in the next time what came of that: records that no
+    /// lock is needed for are taken from there, others are in memory then.
+    pub(super) fn run(
+        &mut self,
+        batch: &Batch<'_>,
+        read: Option<ReadResult>,
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Option<MultiGet> {
         let began = Instant::now();
-        if let Err(failure) = self.try_run(batch, output) {
-            // Nothing of it holds, so that every command gets the same reply.
-            output.truncate(start);
-            let mut reply = Reply::new(output, self.version);
-            for _ in &batch.commands {
-                reply.error(&failure.to_string());
+        let mut done = Done {
+            commands: 0,
+            position: output.len(),
+        };
+        match self.try_run(batch, read, output, context, &mut done) {
+            Ok(None) => {}
+            Ok(waiting) => return waiting,
+            Err(failure) => {
+                // Nothing of the rest holds, so that every command of it gets the same reply.
+                output.truncate(done.position);
+                let mut reply = Reply::new(output, self.version);
+                for _ in done.commands..batch.commands.len() {
+                    reply.error(&failure.to_string());
+                }
             }
         }
         self.note_slow(batch, began.elapsed());
+        None
     }
 
-    fn try_run(&mut self, batch: &Batch<'_>, output: &mut Vec<u8>) -> Result<(), Failure> {
+    fn try_run(
+        &mut self,
+        batch: &Batch<'_>,
+        read: Option<ReadResult>,
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+        done: &mut Done,
+    ) -> Result<Option<MultiGet>, Failure> {
         let shared = std::sync::Arc::clone(&self.shared);
+        let store = &*shared.store;
+        let has_collections = store.may_have_collections(self.database);
+        let is_blind = !has_collections
+            && batch
+                .commands
+                .iter()
+                .all(|(command, args)| command.is_blind(*args));
         let mut wanted = Wanted::default();
-        batch.wanted(self.database, &mut wanted);
-        let held = shared.store.locks.lock(wanted);
-        let mut transaction = Transaction::new(&shared.store, self.database);
-        if batch.commands.len() > 1 {
-            let records = batch.records(self.database);
-            if records.len() > 1 {
-                transaction.prefetch(records)?;
+        batch.wanted(self.database, has_collections, &mut wanted);
+        let needs_locks = !wanted.is_empty();
+        let held = store.locks.lock(wanted);
+        let begin = |database| match is_blind {
+            true => Transaction::blind(store, database),
+            false => Transaction::new(store, database),
+        };
+        let mut transaction = begin(self.database);
+        let records = if is_blind {
+            Vec::new()
+        } else {
+            batch.records(self.database)
+        };
+        if !records.is_empty() {
+            match read {
+                // What it has read before it had the locks is in memory now, but may have changed.
+                Some(result) if needs_locks => {
+                    result?;
+                    transaction.prefetch(records)?;
+                }
+                Some(result) => transaction.has_read(records, result?),
+                None if let Some(values) = store.data.multi_get_in_memory(&records)? => {
+                    transaction.has_read(records, values);
+                }
+                None => {
+                    let mut reading = store.data.multi_get_async(&records);
+                    match Pin::new(&mut reading).poll(context) {
+                        Poll::Ready(values) => transaction.has_read(records, values?),
+                        Poll::Pending => return Ok(Some(reading)),
+                    }
+                }
             }
         }
-        for (command, args) in &batch.commands {
+        for (index, (command, args)) in batch.commands.iter().enumerate() {
+            if transaction.bytes() > MOST_BYTES {
+                // What was read beforehand is not what is there now.
+                let full = std::mem::replace(&mut transaction, begin(self.database));
+                self.commit(full, &held)?;
+                *done = Done {
+                    commands: index,
+                    position: output.len(),
+                };
+            }
             self.apply(command, *args, &mut transaction, output)?;
         }
-        self.commit(transaction, &held)
+        self.commit(transaction, &held)?;
+        Ok(None)
     }
 
     /// Executes one command; an error of its own is its reply.

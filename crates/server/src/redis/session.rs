@@ -1,15 +1,18 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
 
 use super::batch::Batch;
-use super::table::{self, Action, Command};
+use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
 use super::{args, connection};
 use crate::net::{Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
 use crate::shared::{Client, Shared};
+use alluvium::MultiGet;
 use std::borrow::Cow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 
 /// What happens to replies, as CLIENT REPLY says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,24 @@ pub(crate) struct Session {
     pub(super) wants_sync: bool,
     parser: Parser,
     requests: Option<Requests>,
+    /// What stopped the reading of requests, behind those that were read.
+    bad: Option<BadRequest>,
+    waiting: Option<Waiting>,
+}
+
+/// Requests that wait for what a batch among them reads.
+struct Waiting {
+    /// The first request of the batch.
+    at: usize,
+    reading: MultiGet,
+}
+
+/// What becomes of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Done,
+    /// The rest waits for the store.
+    Wait,
 }
 
 impl Session {
@@ -49,13 +70,33 @@ impl Session {
             wants_sync: false,
             parser: Parser::default(),
             requests: Some(Requests::default()),
+            bad: None,
+            waiting: None,
         }
     }
 
-    /// Executes requests in order, neighbours that may be executed together as a batch.
-    fn execute(&mut self, requests: &Requests, buffer: &[u8], output: &mut Vec<u8>) {
+    /// Executes requests in order, neighbours that may be executed together as a batch. Goes on where it had to wait.
+    fn execute(
+        &mut self,
+        requests: &Requests,
+        buffer: &[u8],
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Flow {
         let mut index = 0;
+        let mut read = None;
+        if let Some(mut waiting) = self.waiting.take() {
+            match Pin::new(&mut waiting.reading).poll(context) {
+                Poll::Ready(result) => read = Some(result),
+                Poll::Pending => {
+                    self.waiting = Some(waiting);
+                    return Flow::Wait;
+                }
+            }
+            index = waiting.at;
+        }
         while index < requests.len() && !self.is_ending {
+            let at = index;
             let args = requests.get(index, buffer);
             index += 1;
             let command = match self.admit(args) {
@@ -72,21 +113,7 @@ impl Session {
                 continue;
             }
             match command.action {
-                Action::Session(run) => {
-                    let start = output.len();
-                    let replies = self.replies;
-                    let result = {
-                        let version = self.version;
-                        let mut reply = Reply::new(output, version);
-                        run(self, args, &mut reply)
-                    };
-                    if let Err(failure) = result {
-                        output.truncate(start);
-                        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-                        Reply::new(output, self.version).error(&failure.to_string());
-                    }
-                    self.hold_back(replies, output, start);
-                }
+                Action::Session(run) => self.run_alone(run, args, output),
                 Action::Data(_) => {
                     let mut batch = Batch::new(command, args);
                     while index < requests.len()
@@ -97,12 +124,26 @@ impl Session {
                         index += 1;
                     }
                     let (start, replies) = (output.len(), self.replies);
-                    self.run(&batch, output);
+                    if let Some(reading) = self.run(&batch, read.take(), output, context) {
+                        self.waiting = Some(Waiting { at, reading });
+                        return Flow::Wait;
+                    }
                     self.hold_back(replies, output, start);
                 }
             }
         }
         self.note(requests, buffer);
+        Flow::Done
+    }
+
+    fn run_alone(&mut self, run: OnSession, args: Args<'_>, output: &mut Vec<u8>) {
+        let (start, replies, version) = (output.len(), self.replies, self.version);
+        if let Err(failure) = run(self, args, &mut Reply::new(output, version)) {
+            output.truncate(start);
+            self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+            Reply::new(output, self.version).error(&failure.to_string());
+        }
+        self.hold_back(replies, output, start);
     }
 
     /// Whether a request can be executed with those before it.
@@ -190,17 +231,25 @@ impl Session {
 }
 
 impl Protocol for Session {
-    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>) -> Served {
+    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let mut requests = self.requests.take().unwrap_or_default();
-        let limits = self.limits();
         let most = self.shared.config.limits.batch;
-        let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
-        self.execute(&requests, input.bytes(), output);
+        if self.waiting.is_none() {
+            let limits = self.limits();
+            let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
+            self.bad = parsed.err();
+        }
+        let mut context = Context::from_waker(waker);
+        let flow = self.execute(&requests, input.bytes(), output, &mut context);
+        if flow == Flow::Wait {
+            self.requests = Some(requests);
+            return Served::Wait;
+        }
         let is_full = requests.len() >= most;
         input.consume(requests.consumed());
         requests.forget();
         self.requests = Some(requests);
-        if let Err(bad) = parsed
+        if let Some(bad) = self.bad.take()
             && !self.is_ending
         {
             self.refuse(&bad, output);

@@ -99,6 +99,11 @@ impl Command {
         }
     }
 
+    /// Whether it writes to its keys whatever they have, if no key of its database can have a collection.
+    pub(super) fn is_blind(&self, args: Args<'_>) -> bool {
+        self.has(BLIND) && (self.name != "set" || args.len() == 3)
+    }
+
     pub(super) fn reads_records(&self) -> bool {
         !self.has(BLIND | ALONE)
     }

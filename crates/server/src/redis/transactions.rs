@@ -185,6 +185,9 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
     let mut output = Vec::new();
     for queued in queue {
         session.apply(queued.command, queued.args(), &mut transaction, &mut output)?;
+        if transaction.bytes() > session.shared.config.limits.transaction {
+            return Err(Failure::say("ERR transaction exceeds the limit of its size"));
+        }
         transaction.database = session.database;
     }
     session.commit(transaction, &held)?;

@@ -97,7 +97,8 @@ impl Transaction<'_> {
         if self.store.may_have_collections(self.database) {
             self.clear(key)?;
         }
-        self.overwrite_text(key, parts, expires_ms);
+        self.put_text(key, parts, expires_ms)?;
+        self.touch(key);
         Ok(())
     }
 

@@ -9,8 +9,10 @@
 //!
 //! Invariants:
 //!
-//! - **S6** Whoever writes to a user's key holds its lock exclusively from the first read that the write depends on until the commit is seen.
-//! - **S7** What a command writes is one commit, together with what others of its batch write; so is a whole MULTI.
+//! - **S6** Whoever writes to a user's key holds its lock from the first read that the write depends on until the commit is seen: against everybody,
+//!   or, if it depends on none (a blind write), against everybody but other blind writers.
+//! - **S7** What a command writes is one commit, together with what others of its batch write; so is a whole MULTI. A
+//!   batch that writes very much is committed in parts, each of whole commands.
 //! - **S8** A database without collections is known to have none as long as this process has made none in it, so that a SET needs no read.
 
 mod clock;
@@ -27,7 +29,8 @@ pub(crate) use transaction::{Outcome, Transaction};
 
 use crate::cursors::Cursors;
 use crate::model::format;
-use alluvium::{Db, Durability, Keyspace, Result};
+use crate::waits;
+use alluvium::{Db, Durability, Keyspace, Result, Value};
 use clock::Clock;
 use locks::Locks;
 use parking_lot::Mutex;
@@ -97,6 +100,19 @@ impl Store {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         })
+    }
+
+    /// What many keys have, in their order. Others are let go on while this waits for the device.
+    pub(crate) fn read_all(keyspace: &Keyspace, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>> {
+        match keyspace.multi_get_in_memory(keys)? {
+            Some(values) => Ok(values),
+            None => waits::wait_for(keyspace.multi_get_async(keys)),
+        }
+    }
+
+    /// The same of one key.
+    pub(crate) fn read(keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
+        Ok(Store::read_all(keyspace, &[key])?.pop().flatten())
     }
 
     /// Milliseconds since 1970, which never go back.

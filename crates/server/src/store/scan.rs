@@ -3,6 +3,7 @@
 use super::transaction::{Transaction, Write};
 use crate::error::Failure;
 use crate::model::format::InnerKey;
+use crate::waits::{self, MayWait};
 use alluvium::{Iter, Value};
 use std::collections::btree_map;
 use std::iter::Peekable;
@@ -25,6 +26,7 @@ pub(crate) struct Scan<'t> {
     /// The next of the store, if it was fetched.
     ahead: Option<Option<(Vec<u8>, Value)>>,
     own: Own<'t>,
+    _may_wait: MayWait,
 }
 
 enum Own<'t> {
@@ -69,6 +71,7 @@ impl<'t> Scan<'t> {
             base,
             ahead: None,
             own,
+            _may_wait: waits::may_wait(),
         }
     }
 

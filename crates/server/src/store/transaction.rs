@@ -7,6 +7,7 @@ use crate::model::Found;
 use crate::model::format::{self, InnerKey};
 use alluvium::Durability;
 use alluvium::{Value, WriteBatch};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -19,6 +20,21 @@ pub(super) enum Write {
 
 /// How far a lookup may be behind what was collected for it.
 const AHEAD: usize = 16;
+
+/// The memory of batches up to this size is kept for the next one of the same thread.
+const KEPT_BATCH: usize = 1 << 20;
+
+thread_local! {
+    /// Batches that are empty, with the memory that they had.
+    static SPARE: Cell<Option<Blind>> = const { Cell::new(None) };
+}
+
+/// Writes of commands that do not look at what is there, as they will be committed, in their order. Nobody reads them before.
+struct Blind {
+    batch: WriteBatch,
+    /// Where a record is put together.
+    record: Vec<u8>,
+}
 
 /// Whether anything was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +53,17 @@ pub(crate) struct Transaction<'s> {
     prefetched: Vec<(InnerKey, Option<Value>)>,
     /// Where the next lookup of something prefetched probably is.
     next: usize,
+    /// Where writes go when no command reads them: in a transaction of commands that are all blind.
+    blind: Option<Blind>,
+    /// Where they go otherwise.
     pub(super) writes: BTreeMap<InnerKey, Write>,
     /// Ranges that are deleted, of what was there before `writes`.
     pub(super) deleted: Vec<(InnerKey, InnerKey)>,
     /// User's keys that were written to, and databases that were emptied.
     touched: Vec<(u8, InnerKey)>,
     emptied: Vec<u8>,
+    /// About how many bytes were written.
+    bytes: usize,
 }
 
 impl<'s> Transaction<'s> {
@@ -53,19 +74,43 @@ impl<'s> Transaction<'s> {
             now_ms: store.now_ms(),
             prefetched: Vec::new(),
             next: 0,
+            blind: None,
             writes: BTreeMap::new(),
             deleted: Vec::new(),
             touched: Vec::new(),
             emptied: Vec::new(),
+            bytes: 0,
         }
+    }
+
+    /// One for commands that overwrite whatever is there, and ask for nothing that they have written: it does not see its own writes.
+    pub(crate) fn blind(store: &'s Store, database: u8) -> Transaction<'s> {
+        let new = || Blind {
+            batch: WriteBatch::new().durability(Durability::Process),
+            record: Vec::new(),
+        };
+        Transaction {
+            blind: Some(SPARE.take().unwrap_or_else(new)),
+            ..Transaction::new(store, database)
+        }
+    }
+
+    /// About how many bytes were written.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Reads the records of many keys at once, for commands to come. Their locks are held, or each is read by one command alone.
     pub(crate) fn prefetch(&mut self, keys: Vec<InnerKey>) -> Result<(), Failure> {
-        let values = self.store.data.multi_get(&keys)?;
+        let values = Store::read_all(&self.store.data, &keys)?;
+        self.has_read(keys, values);
+        Ok(())
+    }
+
+    /// These records were read for commands to come.
+    pub(crate) fn has_read(&mut self, keys: Vec<InnerKey>, values: Vec<Option<Value>>) {
         self.prefetched = keys.into_iter().zip(values).collect();
         self.next = 0;
-        Ok(())
     }
 
     /// Whether records were read beforehand.
@@ -85,6 +130,9 @@ impl<'s> Transaction<'s> {
 
     /// Whether the transaction itself says what a key has.
     fn own(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        if self.writes.is_empty() && self.deleted.is_empty() {
+            return None;
+        }
         match self.writes.get(key) {
             Some(Write::Put { value, .. }) => return Some(Some(value)),
             Some(Write::Delete) => return Some(None),
@@ -113,7 +161,7 @@ impl<'s> Transaction<'s> {
         if let Some(index) = self.prefetched(key) {
             return Ok(self.prefetched[index].1.as_deref().map(Found::Borrowed));
         }
-        Ok(self.store.data.get(key)?.map(Found::Owned))
+        Ok(Store::read(&self.store.data, key)?.map(Found::Owned))
     }
 
     /// The values of many keys, read at once.
@@ -129,10 +177,8 @@ impl<'s> Transaction<'s> {
                 }
             }
         }
-        let found = self
-            .store
-            .data
-            .multi_get(unknown.iter().map(|&index| &keys[index][..]))?;
+        let names: Vec<&[u8]> = unknown.iter().map(|&index| &keys[index][..]).collect();
+        let found = Store::read_all(&self.store.data, &names)?;
         for (index, value) in unknown.into_iter().zip(found) {
             answers[index] = value.map(Value::into_vec);
         }
@@ -141,11 +187,26 @@ impl<'s> Transaction<'s> {
 
     /// The key has this value, until `expires_ms` if that is not 0.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>, expires_ms: u64) {
+        self.bytes += key.len() + value.len();
         self.writes.insert(key, Write::Put { value, expires_ms });
+    }
+
+    /// The user's key has this string, whatever it had.
+    pub(super) fn put_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
+        let place = format::record_key(self.database, key);
+        let Some(Blind { batch, record }) = &mut self.blind else {
+            self.put(place, format::encode_text(parts, expires_ms), expires_ms);
+            return Ok(());
+        };
+        record.clear();
+        format::write_text(record, parts, expires_ms);
+        self.bytes += place.len() + record.len();
+        put(batch, self.store, &place, record, expires_ms)
     }
 
     /// The key has no value.
     pub(crate) fn delete(&mut self, key: InnerKey) {
+        self.bytes += key.len();
         self.writes.insert(key, Write::Delete);
     }
 
@@ -191,36 +252,60 @@ impl<'s> Transaction<'s> {
     }
 
     /// Commits what was written, under the locks that are held for it (S6). Replies that depend on the disk wait for it elsewhere (S3).
-    pub(crate) fn commit(self, held: &Held<'_>) -> Result<Outcome, Failure> {
-        if self.writes.is_empty() && self.deleted.is_empty() {
+    pub(crate) fn commit(mut self, held: &Held<'_>) -> Result<Outcome, Failure> {
+        let mut blind = self.blind.take();
+        let mut own = WriteBatch::new().durability(Durability::Process);
+        let batch = blind.as_mut().map_or(&mut own, |blind| &mut blind.batch);
+        self.collect(batch)?;
+        if batch.is_empty() {
             return Ok(Outcome::Nothing);
         }
-        let mut batch = WriteBatch::new().durability(Durability::Process);
-        let data = &self.store.data;
-        for (start, end) in &self.deleted {
-            batch.delete_range(data, start, Some(end))?;
-        }
-        for (key, write) in &self.writes {
-            match write {
-                Write::Put { value, expires_ms: 0 } => batch.put(data, key, value)?,
-                Write::Put { value, expires_ms } => {
-                    // Beyond what a moment can be is never.
-                    let until = UNIX_EPOCH.checked_add(Duration::from_millis(*expires_ms));
-                    match until {
-                        Some(until) => batch.put_until(data, key, value, until)?,
-                        None => batch.put(data, key, value)?,
-                    }
-                }
-                Write::Delete => batch.delete(data, key)?,
-            };
-        }
-        self.store.db.write(&batch)?;
+        self.store.db.write(batch)?;
         for (database, key) in &self.touched {
             held.touch(*database, key);
         }
         for &database in &self.emptied {
             held.touch_all(database);
         }
+        if self.bytes <= KEPT_BATCH
+            && let Some(mut blind) = blind
+        {
+            blind.batch.clear();
+            SPARE.set(Some(blind));
+        }
         Ok(Outcome::Committed)
     }
+
+    /// Puts what is to be committed into a batch.
+    fn collect(&self, batch: &mut WriteBatch) -> Result<(), Failure> {
+        let data = &self.store.data;
+        for (start, end) in &self.deleted {
+            batch.delete_range(data, start, Some(end))?;
+        }
+        for (key, write) in &self.writes {
+            match write {
+                Write::Put { value, expires_ms } => put(batch, self.store, key, value, *expires_ms)?,
+                Write::Delete => {
+                    batch.delete(data, key)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(
+    batch: &mut WriteBatch,
+    store: &Store,
+    key: &[u8],
+    value: &[u8],
+    expires_ms: u64,
+) -> Result<(), Failure> {
+    // Beyond what a moment can be is never.
+    let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
+    match until.filter(|_| expires_ms != 0) {
+        Some(until) => batch.put_until(&store.data, key, value, until)?,
+        None => batch.put(&store.data, key, value)?,
+    };
+    Ok(())
 }

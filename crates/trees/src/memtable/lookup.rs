@@ -25,6 +25,26 @@ impl Memtable {
         }
     }
 
+    /// Asks the processor for the leaf that a key would be in: whoever looks up many has it look for several at once. A hint, no more.
+    pub fn prefetch(&self, key: &[u8]) {
+        let Ok(mut node) = self.root_view() else {
+            return;
+        };
+        while !node.is_leaf() {
+            let child = node.child(node.child_for(key));
+            // Where a writer came between, there is no hint.
+            if node.validate().is_err() {
+                return;
+            }
+            let next = self.view(child);
+            next.prefetch_if_leaf_of(&node);
+            if node.level() == 1 {
+                return;
+            }
+            node = next;
+        }
+    }
+
     fn try_find(&self, key: &[u8]) -> Result<Place, Restart> {
         let leaf = self.descend(|node| node.child_for(key))?;
         let (index, found) = leaf.lower_bound(key);

@@ -118,6 +118,31 @@ impl Reader<'_> {
         found(done)
     }
 
+    /// The same if it can be done without the device: whether it could. What was asked is of no use otherwise.
+    ///
+    /// # Errors
+    /// As [`Reader::gather`].
+    pub fn gather_in_memory(&mut self, key: &[u8], gather: &mut Gather<'_>) -> Result<bool> {
+        if gather.is_decided() {
+            return Ok(true);
+        }
+        let mut search = std::mem::take(&mut self.search);
+        search.restart();
+        let Gather { operator, known } = gather;
+        let brought = Brought::default();
+        let fetch = Peeking::new(self.blocking(), &brought);
+        let done = search.go_on(&self.version, key, known, *operator, &fetch);
+        drop(fetch);
+        self.search = search;
+        match done {
+            Poll::Pending => Ok(false),
+            Poll::Ready(done) => {
+                self.note(key);
+                done.map(|()| true)
+            }
+        }
+    }
+
     /// The same for many keys, each with its own lookup. What a few of them have to wait for is read together, while the next few are searched.
     ///
     /// # Errors
