@@ -6,6 +6,7 @@ use crate::format::TreeKey;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
 use alluvium_trees::tiered::{Found, Gather, KeyspaceRules};
+use smallvec::SmallVec;
 
 /// How many keys of a batch the processor is asked for before they are looked up.
 const AHEAD: usize = 8;
@@ -89,13 +90,20 @@ impl Engine {
             let mut answers = Vec::with_capacity(keys.len());
             let mut value = Vec::new();
             let cut = reader.cut();
-            let prefetch = |key: &TreeKey| {
-                let slots = slots.iter().filter(|slot| slot.base() >= cut);
-                slots.for_each(|slot| slot.memtable.prefetch(key));
-            };
-            keys.iter().take(AHEAD).for_each(prefetch);
-            for (index, key) in keys.iter().enumerate() {
-                keys.get(index + AHEAD).into_iter().for_each(prefetch);
+            let mut hashes: SmallVec<[u64; 64]> = SmallVec::new();
+            for key in 0..keys.len() + AHEAD {
+                // What a key needs first, what another needs next, and what has been brought meanwhile.
+                if let Some(first) = keys.get(key) {
+                    let slots = slots.iter().filter(|slot| slot.base() >= cut);
+                    slots.for_each(|slot| slot.memtable.prefetch(first));
+                    hashes.push(self.records.prefetch(first));
+                }
+                if let Some(&next) = key.checked_sub(AHEAD / 2).and_then(|next| hashes.get(next)) {
+                    self.records.prefetch_record(next);
+                }
+                let Some(key) = key.checked_sub(AHEAD).map(|ready| &keys[ready]) else {
+                    continue;
+                };
                 let mut gather = Gather::new(place, now_ms, rules.operator.as_deref()).holding();
                 for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
                     if !gather.is_decided() {

@@ -156,6 +156,24 @@ impl Records {
         &self.shards[table::pick(hash >> 32, self.shards.len())]
     }
 
+    /// Asks the processor for where the record of a key would be found, for whoever looks up many; its hash, for [`Records::prefetch_record`].
+    #[inline]
+    pub(crate) fn prefetch(&self, key: &[u8]) -> u64 {
+        let hash = checksum(key);
+        if !self.is_off() {
+            self.shard(hash).lock().prefetch(hash);
+        }
+        hash
+    }
+
+    /// Asks the processor for the record itself, some time after [`Records::prefetch`].
+    #[inline]
+    pub(crate) fn prefetch_record(&self, hash: u64) {
+        if !self.is_off() {
+            self.shard(hash).lock().prefetch_record(hash);
+        }
+    }
+
     /// Appends the value of a key for a reader who has seen in memtables all that was committed about it above the tree's version and up to `seen`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], seen: Sequence, value: &mut Vec<u8>) -> bool {

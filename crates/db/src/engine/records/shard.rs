@@ -3,7 +3,7 @@
 use super::ghosts::{GHOST_BYTES, Ghosts};
 use super::ring::{PIECE_BYTES, Ring};
 use super::table::{MOST_HEAT, SLOT_BYTES, Table};
-use alluvium_base::checksum;
+use alluvium_base::{checksum, prefetch};
 
 /// With less than this it keeps nothing.
 const LEAST_BYTES: usize = 4 << 10;
@@ -63,6 +63,19 @@ impl Shard {
             FIRST_RECORD_BYTES
         } else {
             bytes.div_ceil(count)
+        }
+    }
+
+    /// Asks the processor for what a lookup reads first.
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
+    /// Asks the processor for what a lookup reads next.
+    pub(super) fn prefetch_record(&self, hash: u64) {
+        if let Some(piece) = self.table.likely(hash) {
+            prefetch(self.ring.key(piece), 0);
+            prefetch(self.ring.value(piece), 0);
         }
     }
 

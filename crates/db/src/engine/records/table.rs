@@ -1,6 +1,7 @@
 //! From a key's hash to its record: buckets of eight slots. A bucket that is full loses what was used least.
 
 use super::ring::Piece;
+use alluvium_base::prefetch_line;
 
 /// Slots of a bucket.
 const SLOTS: usize = 8;
@@ -64,6 +65,23 @@ impl Table {
             0 => &mut [],
             count => &mut self.buckets[pick(hash, count)],
         }
+    }
+
+    /// Asks the processor for the slots of a hash.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(bucket) = self.buckets.get(pick(hash, self.buckets.len())) {
+            prefetch_line(&bucket[0]);
+            prefetch_line(&bucket[SLOTS - 1]);
+        }
+    }
+
+    /// What a hash may be the hash of, as far as slots tell.
+    #[inline]
+    pub(super) fn likely(&self, hash: u64) -> Option<Piece> {
+        let bucket = self.buckets.get(pick(hash, self.buckets.len()))?;
+        let slot = bucket.iter().find(|slot| slot.tag == tag(hash))?;
+        Some(slot.piece)
     }
 
     /// The slot of a hash whose piece `is` what is wanted.
