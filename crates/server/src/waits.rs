@@ -56,8 +56,8 @@ pub(crate) fn begin() {
     IS_TOLD.set(false);
 }
 
-/// This thread will wait for the device now.
-fn about_to_wait() {
+/// This thread will wait now, for the device as a rule.
+pub(crate) fn about_to_wait() {
     if !IS_TOLD.replace(true) {
         tell(|on_wait| on_wait.about_to_wait());
     }

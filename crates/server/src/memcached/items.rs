@@ -131,10 +131,22 @@ impl<'s> Items<'s> {
     }
 }
 
+/// How stale an item is whose number has changed: one that has grown is another item to memcached.
+pub(super) fn staleness_after(old: &Item<'_>, value: &[u8]) -> u8 {
+    if value.len() > old.value.len() {
+        0
+    } else {
+        old.staleness
+    }
+}
+
 /// What INCR and DECR make of an item's bytes: the number, and how it is stored. Shorter numbers leave blanks behind, as memcached does.
 pub(super) fn arithmetic(old: &[u8], delta: u64, adds: bool) -> Option<(u64, Vec<u8>)> {
-    let text = std::str::from_utf8(old).ok().filter(|text| text.len() <= 20)?;
-    let number: u64 = text.trim_end_matches(' ').parse().ok()?;
+    // What stands behind a blank is nothing to memcached.
+    let old_text = old.trim_ascii_start();
+    let end = old_text.iter().position(u8::is_ascii_whitespace);
+    let digits = &old_text[..end.unwrap_or(old_text.len())];
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     let new = if adds {
         number.wrapping_add(delta)
     } else {
@@ -157,7 +169,9 @@ mod tests {
         assert_eq!(arithmetic(b"9 ", 2, true), Some((11, b"11".to_vec())));
         assert_eq!(arithmetic(b"5", 9, false), Some((0, b"0".to_vec())));
         assert_eq!(arithmetic(b"18446744073709551615", 1, true).unwrap().0, 0);
+        assert_eq!(arithmetic(b"7 x", 1, true), Some((8, b"8  ".to_vec())));
         assert_eq!(arithmetic(b"x", 1, true), None);
+        assert_eq!(arithmetic(b"7x", 1, true), None);
         assert_eq!(arithmetic(b"", 1, true), None);
     }
 }

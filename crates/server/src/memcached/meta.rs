@@ -14,6 +14,11 @@ use std::sync::atomic::Ordering;
 type Done = Result<(), Failure>;
 
 const BAD_TOKEN: Failure = Failure::say("CLIENT_ERROR bad token in command line format");
+const BAD_DELTA: Failure = Failure::say("CLIENT_ERROR invalid numeric delta value");
+const BAD_INITIAL: Failure = Failure::say("CLIENT_ERROR invalid numeric initial value");
+
+/// Letters that nothing follows, or anything. All meta commands take all of them, whether or not they mean something there.
+const LETTERS: &[u8] = b"MILOPbcfhklqstuvx";
 
 /// The letters of a meta command, with what follows each.
 struct Flags<'a> {
@@ -45,18 +50,36 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// Refuses letters that the command does not know, and any that comes twice.
-    fn check(&self, known: &[u8]) -> Done {
+    /// Refuses letters that are unknown, any that comes twice, and what follows one that cannot be.
+    fn check(&self) -> Done {
         for (index, word) in self.words.iter().enumerate() {
-            let letter = word.first();
-            if !letter.is_some_and(|letter| known.contains(letter)) {
-                return Err(Failure::say("CLIENT_ERROR invalid flag"));
-            }
-            if self.words[..index].iter().any(|other| other.first() == letter) {
+            let letter = word.first().copied().unwrap_or_default();
+            if self.words[..index]
+                .iter()
+                .any(|other| other.first() == Some(&letter))
+            {
                 return Err(Failure::say("CLIENT_ERROR duplicate flag"));
+            }
+            match letter {
+                b'C' | b'E' => drop(self.number::<u64>(letter)?),
+                b'N' | b'R' | b'T' => drop(self.number::<i32>(letter)?),
+                b'F' => drop(self.number::<u32>(letter).map_err(|_| BAD_LINE)?),
+                b'D' => drop(self.number::<u64>(letter).map_err(|_| BAD_DELTA)?),
+                b'J' => drop(self.number::<u64>(letter).map_err(|_| BAD_INITIAL)?),
+                b'M' if word.len() != 2 => {
+                    return Err(Failure::say("CLIENT_ERROR incorrect length for M token"));
+                }
+                _ if LETTERS.contains(&letter) => {}
+                _ => return Err(Failure::say("CLIENT_ERROR invalid flag")),
             }
         }
         Ok(())
+    }
+
+    /// The same for commands that say less about it.
+    fn check_briefly(&self) -> Done {
+        self.check()
+            .map_err(|_| Failure::say("CLIENT_ERROR invalid or duplicate flag"))
     }
 }
 
@@ -115,7 +138,7 @@ struct Got {
     idle_s: u32,
     size: usize,
     value: Option<Vec<u8>>,
-    /// ` W`, ` X` and ` Z`.
+    /// ` W`, ` X` and ` Z`, in the order in which memcached has them.
     marks: &'static str,
     /// Whether it was made only now.
     is_new: bool,
@@ -177,9 +200,9 @@ fn look(
     let is_stale = item.staleness & STALE != 0;
     let is_late = recache.is_some_and(|seconds| left >= 0 && left < seconds);
     if item.staleness & CLAIMED != 0 {
-        got.marks = if is_stale { " X Z" } else { " Z" };
+        got.marks = if is_stale { " Z X" } else { " Z" };
     } else if is_stale || is_late {
-        got.marks = if is_stale { " W X" } else { " W" };
+        got.marks = if is_stale { " X W" } else { " W" };
         item.staleness |= CLAIMED;
     }
     if let Some(seconds) = touch {
@@ -197,7 +220,7 @@ pub(super) fn get(
     output: &mut Vec<u8>,
 ) -> Done {
     let flags = Flags::new(request, 2);
-    flags.check(b"bcfhklOqstvENRT")?;
+    flags.check()?;
     let key = meta_key(request, &flags)?;
     let changes = (flags.number(b'N')?, flags.number(b'R')?, flags.number(b'T')?);
     let found = if changes == (None, None, None) && !flags.has(b'l') && !flags.has(b'h') {
@@ -223,7 +246,7 @@ pub(super) fn get(
     counters.items_got.fetch_add(1, Ordering::Relaxed);
     let Some(got) = found else {
         if !flags.has(b'q') {
-            output.extend_from_slice(b"EN\r\n");
+            line(output, "EN", request, &flags, |_| None);
         }
         return Ok(());
     };
@@ -256,14 +279,14 @@ struct Setting {
 
 impl Setting {
     fn new(flags: &Flags<'_>) -> Result<Setting, Failure> {
-        flags.check(b"bcCEFIkMNOqsT")?;
+        flags.check()?;
         let mode = flags
             .value(b'M')
             .and_then(|mode| mode.first().copied())
             .unwrap_or(b'S');
         let mode = mode.to_ascii_uppercase();
         if !b"EAPRS".contains(&mode) {
-            return Err(Failure::say("CLIENT_ERROR invalid mode for ms"));
+            return Err(Failure::say("CLIENT_ERROR invalid mode for ms M token"));
         }
         Ok(Setting {
             wanted: flags.number(b'C')?,
@@ -287,7 +310,9 @@ impl Setting {
             (None, _) => {}
             (Some(_), None) => return Err("NF"),
             (Some(wanted), Some(old)) if old.cas == wanted => {}
-            (Some(wanted), Some(old)) if self.invalidates && wanted < old.cas => staleness = STALE,
+            (Some(wanted), Some(old)) if self.invalidates && wanted < old.cas => {
+                staleness = STALE | old.staleness & CLAIMED;
+            }
             (Some(_), Some(_)) => return Err("EX"),
         }
         let is_refused = match self.mode {
@@ -315,8 +340,23 @@ impl Setting {
                     [block, old.value].concat()
                 };
                 let value = &value[..];
-                encode_item(&Item { cas, value, ..old })
+                let staleness = 0;
+                encode_item(&Item {
+                    cas,
+                    value,
+                    staleness,
+                    ..old
+                })
             }
+            // What is stale already when it is set goes when what it replaces would have gone.
+            Some(old) if staleness & STALE != 0 => encode_item(&Item {
+                flags: self.flags,
+                cas,
+                touched: items.now_s(),
+                staleness,
+                value: block,
+                ..old
+            }),
             _ => encode_item(&Item {
                 flags: self.flags,
                 cas,
@@ -361,7 +401,7 @@ pub(super) fn set(
 
 pub(super) fn delete(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
     let flags = Flags::new(request, 2);
-    flags.check(b"bCEIkOqTx")?;
+    flags.check_briefly()?;
     let key = meta_key(request, &flags)?;
     let wanted: Option<u64> = flags.number(b'C')?;
     let given: Option<u64> = flags.number(b'E')?;
@@ -392,7 +432,7 @@ pub(super) fn delete(request: &Request<'_>, items: &mut Items<'_>, output: &mut 
         }
         Ok((Change::Put(encode_item(&item)), "HD"))
     })?;
-    if !(flags.has(b'q') && (code == "HD" || code == "NF")) {
+    if !(flags.has(b'q') && code == "HD") {
         line(output, code, request, &flags, |_| None);
     }
     Ok(())
@@ -411,7 +451,7 @@ struct Sum {
 
 impl Sum {
     fn new(flags: &Flags<'_>) -> Result<Sum, Failure> {
-        flags.check(b"bcCDEJkMNOqtTv")?;
+        flags.check_briefly()?;
         let delta = flags.value(b'D').map_or(Some(1), number);
         let mode = flags
             .value(b'M')
@@ -420,14 +460,14 @@ impl Sum {
         Ok(Sum {
             wanted: flags.number(b'C')?,
             given: flags.number(b'E')?,
-            delta: delta.ok_or(Failure::say("CLIENT_ERROR invalid numeric delta argument"))?,
+            delta: delta.ok_or(BAD_DELTA)?,
             initial: flags.number(b'J')?.unwrap_or(0),
             vivify: flags.number(b'N')?,
             seconds: flags.number(b'T')?,
             adds: match mode.to_ascii_uppercase() {
                 b'I' | b'+' => true,
                 b'D' | b'-' => false,
-                _ => return Err(Failure::say("CLIENT_ERROR invalid mode for ma")),
+                _ => return Err(Failure::say("CLIENT_ERROR invalid mode for ma M token")),
             },
         })
     }
@@ -466,6 +506,7 @@ impl Sum {
             expires_ms: self
                 .seconds
                 .map_or(old.expires_ms, |seconds| items.expiry(seconds)),
+            staleness: items::staleness_after(&old, &value),
             value: &value,
             ..old
         };
@@ -480,7 +521,7 @@ pub(super) fn arithmetic(request: &Request<'_>, items: &mut Items<'_>, output: &
     let sum = Sum::new(&flags)?;
     let key = meta_key(request, &flags)?;
     let (code, got) = items.change(&key, |items, old| sum.apply(items, old))?;
-    if flags.has(b'q') && (code == "HD" || code == "NF") {
+    if flags.has(b'q') && code == "HD" {
         return Ok(());
     }
     let value = got

@@ -90,13 +90,22 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
         return Found::Request(Request { words, block: &[] }, taken);
     };
     let Some(length) = words.get(at) else {
-        return Found::Bad(if command == b"ms" { BAD_LINE } else { "ERROR" }, taken);
+        let has_key = command == b"ms" && words.len() > 1;
+        return Found::Bad(if has_key { BAD_LINE } else { "ERROR" }, taken);
     };
-    let Some(length) = number::<i64>(length) else {
-        return Found::Bad(if command == b"ms" { BAD_BLOCK } else { BAD_LINE }, taken);
-    };
-    let Ok(length) = usize::try_from(length) else {
-        return Found::Bad(BAD_BLOCK, taken);
+    // What is wrong before the block is found before the block is looked for: it is taken for the next request.
+    let is_cas = command == b"cas";
+    if is_cas && words.len() < 6 {
+        return Found::Bad("ERROR", taken);
+    }
+    let is_key = words.get(1).is_some_and(|key| key.len() <= MAX_KEY);
+    let fits = command == b"ms"
+        || words.get(2).copied().and_then(number::<u32>).is_some()
+            && words.get(3).copied().and_then(number::<i32>).is_some()
+            && (!is_cas || words.get(5).copied().and_then(number::<u64>).is_some());
+    let length = number::<i32>(length).and_then(|length| usize::try_from(length).ok());
+    let (Some(length), true) = (length, is_key && fits) else {
+        return Found::Bad(BAD_LINE, taken);
     };
     if length > most {
         return Found::Bad(TOO_LARGE, taken.saturating_add(length).saturating_add(2));
@@ -140,7 +149,11 @@ mod tests {
     fn what_is_no_request_is_skipped() {
         assert_eq!(read(b"set k 0 0\r\n", 10), Found::Bad("ERROR", 11));
         assert_eq!(read(b"set k 0 0 x\r\n", 10), Found::Bad(BAD_LINE, 13));
-        assert_eq!(read(b"set k 0 0 -1\r\n", 10), Found::Bad(BAD_BLOCK, 14));
+        assert_eq!(read(b"set k 0 0 -1\r\n", 10), Found::Bad(BAD_LINE, 14));
+        assert_eq!(read(b"set k x 0 1\r\na\r\n", 10), Found::Bad(BAD_LINE, 13));
+        assert_eq!(read(b"cas k 0 0 1\r\na\r\n", 10), Found::Bad("ERROR", 13));
+        assert_eq!(read(b"ms\r\n", 10), Found::Bad("ERROR", 4));
+        assert_eq!(read(b"ms k x\r\n", 10), Found::Bad(BAD_LINE, 8));
         assert_eq!(read(b"set k 0 0 11\r\n", 10), Found::Bad(TOO_LARGE, 27));
         assert_eq!(read(b"set k 0 0 1\r\nabc\r\nget", 10), Found::Bad(BAD_BLOCK, 18));
         assert_eq!(read(&[b'a'; MAX_LINE], 10), Found::Endless);

@@ -46,6 +46,9 @@ impl Session {
             Err(failure) => {
                 self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
                 output.truncate(start);
+                if request.is_quiet() && matches!(failure, Failure::Refused(_)) {
+                    return End::Replied;
+                }
                 let text = match failure {
                     Failure::Refused(text) => text.into_owned(),
                     Failure::Store(error) if error.is_full() => {
@@ -68,6 +71,9 @@ impl Session {
     ) -> Result<End, Failure> {
         let counters = &self.shared.counters;
         self.shared.flush_if_due(items)?;
+        if request.words.len() == 1 && matches!(request.word(0), b"mg" | b"md" | b"ma") {
+            return Err(Failure::say("ERROR"));
+        }
         match request.word(0) {
             b"get" | b"gets" | b"gat" | b"gats" => text::get(request, items, counters, output)?,
             b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {

@@ -37,7 +37,7 @@ pub(super) fn get(
     let command = request.word(0);
     let touches = command.starts_with(b"gat");
     let from = if touches { 2 } else { 1 };
-    if request.words.len() <= from {
+    if request.words.len() < 2 {
         return Err(ERROR);
     }
     let keys = &request.words[from..];
@@ -46,10 +46,13 @@ pub(super) fn get(
     }
     let found = if touches {
         let seconds = number::<i64>(request.word(1)).ok_or(BAD_EXPIRY)?;
+        // What a touch lets expire at once is still told.
+        let mut found = Vec::with_capacity(keys.len());
         for word in keys {
+            found.append(&mut items.get(&[word])?);
             touch_one(items, word, seconds)?;
         }
-        items.get(keys)?
+        found
     } else {
         items.get(keys)?
     };
@@ -113,6 +116,7 @@ pub(super) fn store(
                 Item {
                     cas,
                     value: &joined,
+                    staleness: 0,
                     ..old
                 }
             }
@@ -148,6 +152,7 @@ pub(super) fn arithmetic(request: &Request<'_>, items: &mut Items<'_>, output: &
         ))?;
         let item = Item {
             cas: items.store.next_cas(),
+            staleness: items::staleness_after(&old, &value),
             value: &value,
             ..old
         };

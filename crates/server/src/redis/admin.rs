@@ -7,6 +7,7 @@ use crate::error::Failure;
 use crate::glob;
 use crate::resp::{Args, Reply, number};
 use crate::shared::Shared;
+use crate::waits;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -164,6 +165,7 @@ fn make_durable(shared: &Shared) -> Done {
 }
 
 pub(super) fn save(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    waits::about_to_wait();
     make_durable(&session.shared)?;
     reply.ok();
     Ok(())
@@ -205,6 +207,7 @@ pub(super) fn debug(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
         return Err(unknown_subcommand("debug", args));
     }
     let seconds = double(args.at(2))?.clamp(0.0, 3600.0);
+    waits::about_to_wait();
     std::thread::sleep(Duration::from_secs_f64(seconds));
     reply.ok();
     Ok(())

@@ -127,6 +127,7 @@ pub(super) fn object(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
                 reply.null();
             }
         }
+        (b"FREQ", 3) if transaction.entry(args.at(2))?.is_none() => reply.null(),
         (b"FREQ", 3) => {
             return Err(Failure::say(
                 "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \

@@ -27,6 +27,7 @@ mod session;
 mod sets;
 mod sorted;
 mod strings;
+mod subcommands;
 mod table;
 mod transactions;
 mod walks;

@@ -3,7 +3,7 @@
 use super::batch::Batch;
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
-use super::{args, connection};
+use super::{args, connection, subcommands};
 use crate::net::{Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
 use crate::shared::{Client, Shared};
@@ -163,6 +163,7 @@ impl Session {
         if !command.takes(args.len()) {
             return Err(Cow::Owned(args::wrong_number(command.name).to_string()));
         }
+        subcommands::check(command.name, args)?;
         if !self.is_known && !command.is_for_strangers() {
             return Err(Cow::Borrowed("NOAUTH Authentication required."));
         }

@@ -172,8 +172,10 @@ pub(super) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
         Some(target) => target,
         None => transaction.new_collection(Kind::Set)?,
     };
-    add(transaction, &mut target, std::iter::once(member))?;
-    transaction.save(to, &target);
+    // Who watches the target is told only if it has changed.
+    if add(transaction, &mut target, std::iter::once(member))? > 0 {
+        transaction.save(to, &target);
+    }
     Ok(())
 }
 

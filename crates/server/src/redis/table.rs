@@ -1,7 +1,7 @@
 //! All commands: what each takes, touches and does. COMMAND reports from the same table that checks arguments.
 
 use super::{admin, connection, describe, expiry, hashes, info, keys, lists, ordered, sets, sorted, strings};
-use super::{session::Session, transactions, walks};
+use super::{session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
 use crate::store::{Mode, Transaction};
@@ -54,12 +54,7 @@ pub(super) struct Command {
 
 impl Command {
     pub(super) fn takes(&self, count: usize) -> bool {
-        let least = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 {
-            count >= least
-        } else {
-            count == least
-        }
+        subcommands::fits(self.arity, count)
     }
 
     fn has(&self, flag: u16) -> bool {

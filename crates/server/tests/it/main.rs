@@ -7,6 +7,7 @@ mod differential;
 mod keys;
 mod limits;
 mod memcached;
+mod memcached_differential;
 mod restart;
 mod strings;
 mod transactions;

@@ -1,0 +1,73 @@
+//! Commands whose first argument is a command, and what is said of one that does not exist or has another number of arguments.
+
+use crate::resp::Args;
+
+/// The subcommands of a command, each with how many arguments it takes, as in the table of commands.
+type Subcommands = &'static [(&'static str, i32)];
+
+#[rustfmt::skip]
+static CLIENT: Subcommands = &[
+    ("getname", 2), ("help", 2), ("id", 2), ("info", 2), ("kill", -3), ("list", -2), ("no-evict", 3), ("no-touch", 3), ("reply", 3),
+    ("setinfo", 4), ("setname", 3),
+];
+
+static COMMAND: Subcommands = &[
+    ("count", 2),
+    ("docs", -2),
+    ("getkeys", -3),
+    ("info", -2),
+    ("list", -2),
+];
+
+static CONFIG: Subcommands = &[("get", -3), ("resetstat", 2), ("rewrite", 2), ("set", -4)];
+
+static OBJECT: Subcommands = &[
+    ("encoding", 3),
+    ("freq", 3),
+    ("help", 2),
+    ("idletime", 3),
+    ("refcount", 3),
+];
+
+static SLOWLOG: Subcommands = &[("get", -2), ("len", 2), ("reset", 2)];
+
+static SNAPSHOT: Subcommands = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
+
+/// Whether so many arguments are as many as a command takes; at least as many, if that is negative.
+pub(super) fn fits(arity: i32, count: usize) -> bool {
+    let least = arity.unsigned_abs() as usize;
+    if arity < 0 { count >= least } else { count == least }
+}
+
+fn of(command: &str) -> Option<Subcommands> {
+    Some(match command {
+        "client" => CLIENT,
+        "command" => COMMAND,
+        "config" => CONFIG,
+        "object" => OBJECT,
+        "slowlog" => SLOWLOG,
+        "snapshot" => SNAPSHOT,
+        _ => return None,
+    })
+}
+
+/// What is wrong with a command's subcommand, if it has one, as Redis words it.
+pub(super) fn check(command: &str, args: Args<'_>) -> Result<(), String> {
+    let (Some(subcommands), Some(word)) = (of(command), args.get(1)) else {
+        return Ok(());
+    };
+    let found = subcommands
+        .iter()
+        .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
+    match found {
+        None => Err(format!(
+            "ERR unknown subcommand '{}'. Try {} HELP.",
+            String::from_utf8_lossy(&word[..word.len().min(128)]),
+            command.to_ascii_uppercase()
+        )),
+        Some((name, arity)) if !fits(*arity, args.len()) => Err(format!(
+            "ERR wrong number of arguments for '{command}|{name}' command"
+        )),
+        Some(_) => Ok(()),
+    }
+}

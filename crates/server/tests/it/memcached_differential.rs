@@ -1,0 +1,346 @@
+//! The same random requests to a real memcached and to this server: what comes back must be equal, byte for byte.
+//!
+//! `ALLUVIUM_MEMCACHED` names the program, else `memcached` is looked for in PATH; without one the test says so and passes.
+//! `ALLUVIUM_MEMCACHED_COMMANDS` says how many requests, `ALLUVIUM_MEMCACHED_SEED` which. Numbers that CAS compares are each server's own: they are
+//! compared by which item has them, and sent as the server knows them.
+
+use crate::client::Fixture;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A memcached that ends with the test.
+struct Memcached {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Memcached {
+    fn start() -> Option<Memcached> {
+        let program = std::env::var("ALLUVIUM_MEMCACHED").unwrap_or_else(|_| "memcached".to_owned());
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        // It refuses to run as root unless it is told whose rights it shall have.
+        let child = Command::new(&program)
+            .args([
+                "-l",
+                "127.0.0.1",
+                "-p",
+                &port.to_string(),
+                "-U",
+                "0",
+                "-u",
+                "nobody",
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(child) = child else {
+            println!("skipped: there is no {program}; name one in ALLUVIUM_MEMCACHED");
+            return None;
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let memcached = Memcached { child, address };
+        for _ in 0..500 {
+            if TcpStream::connect(address).is_ok() {
+                return Some(memcached);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("memcached does not listen");
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A connection, and what CAS compares as far as its server has told.
+struct Client {
+    reader: BufReader<TcpStream>,
+    marks: BTreeMap<String, String>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr) -> Client {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Client {
+            reader: BufReader::new(socket),
+            marks: BTreeMap::new(),
+        }
+    }
+
+    /// Sends a request and another that ends the reply; all lines before the end. A number that CAS compares is replaced by a word.
+    fn ask(&mut self, request: &str, key: &str) -> Vec<String> {
+        let known = self.marks.get(key).map_or("7", |mark| mark);
+        let request = request.replace("$cas", known);
+        let socket = self.reader.get_mut();
+        socket.write_all(format!("{request}mn\r\n").as_bytes()).unwrap();
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            let count = self.reader.read_line(&mut line);
+            assert!(
+                matches!(count, Ok(1..)),
+                "{count:?} after {request:?} and {lines:?}"
+            );
+            let line = line.trim_end_matches("\r\n").to_owned();
+            if line == "MN" {
+                return lines;
+            }
+            lines.push(self.without_mark(line));
+        }
+    }
+
+    fn without_mark(&mut self, line: String) -> String {
+        let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let place = match words[0].as_str() {
+            "VALUE" if words.len() == 5 => Some(4),
+            "HD" | "VA" | "EX" | "NS" | "NF" => words
+                .iter()
+                .skip(1)
+                .position(|word| word.len() > 1 && word.starts_with('c'))
+                .map(|at| at + 1),
+            _ => None,
+        };
+        let Some(place) = place else {
+            return line;
+        };
+        let mark = words[place].trim_start_matches('c').to_owned();
+        // Of no item it is zero at both.
+        if words[0] == "VALUE" {
+            self.marks.insert(words[1].clone(), mark);
+        } else if let Some(key) = words.iter().find_map(|word| word.strip_prefix('k')) {
+            self.marks.insert(key.to_owned(), mark);
+        }
+        words[place] = "(cas)".to_owned();
+        words.join(" ")
+    }
+}
+
+const SHAPES: &[&str] = &[
+    "get K",
+    "get K K K",
+    "gets K",
+    "gets K K",
+    "gat $expiry K",
+    "gats $expiry K K",
+    "set K $flags $expiry DATA",
+    "set K $flags $expiry DATA",
+    "set N 0 0 NUMBER",
+    "add K $flags $expiry DATA",
+    "replace K $flags $expiry DATA",
+    "append K 0 0 DATA",
+    "prepend K 0 0 DATA",
+    "cas K $flags $expiry CASDATA",
+    "cas K $flags $expiry CASDATA",
+    "incr N $delta",
+    "decr N $delta",
+    "incr K 1",
+    "incr N x",
+    "decr N -1",
+    "touch K $expiry",
+    "delete K",
+    "delete K 0",
+    "delete K 5",
+    "set K 0 0 DATA noreply",
+    "add K 1 0 DATA noreply",
+    "delete K noreply",
+    "incr N 1 noreply",
+    "touch K 0 noreply",
+    "verbosity 1",
+    "nosuch K",
+    "get",
+    "set K 0 0",
+    "set K x 0 DATA",
+    "set K 0 x DATA",
+    "cas K 0 0 DATA",
+    "incr N",
+    "touch K",
+    "mg K",
+    "mg K v",
+    "mg K v f s k",
+    "mg K v t",
+    "mg K l t",
+    "mg K k c v",
+    "mg K k c",
+    "mg K v q",
+    "mg K k v O$opaque q",
+    "mg K s v T$ttl",
+    "mg K v N1000 t",
+    "mg K v R30 t",
+    "ms K META T$ttl",
+    "ms K META F$number T0",
+    "ms K META c k",
+    "ms K META C$cas k",
+    "ms K META ME",
+    "ms K META MA",
+    "ms K META MP",
+    "ms K META MR",
+    "ms K META MS",
+    "ms K META MX",
+    "ms K META q k O$opaque",
+    "ms K META I C1",
+    "ms K",
+    "ms K x",
+    "md K",
+    "md K q",
+    "md K k O$opaque",
+    "md K C$cas k",
+    "md K I T30",
+    "ma N",
+    "ma N v",
+    "ma N D$delta v",
+    "ma N MD D$delta v",
+    "ma N MI t v",
+    "ma N N0 J5 v",
+    "ma N q",
+    "ma N k c",
+    "ma K v",
+    "ma N Dx",
+    "flush_all noreply",
+];
+
+/// A request, and the key that it is about.
+fn fill(shape: &str, random: &mut fastrand::Rng) -> (String, String) {
+    let mut first = String::new();
+    let mut block = None;
+    let words = shape.split(' ').map(|word| {
+        let data =
+            |random: &mut fastrand::Rng| "d".repeat(random.usize(..40)) + &random.u8(..100).to_string();
+        match word {
+            "K" | "N" => {
+                // What memcached makes of a number that is empty depends on what lies behind it in memory.
+                let key = match random.u8(..20) {
+                    0 if !shape.contains("N1000") => format!("n{}", random.u8(..4)),
+                    _ => format!("{}{}", word.to_lowercase(), random.u8(..6)),
+                };
+                if first.is_empty() {
+                    first.clone_from(&key);
+                }
+                return key;
+            }
+            "DATA" | "CASDATA" | "META" => {
+                let data = data(random);
+                let length = data.len().to_string();
+                block = Some(data);
+                return if word == "CASDATA" {
+                    length + " $cas"
+                } else {
+                    length
+                };
+            }
+            "NUMBER" => {
+                let data = random.u32(..1000).to_string();
+                let length = data.len().to_string();
+                block = Some(data);
+                return length;
+            }
+            _ => {}
+        }
+        word.replace("$flags", &random.u16(..).to_string())
+            .replace("$number", &random.u16(..).to_string())
+            .replace("$delta", &random.u32(..2000).to_string())
+            .replace("$opaque", &random.u32(..).to_string())
+            .replace("$ttl", ["0", "1000", "-1", "86400"][random.usize(..4)])
+            .replace(
+                "$expiry",
+                ["0", "0", "1000", "-1", "2000000000"][random.usize(..5)],
+            )
+    });
+    let line = words.collect::<Vec<_>>().join(" ");
+    let request = match block {
+        Some(block) => format!("{line}\r\n{block}\r\n"),
+        None => line + "\r\n",
+    };
+    (request, first)
+}
+
+#[test]
+fn random_requests_get_the_replies_of_memcached() {
+    let Some(memcached) = Memcached::start() else {
+        return;
+    };
+    let number = |name: &str, otherwise: u64| {
+        std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+    };
+    let fixture = Fixture::new();
+    let seed = number("ALLUVIUM_MEMCACHED_SEED", 1);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut theirs = Client::connect(memcached.address);
+    let mut ours = Client::connect(fixture.server.memcached_addr().unwrap());
+    let mut good: BTreeMap<String, u64> = BTreeMap::new();
+    let mut history = Vec::new();
+    let mut different = Vec::new();
+    for step in 0..number("ALLUVIUM_MEMCACHED_COMMANDS", 5_000) {
+        let shape = SHAPES[random.usize(..SHAPES.len())];
+        if shape.starts_with("flush_all") && random.u8(..20) > 0 {
+            continue;
+        }
+        let (request, key) = fill(shape, &mut random);
+        history.push(request.clone());
+        let (expected, found) = (theirs.ask(&request, &key), ours.ask(&request, &key));
+        let is_good = |line: &String| {
+            let bad = ["END", "EN", "NF", "NS", "NOT_FOUND", "NOT_STORED"].contains(&&line[..]);
+            !bad && !line.contains("ERROR")
+        };
+        if expected.first().is_some_and(is_good) {
+            let name = shape.split(' ').next().unwrap();
+            *good.entry(name.to_owned()).or_default() += 1;
+        }
+        if compared(&found) != compared(&expected) && different.len() < 10 {
+            let before = &history[history.len().saturating_sub(12)..];
+            different.push(format!(
+                "step {step}: {request:?}\n  theirs {expected:?}\n  ours {found:?}\n  after {before:?}"
+            ));
+        }
+    }
+    assert!(different.is_empty(), "seed {seed}:\n{}", different.join("\n"));
+    println!("{} requests had equal replies", history.len());
+    println!("replies that are neither errors nor misses: {good:?}");
+}
+
+/// Lines as they are compared: times that are left, and since the last access, depend on the moment. Of blanks behind a number that has become
+/// shorter memcached keeps none where it cannot write in place, which depends on what else holds the item: they are left out, and lengths with them.
+fn compared(lines: &[String]) -> Vec<String> {
+    let is_time = |word: &str| {
+        let digits = word.strip_prefix('t').or_else(|| word.strip_prefix('l'));
+        digits.and_then(|digits| digits.parse::<i64>().ok())
+    };
+    let words = |line: &String| {
+        if line.starts_with("VALUE ") {
+            let mut words: Vec<&str> = line.split(' ').collect();
+            words.remove(3);
+            return words.join(" ");
+        }
+        let is_data = line.starts_with(|first: char| first.is_ascii_digit() || first == 'd' || first == ' ');
+        if is_data {
+            return line.replace(' ', "");
+        }
+        let is_meta = ["HD", "VA"].iter().any(|head| line.starts_with(head));
+        if !is_meta {
+            return line.clone();
+        }
+        let word = |word: &str| match is_time(word) {
+            Some(seconds) if seconds >= 0 => format!("{}{}", &word[..1], (seconds + 50) / 100),
+            _ => word.to_owned(),
+        };
+        let mut words: Vec<String> = line.split(' ').map(word).collect();
+        if words[0] == "VA" {
+            words.remove(1);
+        }
+        words.retain(|word| !word.starts_with('s'));
+        words.join(" ")
+    };
+    lines.iter().map(words).collect()
+}
