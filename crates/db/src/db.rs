@@ -10,13 +10,13 @@ use crate::options::{Existing, Options};
 use crate::progress::Progress;
 use crate::reads::{Reactor, Reads};
 use crate::snapshot::{Pinned, Snapshot};
-use crate::stats::{Began, Recorders, Stats};
+use crate::stats::{Began, Distributions, Recorders, Stats};
 use crate::worker::Workers;
 use crate::{Durability, Error, Keyspace, Result};
 use alluvium_base::Kind;
 use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
-use alluvium_trees::tiered::Depth;
+use alluvium_trees::tiered::{Depth, Outline};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -514,6 +514,31 @@ impl Db {
     #[must_use]
     pub fn draw(&self) -> String {
         self.engine().tree.draw()
+    }
+
+    /// The tree's shape as plain data: nodes of the trunk, their pivots and bundles, the runs in them, compactions under way. Keys begin with the number of
+    /// their keyspace. It costs a copy of the trunk's keys, and no read.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// db.keyspace("rivers")?.put("Elbe", "1094 km")?;
+    /// db.checkpoint()?;
+    /// let outline = db.outline();
+    /// let pivot = &outline.root.pivots[0];
+    /// let records: u64 = pivot.own.iter().chain(&pivot.pending).map(|layer| layer.records).sum();
+    /// assert!(records >= 1);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn outline(&self) -> Outline {
+        self.engine().tree.outline()
+    }
+
+    /// How long operations took since the store was opened: more than [`Db::stats`] says of it. The difference of two tells percentiles of the time between.
+    #[must_use]
+    pub fn distributions(&self) -> Distributions {
+        self.shared.recorders.distributions()
     }
 
     /// The commits after a number, in their order, as long as the log has them: what a follower needs that keeps another store, an index or a cache up to

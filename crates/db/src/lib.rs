@@ -51,9 +51,13 @@ mod stats;
 mod value;
 mod worker;
 
+pub use alluvium_base::Purpose;
+pub use alluvium_device::Counts as DeviceCounts;
 pub use alluvium_trees::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
 };
+pub use alluvium_trees::range::KeyRange;
+pub use alluvium_trees::tiered::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, Underway};
 pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 pub use caps::Background;
 pub use changes::{Change, ChangeSet, Changes};
@@ -71,5 +75,5 @@ pub use reads::{Get, MultiGet, Reads};
 pub use repair::{RepairReport, repair};
 pub use restore::restore;
 pub use snapshot::Snapshot;
-pub use stats::{Figure, Latencies, Latency, Nature, Operations, Stats, Unit};
+pub use stats::{Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats, Unit};
 pub use value::Value;

@@ -6,7 +6,7 @@
 //!
 //! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads),
 //! `resp/` (the codec), `redis/` (the commands) with `redis/session.rs` first, `store/` (what they read and write through), `model/` (how
-//! types lie in keys); `memcached/`.
+//! types lie in keys); `memcached/`; `web/` (a page and answers for programs, which only read).
 //!
 //! Invariants of each folder are in its header; those of all:
 //!
@@ -27,6 +27,7 @@ mod shared;
 mod slowlog;
 mod store;
 mod waits;
+mod web;
 
 pub use error::{Error, Result};
 pub use options::{Exposure, Limits, ServerOptions, Tls};

@@ -87,6 +87,10 @@ pub struct ServerOptions {
     pub redis: Option<SocketAddr>,
     /// Where the memcached protocol is spoken, if it is.
     pub memcached: Option<SocketAddr>,
+    /// Where the web page is served, if it is.
+    pub web: Option<SocketAddr>,
+    /// Names by which browsers may ask for the page, besides IP addresses and localhost.
+    pub web_names: Vec<String>,
     /// How many loops serve connections: one for each processor, if absent.
     pub loops: Option<usize>,
     /// What AUTH must say, if anything.
@@ -106,6 +110,8 @@ impl Default for ServerOptions {
         ServerOptions {
             redis: None,
             memcached: None,
+            web: None,
+            web_names: Vec::new(),
             loops: None,
             password: None,
             tls: None,

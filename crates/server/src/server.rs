@@ -5,6 +5,7 @@ use crate::net::{self, Acceptor, Driver, Language, Listener, Pool, Syncer};
 use crate::options::{Exposure, ServerOptions, Tls};
 use crate::shared::Shared;
 use crate::store::{Reaper, Store};
+use crate::web::{Setting, Web};
 use alluvium::Db;
 use mio::net::TcpListener;
 use parking_lot::{Condvar, Mutex};
@@ -60,6 +61,7 @@ struct Running {
     pool: Arc<Pool>,
     syncer: Arc<Syncer>,
     control: Arc<net::Control>,
+    web: Option<Web>,
     threads: Mutex<Option<Threads>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -108,6 +110,16 @@ impl Server {
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let seats: std::io::Result<Vec<_>> = (0..loops.max(1)).map(|_| Driver::seat(&syncer)).collect();
         let pool = Arc::new(Pool::new(seats?));
+        let web = options.web.map(|address| {
+            let setting = Setting {
+                address,
+                names: options.web_names.clone(),
+                tls: tls.clone(),
+                grace: options.grace,
+            };
+            Web::start(&shared, setting)
+        });
+        let web = web.transpose()?;
         let (acceptor, control) = Acceptor::new(listeners, &shared, &pool, tls)?;
         let waking = Arc::downgrade(&pool);
         let wake = move || {
@@ -130,6 +142,7 @@ impl Server {
             pool,
             syncer,
             control,
+            web,
             threads: Mutex::new(Some(threads)),
             state: Mutex::new(State::Running),
             changed: Condvar::new(),
@@ -153,6 +166,12 @@ impl Server {
         self.memcached
     }
 
+    /// Where the web page is.
+    #[must_use]
+    pub fn web_addr(&self) -> Option<SocketAddr> {
+        self.running.web.as_ref().map(Web::address)
+    }
+
     /// How many clients are connected.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -166,6 +185,9 @@ impl Server {
         if *state == State::Running {
             *state = State::Stopping;
             self.running.control.stop();
+            if let Some(web) = &self.running.web {
+                web.stop();
+            }
             self.running.changed.notify_all();
         }
     }
@@ -207,6 +229,9 @@ impl Running {
             tracing::error!("the thread that syncs has panicked");
         }
         reaper.stop();
+        if let Some(web) = &self.web {
+            web.join();
+        }
         self.shared.store.note_time()?;
         self.shared.store.db.sync()?;
         Ok(())
@@ -224,17 +249,24 @@ impl Drop for Server {
 
 /// Refuses addresses that others can reach when nothing keeps them out.
 fn protected(options: &ServerOptions) -> Result<()> {
-    if options.exposure == Exposure::Unprotected || options.tls.is_some() {
+    if options.exposure == Exposure::Unprotected {
         return Ok(());
     }
+    let is_private = options.tls.is_some();
     let check = |address: Option<SocketAddr>, is_protected: bool, wanted| match address {
         Some(address) if !address.ip().is_loopback() && !is_protected => {
             Err(Error::Unprotected { address, wanted })
         }
         _ => Ok(()),
     };
-    check(options.redis, options.password.is_some(), "a password or TLS")?;
-    check(options.memcached, false, "TLS")
+    check(
+        options.redis,
+        is_private || options.password.is_some(),
+        "a password or TLS",
+    )?;
+    check(options.memcached, is_private, "TLS")?;
+    // Whoever can connect could read everything: encryption keeps nobody out.
+    check(options.web, options.password.is_some(), "a password")
 }
 
 fn tls_config(tls: &Tls) -> Result<Arc<ServerConfig>> {

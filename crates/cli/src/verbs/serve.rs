@@ -1,4 +1,4 @@
-//! `serve`: the store for Redis and memcached clients.
+//! `serve`: the store for Redis and memcached clients, and a web page.
 
 use crate::Exit;
 use crate::context::{self, Context};
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  alluvium serve                                    # Redis on port 6379, memcached on 11211, this machine only
+  alluvium serve                                    # Redis on port 6379, memcached on 11211, a page at http://127.0.0.1:7070
   alluvium serve --redis 127.0.0.1:7000 --memcached off --memory 2G --durability disk
   ALLUVIUM_PASSWORD=secret alluvium serve --redis 0.0.0.0:6379
 
@@ -28,7 +28,7 @@ Ctrl-C or SIGTERM ends it: what has been received is answered, and the store is 
 /// How often it is looked whether a signal has come.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Serve the store to clients that speak the Redis or the memcached protocol.
+/// Serve the store to clients that speak the Redis or the memcached protocol, with a web page that shows it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
@@ -38,6 +38,12 @@ pub struct Serve {
     /// Where the memcached protocol is spoken; `off` for nowhere, port 0 for any that is free.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11211", value_parser = address)]
     pub memcached: Listen,
+    /// Where the web page is; `off` for nowhere, port 0 for any that is free.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070", value_parser = address)]
+    pub web: Listen,
+    /// A name by which browsers may ask for the web page, besides IP addresses and localhost. May be given more than once.
+    #[arg(long, value_name = "HOST")]
+    pub web_name: Vec<String>,
     /// When a write is acknowledged.
     #[arg(long, value_enum, default_value_t = Word::Process)]
     pub durability: Word,
@@ -122,10 +128,10 @@ impl Serve {
     }
 
     fn options(&self) -> Result<ServerOptions> {
-        if self.redis.0.is_none() && self.memcached.0.is_none() {
+        if self.redis.0.is_none() && self.memcached.0.is_none() && self.web.0.is_none() {
             return Err(failure(
                 Exit::Usage,
-                "--redis and --memcached are both off: nobody could connect",
+                "--redis, --memcached and --web are all off: nobody could connect",
             ));
         }
         let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
@@ -139,6 +145,8 @@ impl Serve {
         Ok(ServerOptions {
             redis: self.redis.0,
             memcached: self.memcached.0,
+            web: self.web.0,
+            web_names: self.web_name.clone(),
             password: self.password.clone(),
             tls,
             exposure: if self.unprotected {
@@ -153,14 +161,20 @@ impl Serve {
     /// Says where it can be reached, now that it can.
     fn announce(&self, context: &Context, server: &Server) -> Result<()> {
         let (redis, memcached) = (server.redis_addr(), server.memcached_addr());
+        let scheme = if self.tls_certificate.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let web = server.web_addr().map(|address| format!("{scheme}://{address}"));
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         if context.is_json() {
             let mut out = Output::new();
-            out.json(&json!({ "redis": text(redis), "memcached": text(memcached) }))?;
+            out.json(&json!({ "redis": text(redis), "memcached": text(memcached), "web": web }))?;
             out.flush()?;
         }
         let shown = |name: &str, address: Option<SocketAddr>| Some(format!("{name} on {}", address?));
-        let places: Vec<String> = [shown("Redis", redis), shown("memcached", memcached)]
+        let places: Vec<String> = [shown("Redis", redis), shown("memcached", memcached), web]
             .into_iter()
             .flatten()
             .collect();

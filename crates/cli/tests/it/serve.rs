@@ -22,6 +22,8 @@ impl Served {
                 "127.0.0.1:0",
                 "--memcached",
                 "127.0.0.1:0",
+                "--web",
+                "127.0.0.1:0",
             ],
             more,
         ]
@@ -92,13 +94,33 @@ fn what_was_acknowledged_is_there_after_sigterm_and_after_sigkill() {
 fn a_server_that_strangers_could_reach_does_not_start() {
     let place = Place::new();
     place
-        .run(["serve", "--redis", "0.0.0.0:0", "--memcached", "off"])
+        .run([
+            "serve",
+            "--redis",
+            "0.0.0.0:0",
+            "--memcached",
+            "off",
+            "--web",
+            "off",
+        ])
         .ended(3)
         .complained("password");
     place
-        .run(["serve", "--redis", "off", "--memcached", "off"])
+        .run(["serve", "--redis", "off", "--memcached", "off", "--web", "off"])
         .ended(2)
-        .complained("both off");
+        .complained("all off");
+    place
+        .run([
+            "serve",
+            "--redis",
+            "off",
+            "--memcached",
+            "off",
+            "--web",
+            "0.0.0.0:0",
+        ])
+        .ended(3)
+        .complained("password");
     place
         .run(["serve", "--redis", "somewhere"])
         .ended(2)

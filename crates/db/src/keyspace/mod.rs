@@ -106,6 +106,12 @@ impl Keyspace {
         self.definition.name()
     }
 
+    /// Its number: what the tree's keys of it begin with, in [`Db::outline`](crate::Db::outline). It stays the same when the keyspace gets another name.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.definition.id
+    }
+
     /// What it was created with.
     #[must_use]
     pub fn options(&self) -> &KeyspaceOptions {

@@ -3,6 +3,7 @@
 //! One operation in about 64 is timed, at intervals that are drawn, so that no rhythm of the program falls in with them. Each thread records in one of a
 //! few histograms of a kind, whose sum is told. A histogram is made when the first operation of its kind is recorded in it, and takes about 16 KiB.
 
+use super::distribution::{Distribution, Distributions};
 use crate::engine::thread_number;
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
@@ -120,6 +121,18 @@ impl Recorder {
         shard.get_or_insert_with(histogram).saturating_record(ns);
     }
 
+    fn distribution(&self) -> Distribution {
+        let mut distribution = Distribution::default();
+        for shard in &self.shards {
+            if let Some(times) = &*shard.lock() {
+                for step in times.iter_recorded() {
+                    distribution.add(step.value_iterated_to(), step.count_since_last_iteration());
+                }
+            }
+        }
+        distribution
+    }
+
     fn latency(&self) -> Latency {
         let mut sum = histogram();
         for shard in &self.shards {
@@ -140,6 +153,15 @@ impl Recorder {
 }
 
 impl Recorders {
+    pub(crate) fn distributions(&self) -> Distributions {
+        Distributions {
+            get: self.get.distribution(),
+            multi_get: self.multi_get.distribution(),
+            commit: self.commit.distribution(),
+            durable_commit: self.durable_commit.distribution(),
+        }
+    }
+
     pub(crate) fn latencies(&self) -> Latencies {
         Latencies {
             get: self.get.latency(),

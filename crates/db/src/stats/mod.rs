@@ -4,14 +4,16 @@
 //!
 //! *Does not know*: what to make of it; that is for people, and for whoever exports it.
 //!
-//! *Read in this order*: this file, `latencies.rs` (what is timed, and how it stays cheap), `list.rs` (all numbers as a list, and as a table), `publish.rs`
+//! *Read in this order*: this file, `latencies.rs` (what is timed, and how it stays cheap), `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a table), `publish.rs`
 //! (the list for the `metrics` crate, behind the feature of that name).
 
+mod distribution;
 mod latencies;
 mod list;
 #[cfg(feature = "metrics")]
 mod publish;
 
+pub use distribution::{Distribution, Distributions};
 pub(crate) use latencies::{Began, Recorders};
 pub use latencies::{Latencies, Latency};
 pub use list::{Figure, Nature, Unit};

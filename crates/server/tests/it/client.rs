@@ -66,6 +66,10 @@ impl Client {
         self.reader.get_mut().write_all(bytes).unwrap();
     }
 
+    pub(crate) fn read_exact(&mut self, bytes: &mut [u8]) {
+        self.reader.read_exact(bytes).unwrap();
+    }
+
     pub(crate) fn send(&mut self, words: &[&[u8]]) {
         self.send_bytes(&request(words));
     }

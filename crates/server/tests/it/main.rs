@@ -8,6 +8,8 @@ mod keys;
 mod limits;
 mod memcached;
 mod memcached_differential;
+mod page;
 mod restart;
 mod strings;
 mod transactions;
+mod web;

@@ -13,6 +13,7 @@
 //! ```
 
 use super::estimate::Debt;
+use super::outline::Underway;
 use crate::range::KeyRange;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -133,6 +134,16 @@ impl Inflight {
     #[must_use]
     pub(super) fn job_of(&self, height: u8, low: &[u8]) -> Option<JobId> {
         self.pivots.get(&(height, low.into())).copied()
+    }
+
+    /// How far the job of a pivot is, if it has one.
+    #[must_use]
+    pub(super) fn underway(&self, height: u8, low: &[u8]) -> Option<Underway> {
+        let job = self.job_of(height, low)?;
+        Some(match self.jobs.get(&job)?.state {
+            State::Queued => Underway::Queued,
+            State::Running => Underway::Running,
+        })
     }
 
     /// What a job claims.

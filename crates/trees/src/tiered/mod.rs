@@ -10,7 +10,7 @@
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `rules.rs` (what
 //! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `asynchronous.rs`, `scan.rs` (with
-//! `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `estimate.rs`, `draw.rs`.
+//! `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `estimate.rs`, `draw.rs`, `outline.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
 //! overwritten. SplinterDB locks trunk nodes hand over hand and splits them on the way down, before it knows whether it must. Here the
@@ -54,6 +54,7 @@ mod lookup;
 mod maintain;
 mod memtables;
 mod node;
+mod outline;
 mod policy;
 mod rules;
 mod scan;
@@ -76,6 +77,7 @@ pub use ingest::Ingest;
 pub use lookup::Reader;
 pub use maintain::{Maintenance, Step};
 pub use memtables::{MemtableEntry, MemtableList, Memtables};
+pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, Underway};
 pub use policy::{Shape, Victim};
 pub use rules::{KeyspaceRules, OneKeyspace, Schema};
 pub use scan::Iter;

@@ -1,0 +1,182 @@
+//! How many operations took how long: counts below bounds that never change, so that two of them can be subtracted.
+
+/// Bounds for each doubling of a time.
+const STEPS: usize = 4;
+/// Doublings that are told apart, from the first bound on.
+const DOUBLINGS: usize = 27;
+const BOUNDS: usize = STEPS * DOUBLINGS + 1;
+/// The first bound, in nanoseconds.
+const FIRST_NS: u64 = 128;
+/// What each step of a doubling multiplies by, in 65,536ths: the fourth roots of two, of four and of eight.
+const ROOTS: [u64; STEPS] = [65_536, 77_936, 92_682, 110_218];
+
+const _: () = assert!(FIRST_NS << DOUBLINGS < u64::MAX >> 17, "a bound and its root fit");
+
+/// How long operations of one kind took, as far as they were timed: how many took no longer than each of some bounds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distribution {
+    /// One more than there are bounds; empty before the first operation.
+    counts: Vec<u64>,
+    sum_ns: f64,
+}
+
+/// How long what users ask for took, by kind, as in [`Latencies`](crate::Latencies).
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Distributions {
+    /// Gets, one in 64.
+    pub get: Distribution,
+    /// Batches of gets, one in 64.
+    pub multi_get: Distribution,
+    /// Commits that do not wait for a sync, one in 64.
+    pub commit: Distribution,
+    /// Commits at [`Durability::Disk`](crate::Durability::Disk), every one.
+    pub durable_commit: Distribution,
+}
+
+fn bound_ns(index: usize) -> u64 {
+    ((FIRST_NS << (index / STEPS)) * ROOTS[index % STEPS]) >> 16
+}
+
+impl Distribution {
+    pub(super) fn add(&mut self, ns: u64, count: u64) {
+        if self.counts.is_empty() {
+            self.counts = vec![0; BOUNDS + 1];
+        }
+        // The first bound that is not below.
+        let (mut low, mut high) = (0, BOUNDS);
+        while low < high {
+            let middle = low.midpoint(high);
+            if bound_ns(middle) < ns {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        self.counts[low] += count;
+        self.sum_ns += ns as f64 * count as f64;
+    }
+
+    /// How many operations were timed.
+    #[must_use]
+    pub fn timed(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// How long all of them took together, in nanoseconds.
+    #[must_use]
+    pub fn sum_ns(&self) -> f64 {
+        self.sum_ns
+    }
+
+    /// Each bound, in nanoseconds, and how many operations took no longer. Both ascend; longer ones than the last bound are only in
+    /// [`Distribution::timed`]. The bounds are the same always, four for each doubling.
+    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut sum = 0;
+        (0..BOUNDS).map(move |index| {
+            sum += self.counts.get(index).copied().unwrap_or(0);
+            (bound_ns(index), sum)
+        })
+    }
+
+    /// What was added since an earlier one of the same store.
+    #[must_use]
+    pub fn since(&self, earlier: &Distribution) -> Distribution {
+        let before = |index| earlier.counts.get(index).copied().unwrap_or(0);
+        let counts = self.counts.iter().enumerate();
+        Distribution {
+            counts: counts
+                .map(|(index, count)| count.saturating_sub(before(index)))
+                .collect(),
+            sum_ns: (self.sum_ns - earlier.sum_ns).max(0.0),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Distribution) -> Distribution {
+        let count = |of: &Distribution, index| of.counts.get(index).copied().unwrap_or(0);
+        let len = self.counts.len().max(other.counts.len());
+        Distribution {
+            counts: (0..len)
+                .map(|index| count(self, index) + count(other, index))
+                .collect(),
+            sum_ns: self.sum_ns + other.sum_ns,
+        }
+    }
+
+    /// The time that this share of the operations did not exceed, in nanoseconds, within a tenth; none if nothing was timed.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let before = db.distributions().commit;
+    /// for number in 0..1000u32 {
+    ///     db.keyspace("years")?.put(number.to_be_bytes(), "")?;
+    /// }
+    /// let p99 = db.distributions().commit.since(&before).quantile_ns(0.99);
+    /// assert!(p99.is_some_and(|ns| ns > 0));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn quantile_ns(&self, share: f64) -> Option<u64> {
+        let timed = self.timed();
+        if timed == 0 {
+            return None;
+        }
+        let wanted = (share.clamp(0.0, 1.0) * timed as f64).max(f64::MIN_POSITIVE);
+        let mut below = 0u64;
+        for (index, &count) in self.counts.iter().enumerate() {
+            if (below + count) as f64 >= wanted && count > 0 {
+                let high = bound_ns(index.min(BOUNDS - 1)) as f64;
+                let low = if index == 0 {
+                    0.0
+                } else {
+                    bound_ns(index - 1) as f64
+                };
+                let part = (wanted - below as f64) / count as f64;
+                return Some((low + (high - low).max(0.0) * part) as u64);
+            }
+            below += count;
+        }
+        Some(bound_ns(BOUNDS - 1))
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_ascend_and_four_steps_double_them() {
+        for index in 1..BOUNDS {
+            assert!(bound_ns(index - 1) < bound_ns(index));
+        }
+        assert_eq!(bound_ns(STEPS), 2 * bound_ns(0));
+    }
+
+    #[test]
+    fn quantiles_are_near_and_of_the_time_between() {
+        let mut distribution = Distribution::default();
+        assert_eq!(distribution.quantile_ns(0.5), None);
+        for us in 1..=1000 {
+            distribution.add(us * 1000, 1);
+        }
+        let near = |found: Option<u64>, wanted: u64| {
+            let found = found.expect("something was timed");
+            assert!(
+                found.abs_diff(wanted) * 10 <= wanted,
+                "{found} is not near {wanted}"
+            );
+        };
+        near(distribution.quantile_ns(0.5), 500_000);
+        near(distribution.quantile_ns(0.99), 990_000);
+        let earlier = distribution.clone();
+        distribution.add(5_000_000, 10);
+        near(distribution.since(&earlier).quantile_ns(0.5), 5_000_000);
+        assert_eq!(distribution.since(&earlier).timed(), 10);
+        assert_eq!(distribution.with(&earlier).timed(), 2010);
+        let (_, all) = distribution.cumulative().last().expect("there are bounds");
+        assert_eq!(all, distribution.timed());
+    }
+}

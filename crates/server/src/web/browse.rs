@@ -1,0 +1,240 @@
+//! Keyspaces, keys and values.
+
+use super::json;
+use super::query::Query;
+use super::refusal::Refusal;
+use super::typed::{Described, Holds, Scope};
+use crate::model::format;
+use crate::store::{DATABASES, Store};
+use serde_json::{Map, Value, json};
+use std::ops::Bound;
+
+/// Keys of a page.
+const PAGE: u64 = 50;
+const MOST_KEYS: u64 = 1000;
+/// Bytes of a value that a page of keys shows.
+const MOST_SHOWN: u64 = 1 << 20;
+/// A page ends when so many bytes were read for it.
+const PAGE_BYTES: usize = 8 << 20;
+/// Keys that have expired and are passed over for a page.
+const MOST_GONE: usize = 20_000;
+/// Bytes of a value in one answer.
+const PIECE: u64 = 64 << 10;
+const MOST_PIECE: u64 = 1 << 20;
+/// Elements of a collection in one answer.
+const ELEMENTS: u64 = 100;
+/// Elements that are passed over before those of an answer.
+const MOST_PASSED: u64 = 1_000_000;
+
+/// All keyspaces, with about how many keys they have and what they take.
+pub(super) fn keyspaces(store: &Store) -> Result<Value, Refusal> {
+    let mut list = Vec::new();
+    for name in store.db.keyspaces() {
+        let Ok(keyspace) = store.db.existing_keyspace(&name) else {
+            // Dropped meanwhile.
+            continue;
+        };
+        let mut object = Map::new();
+        object.insert("name".to_owned(), name.into());
+        object.insert("approximate_keys".to_owned(), keyspace.approximate_len()?.into());
+        object.insert("bytes".to_owned(), keyspace.size_on_disk()?.into());
+        if keyspace.number() == store.data.number() {
+            object.insert("databases".to_owned(), databases(store)?);
+        }
+        list.push(Value::from(object));
+    }
+    Ok(json!({ "keyspaces": list }))
+}
+
+fn databases(store: &Store) -> Result<Value, Refusal> {
+    let mut list = Vec::new();
+    for database in 0..DATABASES {
+        let (start, end) = format::records(database);
+        if store
+            .data
+            .range(&start[..]..&end[..])
+            .next()
+            .transpose()?
+            .is_some()
+        {
+            let keys = store.data.approximate_len_of(&start[..]..&end[..])?;
+            list.push(json!({ "database": database, "approximate_keys": keys.max(1) }));
+        }
+    }
+    Ok(list.into())
+}
+
+/// The bounds that a request names, of keys of its scope.
+struct Bounds {
+    low: Vec<u8>,
+    high: Option<Vec<u8>>,
+    is_reverse: bool,
+}
+
+impl Bounds {
+    fn of(query: &Query) -> Bounds {
+        let is_reverse = query.is_set("reverse");
+        let mut low = query.bytes("from").unwrap_or_default().to_vec();
+        let mut high = query.bytes("to").map(<[u8]>::to_vec);
+        let mut from = |key: Vec<u8>| low = std::mem::take(&mut low).max(key);
+        let mut to = |key: Vec<u8>| {
+            let least = high
+                .take()
+                .map_or_else(|| key.clone(), |high| high.min(key.clone()));
+            high = Some(least);
+        };
+        if let Some(prefix) = query.bytes("prefix").filter(|prefix| !prefix.is_empty()) {
+            from(prefix.to_vec());
+            let behind = format::behind(prefix);
+            if !behind.is_empty() {
+                to(behind.to_vec());
+            }
+        }
+        match query.bytes("after") {
+            Some(after) if is_reverse => to(after.to_vec()),
+            // The first key behind another is that one with a zero byte.
+            Some(after) => from([after, &[0]].concat()),
+            None => {}
+        }
+        Bounds {
+            low,
+            high,
+            is_reverse,
+        }
+    }
+}
+
+/// A page of keys, with what each of them holds.
+pub(super) fn keys(store: &Store, query: &Query) -> Result<Value, Refusal> {
+    let scope = Scope::of(store, query)?;
+    let bounds = Bounds::of(query);
+    let limit = query.number("limit", MOST_KEYS)?.unwrap_or(PAGE).max(1) as usize;
+    let shown = query.number("preview", MOST_SHOWN)?.unwrap_or(128) as usize;
+    let now_ms = store.now_ms();
+    let low = scope.inner(&bounds.low);
+    let high = bounds
+        .high
+        .as_deref()
+        .map(|high| scope.inner(high))
+        .or(scope.end());
+    let is_empty = high.as_ref().is_some_and(|high| *high <= low);
+    let upper = match &high {
+        Some(high) => Bound::Excluded(&high[..]),
+        None => Bound::Unbounded,
+    };
+    let mut list: Vec<Value> = Vec::new();
+    let (mut read, mut gone) = (0, 0);
+    let mut last = None;
+    let mut more = false;
+    if !is_empty {
+        let range = (Bound::Included(&low[..]), upper);
+        let mut iter = scope.keyspace.range::<&[u8]>(range);
+        let mut next = || match bounds.is_reverse {
+            true => iter.next_back(),
+            false => iter.next(),
+        };
+        while let Some(pair) = next() {
+            if list.len() == limit || read >= PAGE_BYTES || gone == MOST_GONE {
+                more = true;
+                break;
+            }
+            let (inner, value) = pair?;
+            read += inner.len() + value.len();
+            let key = scope.key(&inner);
+            match scope.describe(&value, now_ms)? {
+                Some(described) => list.push(entry(key, &described, shown)),
+                None => gone += 1,
+            }
+            last = Some(key.to_vec());
+        }
+    }
+    let next = last.filter(|_| more).map(|key| json::bytes_object("key", &key));
+    Ok(json!({ "keys": list, "next": next }))
+}
+
+/// A key, with as much of its value as is shown.
+fn entry(key: &[u8], described: &Described<'_>, shown: usize) -> Value {
+    let mut object = json::bytes_object("key", key);
+    facts(&mut object, described);
+    if let Holds::Bytes(bytes) = described.holds {
+        let part = &bytes[..bytes.len().min(shown)];
+        json::put_bytes(&mut object, "value", part);
+        object.insert("is_cut".to_owned(), (part.len() < bytes.len()).into());
+    }
+    object.into()
+}
+
+/// What is known of a value beside it.
+fn facts(object: &mut Map<String, Value>, described: &Described<'_>) {
+    object.insert("type".to_owned(), described.kind.into());
+    match described.holds {
+        Holds::Bytes(bytes) => object.insert("bytes".to_owned(), bytes.len().into()),
+        Holds::Elements(collection) => object.insert("count".to_owned(), collection.count.into()),
+    };
+    if described.expires_ms != 0 {
+        object.insert("expires_ms".to_owned(), described.expires_ms.into());
+    }
+    if let Some(flags) = described.flags {
+        object.insert("flags".to_owned(), flags.into());
+    }
+}
+
+fn wanted<'q>(query: &'q Query, scope: &Scope) -> Result<(&'q [u8], Option<alluvium::Value>), Refusal> {
+    let key = query
+        .bytes("key")
+        .ok_or_else(|| Refusal::bad("key is missing: say which, as in &key=Elbe"))?;
+    Ok((key, scope.keyspace.get(scope.inner(key))?))
+}
+
+fn no_such(key: &[u8]) -> Refusal {
+    Refusal::missing(format!("there is no key \"{}\"", key.escape_ascii()))
+}
+
+/// A piece of a value, or elements of a collection.
+pub(super) fn value(store: &Store, query: &Query) -> Result<Value, Refusal> {
+    let scope = Scope::of(store, query)?;
+    let (key, stored) = wanted(query, &scope)?;
+    let stored = stored.ok_or_else(|| no_such(key))?;
+    let described = scope
+        .describe(&stored, store.now_ms())?
+        .ok_or_else(|| no_such(key))?;
+    let mut object = json::bytes_object("key", key);
+    facts(&mut object, &described);
+    match described.holds {
+        Holds::Bytes(bytes) => {
+            let most = query.number("limit", MOST_PIECE)?.unwrap_or(PIECE) as usize;
+            let offset = query.number("offset", u64::MAX)?.unwrap_or(0);
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+            let piece = &bytes[start..];
+            json::put_bytes(&mut object, "value", &piece[..piece.len().min(most)]);
+            object.insert("offset".to_owned(), start.into());
+            object.insert("is_cut".to_owned(), (piece.len() > most).into());
+        }
+        Holds::Elements(collection) => {
+            let skip = query.number("offset", MOST_PASSED)?.unwrap_or(0) as usize;
+            let most = query.number("limit", MOST_KEYS)?.unwrap_or(ELEMENTS) as usize;
+            let (elements, more) = scope.elements(&collection, skip, most, PAGE_BYTES)?;
+            object.insert("elements".to_owned(), elements.into());
+            object.insert("offset".to_owned(), skip.into());
+            object.insert("is_cut".to_owned(), more.into());
+        }
+    }
+    Ok(object.into())
+}
+
+/// A value as it is.
+pub(super) fn raw(store: &Store, query: &Query) -> Result<Vec<u8>, Refusal> {
+    let scope = Scope::of(store, query)?;
+    let (key, stored) = wanted(query, &scope)?;
+    let stored = stored.ok_or_else(|| no_such(key))?;
+    match scope.describe(&stored, store.now_ms())? {
+        None => Err(no_such(key)),
+        Some(Described {
+            holds: Holds::Bytes(bytes),
+            ..
+        }) => Ok(bytes.to_vec()),
+        Some(Described { kind, .. }) => Err(Refusal::bad(format!(
+            "the key holds a {kind}, which has elements and no value: ask /api/value"
+        ))),
+    }
+}

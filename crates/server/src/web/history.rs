@@ -1,0 +1,211 @@
+//! What the server and its store did in the last minutes: a row of rates and amounts for every second.
+
+use crate::shared::Shared;
+use alluvium::{Distribution, Distributions, Purpose, Stats};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Rows that are kept: ten minutes.
+const KEPT: usize = 600;
+
+/// A column of a row: its name, and its number, unless there was nothing of it.
+type Column = (&'static str, Option<f64>);
+
+/// Everything that is counted, at one moment.
+struct Moment {
+    at: Instant,
+    stats: Stats,
+    times: Distributions,
+    commands: u64,
+    received: u64,
+    sent: u64,
+    errors: u64,
+    connections: usize,
+}
+
+#[derive(Default)]
+struct Rows {
+    last: Option<Moment>,
+    /// When, in milliseconds since 1970, and the columns.
+    rows: VecDeque<(u64, Vec<Column>)>,
+    /// How many rows there were in all.
+    count: u64,
+}
+
+/// The last minutes.
+#[derive(Default)]
+pub(super) struct History(Mutex<Rows>);
+
+impl Moment {
+    fn now(shared: &Shared) -> Moment {
+        let counters = &shared.counters;
+        Moment {
+            at: Instant::now(),
+            stats: shared.store.db.stats(),
+            times: shared.store.db.distributions(),
+            commands: counters.commands.load(Ordering::Relaxed),
+            received: counters.received.load(Ordering::Relaxed),
+            sent: counters.sent.load(Ordering::Relaxed),
+            errors: counters.errors.load(Ordering::Relaxed),
+            connections: shared.clients.len(),
+        }
+    }
+
+    /// What was done from an earlier moment to this one, and what there is now.
+    fn row(&self, before: &Moment) -> Vec<Column> {
+        let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
+        let more = u64::saturating_sub;
+        let rate = |now: u64, then: u64| Some(more(now, then) as f64 / seconds);
+        let amount = |now: u64| Some(now as f64);
+        let share = |one: u64, other: u64| (other > 0).then(|| one as f64 / other as f64);
+        let (now, then) = (&self.stats, &before.stats);
+        let ops = |stats: &Stats| stats.operations.gets + stats.operations.multi_get_keys;
+        let since = |of: fn(&Distributions) -> &Distribution| of(&self.times).since(of(&before.times));
+        let reads = since(|times| &times.get).with(&since(|times| &times.multi_get));
+        let commits = since(|times| &times.commit).with(&since(|times| &times.durable_commit));
+        let quantile = |of: &Distribution, share| of.quantile_ns(share).map(|ns| ns as f64);
+        let between = now.device.since(&then.device);
+        let all = between.total();
+        let read = |purpose| between.of(purpose).read_bytes;
+        let written = |purpose| between.of(purpose).written_bytes;
+        let (lookup, scan, compact) = (read(Purpose::Lookup), read(Purpose::Scan), read(Purpose::Compact));
+        let (log, incorporate, compacted) = (
+            written(Purpose::Log),
+            written(Purpose::Incorporate),
+            written(Purpose::Compact),
+        );
+        let per_second = |bytes: u64| Some(bytes as f64 / seconds);
+        let asked = |stats: &Stats| stats.cache.hits + stats.cache.misses + stats.cache.joined;
+        let looked_up = |stats: &Stats| stats.records.hits + stats.records.misses;
+        let memory = &now.memory;
+        vec![
+            ("writes_per_s", rate(now.writes, then.writes)),
+            ("reads_per_s", rate(ops(now), ops(then))),
+            (
+                "scanned_per_s",
+                rate(now.operations.scanned, then.operations.scanned),
+            ),
+            (
+                "commits_per_s",
+                rate(now.operations.commits, then.operations.commits),
+            ),
+            ("commands_per_s", rate(self.commands, before.commands)),
+            (
+                "user_written_bytes_per_s",
+                rate(now.written_bytes, then.written_bytes),
+            ),
+            ("read_p50_ns", quantile(&reads, 0.5)),
+            ("read_p99_ns", quantile(&reads, 0.99)),
+            ("read_p999_ns", quantile(&reads, 0.999)),
+            ("commit_p50_ns", quantile(&commits, 0.5)),
+            ("commit_p99_ns", quantile(&commits, 0.99)),
+            ("commit_p999_ns", quantile(&commits, 0.999)),
+            ("device_reads_per_s", per_second(all.reads)),
+            ("device_writes_per_s", per_second(all.writes)),
+            ("device_syncs_per_s", per_second(all.syncs)),
+            ("read_bytes_lookup_per_s", per_second(lookup)),
+            ("read_bytes_scan_per_s", per_second(scan)),
+            ("read_bytes_compact_per_s", per_second(compact)),
+            (
+                "read_bytes_other_per_s",
+                per_second(all.read_bytes.saturating_sub(lookup + scan + compact)),
+            ),
+            ("written_bytes_log_per_s", per_second(log)),
+            ("written_bytes_incorporate_per_s", per_second(incorporate)),
+            ("written_bytes_compact_per_s", per_second(compacted)),
+            (
+                "written_bytes_other_per_s",
+                per_second(all.written_bytes.saturating_sub(log + incorporate + compacted)),
+            ),
+            (
+                "page_hit_rate",
+                share(
+                    more(now.cache.hits, then.cache.hits),
+                    more(asked(now), asked(then)),
+                ),
+            ),
+            (
+                "record_hit_rate",
+                share(
+                    more(now.records.hits, then.records.hits),
+                    more(looked_up(now), looked_up(then)),
+                ),
+            ),
+            ("memory_memtables_bytes", amount(memory.memtables)),
+            ("memory_log_bytes", amount(memory.log)),
+            ("memory_pages_bytes", amount(memory.pages)),
+            ("memory_records_bytes", amount(memory.records)),
+            ("memory_tree_bytes", amount(memory.tree)),
+            ("memory_tables_bytes", amount(memory.tables)),
+            ("pending_bytes", amount(now.debt.pending_bytes)),
+            ("running_bytes", amount(now.debt.running_bytes)),
+            ("sealed_memtables", amount(now.sealed_memtables as u64)),
+            (
+                "delayed_share",
+                rate(now.delayed_us, then.delayed_us).map(|us| us / 1e6),
+            ),
+            ("waits_per_s", rate(now.waits, then.waits)),
+            ("tree_runs", amount(now.tree_runs as u64)),
+            ("log_live_bytes", amount(now.log.live_bytes)),
+            ("space_live_bytes", amount(now.space.live_bytes)),
+            ("space_file_bytes", amount(now.space.file_bytes)),
+            ("connections", amount(self.connections as u64)),
+            ("received_bytes_per_s", rate(self.received, before.received)),
+            ("sent_bytes_per_s", rate(self.sent, before.sent)),
+            ("errors_per_s", rate(self.errors, before.errors)),
+            (
+                "write_amplification",
+                share(all.written_bytes, more(now.written_bytes, then.written_bytes)),
+            ),
+        ]
+    }
+}
+
+impl History {
+    /// Notes what was done since the last time.
+    pub(super) fn note(&self, shared: &Shared) {
+        let now = Moment::now(shared);
+        let mut rows = self.0.lock();
+        if let Some(last) = &rows.last {
+            let row = now.row(last);
+            rows.rows.push_back((shared.store.now_ms(), row));
+            rows.count += 1;
+            if rows.rows.len() > KEPT {
+                rows.rows.pop_front();
+            }
+        }
+        rows.last = Some(now);
+    }
+
+    /// The rows behind the first `after`, of those that are kept.
+    pub(super) fn since(&self, after: u64) -> Value {
+        let rows = self.0.lock();
+        let first = rows.count - rows.rows.len() as u64;
+        let skip = after.min(rows.count).saturating_sub(first) as usize;
+        let numbers = |row: &[Column]| row.iter().map(|(_, number)| *number).collect::<Vec<_>>();
+        let list: Vec<Value> = rows
+            .rows
+            .iter()
+            .skip(skip)
+            .map(|(at_ms, row)| json!({ "at_ms": at_ms, "row": numbers(row) }))
+            .collect();
+        let names = rows.rows.back().map(|(_, row)| row.iter().map(|(name, _)| *name));
+        let columns: Vec<&str> = names.into_iter().flatten().collect();
+        json!({ "columns": columns, "next": rows.count, "rows": list })
+    }
+
+    /// The last row, by the names of its columns.
+    pub(super) fn latest(&self) -> Value {
+        let rows = self.0.lock();
+        let Some((_, row)) = rows.rows.back() else {
+            return Value::Null;
+        };
+        let pairs = row
+            .iter()
+            .map(|(name, number)| ((*name).to_owned(), json!(number)));
+        pairs.collect::<serde_json::Map<_, _>>().into()
+    }
+}

@@ -1,0 +1,248 @@
+//! The thread that answers HTTP, and its connections.
+
+use super::history::History;
+use super::site::{self, Site};
+use crate::error::{Error, Result};
+use crate::shared::Shared;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+/// Connections at once. Those of people and a monitor or two.
+const CONNECTIONS: usize = 64;
+/// Threads that read the store.
+const READERS: usize = 4;
+/// How long a client has for the head of a request, or is idle.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long whoever is sent away has for hearing that.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// How long a connection lives. Whoever takes an answer byte by byte is cut off.
+const LIFE: Duration = Duration::from_secs(600);
+/// Bytes of the head of a request, and of what is read and written at once.
+const BUFFER: usize = 128 << 10;
+/// After an error of the system, such as too few file descriptors, nobody is accepted for so long.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often what the store does is noted.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How the page is served.
+pub(crate) struct Setting {
+    pub(crate) address: SocketAddr,
+    /// Names of this host besides its addresses.
+    pub(crate) names: Vec<String>,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// How long connections have for taking their answers when the server stops.
+    pub(crate) grace: Duration,
+}
+
+/// A listener that is being served.
+#[derive(Debug)]
+pub(crate) struct Web {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Web {
+    pub(crate) fn start(shared: &Arc<Shared>, setting: Setting) -> Result<Web> {
+        let failed = |cause| Error::Listen {
+            address: setting.address,
+            cause,
+        };
+        let socket = std::net::TcpListener::bind(setting.address).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        socket.set_nonblocking(true)?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(READERS)
+            .thread_name("alluvium-web-read")
+            .build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(socket)?
+        };
+        let (stop, stopping) = watch::channel(false);
+        let site = Arc::new(Site {
+            shared: Arc::clone(shared),
+            names: setting.names,
+            history: History::default(),
+        });
+        let serving = Serving {
+            site,
+            tls: setting.tls.map(TlsAcceptor::from),
+            stopping,
+            grace: setting.grace,
+        };
+        let thread = std::thread::Builder::new()
+            .name("alluvium-web".to_owned())
+            .spawn(move || serving.run(&runtime, &listener))?;
+        Ok(Web {
+            address,
+            stop,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Nobody is accepted any more; what is being answered, is.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    pub(crate) fn join(&self) {
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the web page has panicked");
+        }
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.stop();
+        self.join();
+    }
+}
+
+#[derive(Clone)]
+struct Serving {
+    site: Arc<Site>,
+    tls: Option<TlsAcceptor>,
+    stopping: watch::Receiver<bool>,
+    grace: Duration,
+}
+
+impl Serving {
+    fn run(self, runtime: &Runtime, listener: &TcpListener) {
+        let router = site::router(&self.site);
+        let slots = Slots::new();
+        runtime.block_on(async {
+            let noting = tokio::spawn(note(Arc::clone(&self.site)));
+            let mut stopping = self.stopping.clone();
+            loop {
+                tokio::select! {
+                    accepted = listener.accept() => match accepted {
+                        Ok((socket, _)) => self.begin(socket, &router, &slots),
+                        Err(error) => {
+                            tracing::warn!(%error, "a connection to the web page could not be accepted");
+                            tokio::time::sleep(PAUSE).await;
+                        }
+                    },
+                    _ = stopping.wait_for(|stops| *stops) => break,
+                }
+            }
+            noting.abort();
+            // All slots are free when all connections have ended.
+            let all = slots.served.acquire_many(CONNECTIONS as u32);
+            let _ = timeout(self.grace, all).await;
+        });
+    }
+
+    fn begin(&self, socket: TcpStream, router: &Router, slots: &Slots) {
+        let Ok(slot) = Arc::clone(&slots.served).try_acquire_owned() else {
+            if let Ok(slot) = Arc::clone(&slots.turned_away).try_acquire_owned() {
+                tokio::spawn(turn_away(socket, slot));
+            }
+            return;
+        };
+        let (serving, router) = (self.clone(), router.clone());
+        tokio::spawn(async move {
+            let _slot = slot;
+            let _ = socket.set_nodelay(true);
+            match &serving.tls {
+                None => serving.serve(socket, router).await,
+                Some(tls) => match timeout(PATIENCE, tls.accept(socket)).await {
+                    Ok(Ok(socket)) => serving.serve(socket, router).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "no TLS with a client of the web page"),
+                    Err(_) => {}
+                },
+            }
+        });
+    }
+
+    async fn serve(&self, socket: impl AsyncRead + AsyncWrite + Unpin + 'static, router: Router) {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .max_buf_size(BUFFER)
+            .serve_connection(TokioIo::new(socket), TowerToHyperService::new(router));
+        let mut connection = pin!(connection);
+        let mut stopping = self.stopping.clone();
+        let ended = tokio::select! {
+            ended = connection.as_mut() => Some(ended),
+            _ = stopping.wait_for(|stops| *stops) => None,
+            () = tokio::time::sleep(LIFE) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                connection.as_mut().graceful_shutdown();
+                match timeout(self.grace, connection).await {
+                    Ok(ended) => ended,
+                    Err(_) => return,
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection to the web page has ended");
+        }
+    }
+}
+
+/// Places for connections.
+struct Slots {
+    served: Arc<Semaphore>,
+    turned_away: Arc<Semaphore>,
+}
+
+impl Slots {
+    fn new() -> Slots {
+        Slots {
+            served: Arc::new(Semaphore::new(CONNECTIONS)),
+            turned_away: Arc::new(Semaphore::new(CONNECTIONS)),
+        }
+    }
+}
+
+/// Says that there are too many connections. What the client has sent is read first, or it would not hear the answer.
+async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
+    let refused = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n";
+    let told = async {
+        let _ = socket.read(&mut [0; 4096]).await;
+        socket.write_all(refused).await?;
+        socket.shutdown().await
+    };
+    // Who does not listen has gone.
+    let _ = timeout(GOODBYE, told).await;
+}
+
+/// Notes what the store does, again and again.
+async fn note(site: Arc<Site>) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let site = Arc::clone(&site);
+        // A panic there is told by the thread that has it.
+        let _ = tokio::task::spawn_blocking(move || site.history.note(&site.shared)).await;
+    }
+}

@@ -1,0 +1,456 @@
+//! The same numbers as text for Prometheus.
+
+use crate::shared::Shared;
+use alluvium::{DeviceCounts, Distribution, Purpose};
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+/// Bounds that a histogram shows: one in so many of a distribution's.
+const COARSE: usize = 4;
+
+/// How a family of numbers changes.
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        let _ = writeln!(self.0, "# HELP alluvium_{name} {help}");
+        let _ = writeln!(self.0, "# TYPE alluvium_{name} {}", kind.word());
+    }
+
+    /// A family of one number.
+    fn one(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
+        self.family(name, kind, help);
+        let _ = writeln!(self.0, "alluvium_{name} {value}");
+    }
+
+    /// A family of several, told apart by a label.
+    fn each(&mut self, name: &str, kind: Kind, help: &str, label: &str, values: &[(&str, f64)]) {
+        self.family(name, kind, help);
+        for (word, value) in values {
+            let _ = writeln!(self.0, "alluvium_{name}{{{label}=\"{word}\"}} {value}");
+        }
+    }
+
+    fn histogram(&mut self, name: &str, label: &str, word: &str, times: &Distribution) {
+        let mut line = |bound: &str, count: u64| {
+            let _ = writeln!(
+                self.0,
+                "alluvium_{name}_bucket{{{label}=\"{word}\",le=\"{bound}\"}} {count}"
+            );
+        };
+        for (bound_ns, count) in times.cumulative().step_by(COARSE) {
+            line(&(bound_ns as f64 / 1e9).to_string(), count);
+        }
+        line("+Inf", times.timed());
+        let sum = times.sum_ns() / 1e9;
+        let _ = writeln!(self.0, "alluvium_{name}_sum{{{label}=\"{word}\"}} {sum}");
+        let _ = writeln!(
+            self.0,
+            "alluvium_{name}_count{{{label}=\"{word}\"}} {}",
+            times.timed()
+        );
+    }
+}
+
+/// Everything, in the text format of Prometheus.
+pub(super) fn text(shared: &Shared) -> String {
+    let mut text = Text::default();
+    server(shared, &mut text);
+    operations(shared, &mut text);
+    device(shared, &mut text);
+    caches(shared, &mut text);
+    space(shared, &mut text);
+    work(shared, &mut text);
+    text.0
+}
+
+fn server(shared: &Shared, text: &mut Text) {
+    use Kind::{Counter, Gauge};
+    text.family("build_info", Gauge, "The version; always 1.");
+    let _ = writeln!(
+        text.0,
+        "alluvium_build_info{{version=\"{}\"}} 1",
+        env!("CARGO_PKG_VERSION")
+    );
+    let uptime = shared.since.elapsed().as_secs_f64();
+    text.one(
+        "uptime_seconds",
+        Gauge,
+        "Seconds since the server was started.",
+        uptime,
+    );
+    let clients = shared.clients.len() as f64;
+    text.one("connections", Gauge, "Clients that are connected.", clients);
+    let counters = &shared.counters;
+    let store = &shared.store;
+    for (name, help, counter) in [
+        (
+            "connections_total",
+            "Connections that were accepted.",
+            &counters.connections,
+        ),
+        (
+            "connections_rejected_total",
+            "Connections that were refused because there were too many.",
+            &counters.rejected,
+        ),
+        (
+            "commands_total",
+            "Commands that were executed.",
+            &counters.commands,
+        ),
+        (
+            "command_errors_total",
+            "Replies that were errors.",
+            &counters.errors,
+        ),
+        (
+            "network_received_bytes_total",
+            "Bytes that clients sent.",
+            &counters.received,
+        ),
+        (
+            "network_sent_bytes_total",
+            "Bytes that were sent to clients.",
+            &counters.sent,
+        ),
+        (
+            "output_overflows_total",
+            "Connections that were ended because they did not take their replies.",
+            &counters.output_overflows,
+        ),
+        (
+            "string_hits_total",
+            "Strings that Redis clients asked for and that were there.",
+            &store.hits,
+        ),
+        (
+            "string_misses_total",
+            "Strings that Redis clients asked for and that were not there.",
+            &store.misses,
+        ),
+        (
+            "item_gets_total",
+            "Items that memcached clients asked for.",
+            &counters.items_got,
+        ),
+        (
+            "item_hits_total",
+            "Items of those that were there.",
+            &counters.items_hit,
+        ),
+        (
+            "item_sets_total",
+            "Items that memcached clients stored.",
+            &counters.items_set,
+        ),
+    ] {
+        text.one(name, Counter, help, counter.load(Ordering::Relaxed) as f64);
+    }
+}
+
+fn operations(shared: &Shared, text: &mut Text) {
+    use Kind::{Counter, Gauge};
+    let stats = shared.store.db.stats();
+    let done = &stats.operations;
+    let kinds = [
+        ("commit", done.commits),
+        ("put", done.puts),
+        ("delete", done.deletes),
+        ("merge", done.merges),
+        ("range_delete", done.range_deletes),
+        ("get", done.gets),
+        ("multi_get", done.multi_gets),
+        ("multi_get_key", done.multi_get_keys),
+        ("scan", done.scans),
+        ("scanned_key", done.scanned),
+    ];
+    let kinds = kinds.map(|(name, count)| (name, count as f64));
+    text.each(
+        "operations_total",
+        Counter,
+        "Operations of the store, by kind.",
+        "kind",
+        &kinds,
+    );
+    let written = stats.written_bytes as f64;
+    text.one(
+        "user_written_bytes_total",
+        Counter,
+        "Bytes of keys and values that were written by users.",
+        written,
+    );
+    let times = shared.store.db.distributions();
+    text.family(
+        "operation_duration_seconds",
+        Kind::Histogram,
+        "How long operations of the store took: one in 64 is timed, of durable commits every one.",
+    );
+    for (word, times) in [
+        ("get", &times.get),
+        ("multi_get", &times.multi_get),
+        ("commit", &times.commit),
+        ("durable_commit", &times.durable_commit),
+    ] {
+        text.histogram("operation_duration_seconds", "operation", word, times);
+    }
+    let ratios = [
+        ("write", stats.write_amplification()),
+        ("read", stats.read_amplification()),
+        ("space", stats.space_amplification()),
+    ];
+    let known: Vec<(&str, f64)> = ratios
+        .iter()
+        .filter_map(|(name, ratio)| Some((*name, (*ratio)?)))
+        .collect();
+    text.each(
+        "amplification_ratio",
+        Gauge,
+        "Bytes written to the device for each of the user's, device reads for each key looked up, bytes in use for each that something refers to; since the store was opened.",
+        "kind",
+        &known,
+    );
+}
+
+fn device(shared: &Shared, text: &mut Text) {
+    let stats = shared.store.db.stats();
+    let counts = Purpose::ALL.map(|purpose| (purpose.name(), stats.device.of(purpose)));
+    for (name, help, of) in [
+        (
+            "device_reads_total",
+            "Reads of the device, by purpose.",
+            (|counts: &DeviceCounts| counts.reads) as fn(&DeviceCounts) -> u64,
+        ),
+        (
+            "device_writes_total",
+            "Writes to the device, by purpose.",
+            |counts| counts.writes,
+        ),
+        (
+            "device_syncs_total",
+            "Syncs of the device, by purpose.",
+            |counts| counts.syncs,
+        ),
+        (
+            "device_read_bytes_total",
+            "Bytes read from the device, by purpose.",
+            |counts| counts.read_bytes,
+        ),
+        (
+            "device_written_bytes_total",
+            "Bytes written to the device, by purpose.",
+            |counts| counts.written_bytes,
+        ),
+    ] {
+        let values = counts.map(|(purpose, counts)| (purpose, of(&counts) as f64));
+        text.each(name, Kind::Counter, help, "purpose", &values);
+    }
+}
+
+fn caches(shared: &Shared, text: &mut Text) {
+    use Kind::{Counter, Gauge};
+    let stats = shared.store.db.stats();
+    let (pages, records) = (&stats.cache, &stats.records);
+    let hits = [("pages", pages.hits as f64), ("records", records.hits as f64)];
+    text.each(
+        "cache_hits_total",
+        Counter,
+        "What was asked of a cache and in it.",
+        "cache",
+        &hits,
+    );
+    let misses = [
+        ("pages", (pages.misses + pages.joined) as f64),
+        ("records", records.misses as f64),
+    ];
+    text.each(
+        "cache_misses_total",
+        Counter,
+        "What was asked of a cache and not in it.",
+        "cache",
+        &misses,
+    );
+    text.one(
+        "cache_page_evictions_total",
+        Counter,
+        "Pages that made room for others.",
+        pages.evictions as f64,
+    );
+    let memory = &stats.memory;
+    let owners = [
+        ("memtables", memory.memtables),
+        ("log", memory.log),
+        ("pages", memory.pages),
+        ("records", memory.records),
+        ("tree", memory.tree),
+        ("tables", memory.tables),
+    ];
+    let owners = owners.map(|(name, bytes)| (name, bytes as f64));
+    text.each(
+        "memory_bytes",
+        Gauge,
+        "Memory that the store takes, by owner.",
+        "owner",
+        &owners,
+    );
+    text.one(
+        "memory_budget_bytes",
+        Gauge,
+        "Memory that the store may take in all.",
+        memory.budget as f64,
+    );
+}
+
+fn space(shared: &Shared, text: &mut Text) {
+    use Kind::{Counter, Gauge};
+    let stats = shared.store.db.stats();
+    let (space, log) = (&stats.space, &stats.log);
+    let states = [
+        ("live", space.live_bytes),
+        ("dead", space.dead_bytes),
+        ("free", space.free_bytes),
+    ];
+    let states = states.map(|(name, bytes)| (name, bytes as f64));
+    text.each(
+        "space_bytes",
+        Gauge,
+        "Bytes of the data files, by what they are.",
+        "state",
+        &states,
+    );
+    text.one(
+        "data_file_bytes",
+        Gauge,
+        "How long the data files are, holes included.",
+        space.file_bytes as f64,
+    );
+    text.one(
+        "log_bytes",
+        Gauge,
+        "Bytes of the log that are not released.",
+        log.live_bytes as f64,
+    );
+    text.one(
+        "log_limit_bytes",
+        Gauge,
+        "Bytes that the log may have.",
+        log.limit_bytes as f64,
+    );
+    text.one("log_syncs_total", Counter, "Syncs of the log.", log.syncs as f64);
+}
+
+fn work(shared: &Shared, text: &mut Text) {
+    use Kind::{Counter, Gauge};
+    let stats = shared.store.db.stats();
+    let (tree, debt) = (&stats.tree, &stats.debt);
+    for (name, help, value) in [
+        (
+            "writer_waits_total",
+            "How often a writer came to a stop because the background was behind.",
+            stats.waits as f64,
+        ),
+        (
+            "writer_delay_seconds_total",
+            "Seconds that writers were held back, a little at a time.",
+            stats.delayed_us as f64 / 1e6,
+        ),
+        (
+            "background_rest_seconds_total",
+            "Seconds that compactions rested because of their caps.",
+            stats.capped_us as f64 / 1e6,
+        ),
+        (
+            "checkpoints_total",
+            "Checkpoints that were made.",
+            stats.checkpoints as f64,
+        ),
+        (
+            "incorporations_total",
+            "Memtables that were written out.",
+            tree.incorporations as f64,
+        ),
+        (
+            "incorporated_bytes_total",
+            "Bytes of runs that were written from memtables.",
+            tree.incorporated_bytes as f64,
+        ),
+        (
+            "compacted_bytes_total",
+            "Bytes of runs that compactions wrote.",
+            tree.compacted_bytes as f64,
+        ),
+        ("flushes_total", "Flushes of the tree.", tree.shape.flushes as f64),
+        (
+            "splits_total",
+            "Nodes of the tree that were cut.",
+            (tree.shape.leaf_splits + tree.shape.index_splits) as f64,
+        ),
+    ] {
+        text.one(name, Counter, help, value);
+    }
+    let jobs = [
+        ("pending", debt.pending_jobs as f64),
+        ("running", debt.running_jobs as f64),
+    ];
+    text.each(
+        "compactions",
+        Gauge,
+        "Compactions that are due and under way.",
+        "state",
+        &jobs,
+    );
+    let bytes = [
+        ("pending", debt.pending_bytes as f64),
+        ("running", debt.running_bytes as f64),
+    ];
+    text.each(
+        "compaction_bytes",
+        Gauge,
+        "Bytes that compactions which are due and under way will read.",
+        "state",
+        &bytes,
+    );
+    for (name, help, value) in [
+        (
+            "sealed_memtables",
+            "Memtables that wait to be written out.",
+            stats.sealed_memtables as f64,
+        ),
+        (
+            "snapshots",
+            "Places in the commit order that somebody reads at.",
+            stats.snapshots as f64,
+        ),
+        ("tree_height", "Levels of the tree.", f64::from(stats.tree_height)),
+        (
+            "tree_runs",
+            "The most runs that lie on the way of a lookup.",
+            stats.tree_runs as f64,
+        ),
+        (
+            "last_commit",
+            "The number of the last commit that everybody sees.",
+            shared.store.db.sequence() as f64,
+        ),
+    ] {
+        text.one(name, Gauge, help, value);
+    }
+}

@@ -1,0 +1,93 @@
+//! The words behind the question mark of an address. Their values are bytes, so that every key can be said.
+
+use super::refusal::Refusal;
+
+/// Names and values, as they were sent.
+#[derive(Debug, Default)]
+pub(super) struct Query(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Query {
+    /// Reads what stands behind the question mark.
+    pub(super) fn parse(text: Option<&str>) -> Result<Query, Refusal> {
+        let mut words = Vec::new();
+        for word in text
+            .unwrap_or_default()
+            .split('&')
+            .filter(|word| !word.is_empty())
+        {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            words.push((decoded(name)?, decoded(value)?));
+        }
+        Ok(Query(words))
+    }
+
+    /// The value of a name, if it was said.
+    pub(super) fn bytes(&self, name: &str) -> Option<&[u8]> {
+        let found = self.0.iter().find(|(known, _)| known == name.as_bytes());
+        found.map(|(_, value)| &value[..])
+    }
+
+    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Refusal> {
+        let read =
+            |value| std::str::from_utf8(value).map_err(|_| Refusal::bad(format!("{name} is no UTF-8 text")));
+        self.bytes(name).map(read).transpose()
+    }
+
+    /// A number, at most `most`.
+    pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, Refusal> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let number = text.parse::<u64>();
+        number
+            .map(|number| Some(number.min(most)))
+            .map_err(|_| Refusal::bad(format!("{name} is {text:?}: a number was expected")))
+    }
+
+    /// Whether a name was said, and not as `0`.
+    pub(super) fn is_set(&self, name: &str) -> bool {
+        self.bytes(name).is_some_and(|value| value != b"0")
+    }
+}
+
+/// Bytes from `%ff` and the like; a plus is a blank, as forms have it.
+fn decoded(text: &str) -> Result<Vec<u8>, Refusal> {
+    let wrong = || Refusal::bad("a percent sign in the address is not followed by two hexadecimal digits");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit = || {
+                    let digit = rest.next().and_then(|byte| char::from(byte).to_digit(16));
+                    digit.ok_or_else(wrong)
+                };
+                (digit()? * 16 + digit()?) as u8
+            }
+            byte => byte,
+        });
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_can_be_said() {
+        let query = Query::parse(Some("a=%00%ff+%2B%26&b&n=70&a=2")).expect("it makes sense");
+        assert_eq!(query.bytes("a"), Some(&b"\0\xff +&"[..]));
+        assert!(query.is_set("b") && !query.is_set("c"));
+        assert_eq!(query.number("n", 50).expect("it is a number"), Some(50));
+        assert!(query.text("a").is_err() && query.number("b", 1).is_err());
+    }
+
+    #[test]
+    fn what_is_cut_short_is_refused() {
+        for text in ["a=%", "a=%f", "a=%zz", "%4=1"] {
+            assert!(Query::parse(Some(text)).is_err(), "{text}");
+        }
+    }
+}

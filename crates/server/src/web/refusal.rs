@@ -1,0 +1,52 @@
+//! What is answered when something cannot be.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+/// An answer that is none.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    text: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, text: impl Into<String>) -> Refusal {
+        let text = text.into();
+        Refusal { status, text }
+    }
+
+    /// The request makes no sense.
+    pub(super) fn bad(text: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, text)
+    }
+
+    /// What was asked for is not there.
+    pub(super) fn missing(text: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, text)
+    }
+}
+
+impl From<alluvium::Error> for Refusal {
+    fn from(error: alluvium::Error) -> Refusal {
+        let status = match &error {
+            alluvium::Error::NoSuchKeyspace { .. } => StatusCode::NOT_FOUND,
+            alluvium::Error::TooLong { .. } => StatusCode::BAD_REQUEST,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Refusal::new(status, error.to_string())
+    }
+}
+
+impl From<crate::model::format::Damaged> for Refusal {
+    fn from(damaged: crate::model::format::Damaged) -> Refusal {
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, damaged.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = serde_json::json!({ "error": self.text });
+        (self.status, super::json::answer(&body)).into_response()
+    }
+}

@@ -1,0 +1,230 @@
+//! What is where: the page and its parts, the answers for programs.
+
+use super::history::History;
+use super::query::Query;
+use super::refusal::Refusal;
+use super::{browse, guard, json, metrics, tree};
+use crate::shared::Shared;
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Clients that are listed at most.
+const MOST_CLIENTS: usize = 100;
+
+/// What all requests share.
+pub(super) struct Site {
+    pub(super) shared: Arc<Shared>,
+    /// Names of this host besides its addresses.
+    pub(super) names: Vec<String>,
+    pub(super) history: History,
+}
+
+/// The page's own files: where, of what kind, and what is in them.
+const FILES: [(&str, &str, &str); 8] = [
+    ("/", "text/html; charset=utf-8", include_str!("assets/index.html")),
+    (
+        "/style.css",
+        "text/css; charset=utf-8",
+        include_str!("assets/style.css"),
+    ),
+    ("/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
+    (
+        "/app.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/app.js"),
+    ),
+    (
+        "/words.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/words.js"),
+    ),
+    (
+        "/charts.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/charts.js"),
+    ),
+    (
+        "/tree.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/tree.js"),
+    ),
+    (
+        "/keys.js",
+        "text/javascript; charset=utf-8",
+        include_str!("assets/keys.js"),
+    ),
+];
+
+/// Who answers what.
+pub(super) fn router(site: &Arc<Site>) -> Router {
+    let mut router = Router::new();
+    for (path, kind, text) in FILES {
+        let file = move || async move {
+            let kind = HeaderValue::from_static(kind);
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        };
+        router = router.route(path, get(file));
+    }
+    let missing = || async {
+        Refusal::missing("there is nothing here: the page is at /, the answers for programs at /api")
+    };
+    let router = router
+        .route("/api/stats", get(stats))
+        .route("/api/history", get(history))
+        .route("/api/clients", get(clients))
+        .route("/api/tree", get(shape))
+        .route("/api/keyspaces", get(keyspaces))
+        .route("/api/keys", get(keys))
+        .route("/api/value", get(value))
+        .route("/api/value/raw", get(raw))
+        .route("/metrics", get(prometheus))
+        .fallback(missing)
+        .method_not_allowed_fallback(|| async {
+            Refusal::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "nothing can be changed here: ask with GET",
+            )
+        })
+        .layer(from_fn_with_state(Arc::clone(site), guard::guard));
+    router.with_state(Arc::clone(site))
+}
+
+type Answer = Result<Response, Refusal>;
+
+/// Does what may wait for the device where others need not wait for it.
+async fn blocking<T: Send + 'static>(
+    site: Arc<Site>,
+    work: impl FnOnce(&Site) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(move || work(&site)).await;
+    let gone = |_| {
+        Refusal::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the answer could not be made: the server's log says why",
+        )
+    };
+    done.map_err(gone)?
+}
+
+async fn json_of(
+    site: Arc<Site>,
+    work: impl FnOnce(&Site) -> Result<Value, Refusal> + Send + 'static,
+) -> Answer {
+    // Made where nobody waits for it: it may be long.
+    blocking(site, |site| Ok(json::answer(&work(site)?))).await
+}
+
+async fn stats(State(site): State<Arc<Site>>) -> Answer {
+    json_of(site, |site| {
+        let shared = &site.shared;
+        let numbers = shared.store.db.stats();
+        let figures: Map<String, Value> = numbers
+            .list()
+            .into_iter()
+            .map(|figure| (figure.name, json!(figure.value)))
+            .collect();
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &shared.counters;
+        Ok(json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "process_id": std::process::id(),
+            "now_ms": shared.store.now_ms(),
+            "uptime_ms": shared.since.elapsed().as_millis() as u64,
+            "durability": format!("{:?}", shared.store.data.durability()).to_lowercase(),
+            "last_commit": shared.store.db.sequence(),
+            "keyspaces": shared.store.db.keyspaces().len(),
+            "server": {
+                "connections": shared.clients.len(),
+                "most_connections": shared.config.max_clients(),
+                "connections_accepted": count(&counters.connections),
+                "connections_rejected": count(&counters.rejected),
+                "commands": count(&counters.commands),
+                "errors": count(&counters.errors),
+                "received_bytes": count(&counters.received),
+                "sent_bytes": count(&counters.sent),
+            },
+            "figures": figures,
+            "recent": site.history.latest(),
+        }))
+    })
+    .await
+}
+
+async fn history(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
+    json_of(site, move |site| {
+        let after = Query::parse(query.as_deref())?.number("after", u64::MAX)?;
+        Ok(site.history.since(after.unwrap_or(0)))
+    })
+    .await
+}
+
+async fn clients(State(site): State<Arc<Site>>) -> Answer {
+    json_of(site, |site| {
+        let all = site.shared.clients.list();
+        let shown = all.iter().take(MOST_CLIENTS).map(|client| {
+            json!({
+                "id": client.id,
+                "peer": client.peer.to_string(),
+                "name": *client.name.lock(),
+                "age_ms": client.since.elapsed().as_millis() as u64,
+                "database": client.database.load(Ordering::Relaxed),
+                "last_command": *client.last_command.lock(),
+            })
+        });
+        let shown: Vec<Value> = shown.collect();
+        Ok(json!({ "count": all.len(), "clients": shown }))
+    })
+    .await
+}
+
+async fn shape(State(site): State<Arc<Site>>) -> Answer {
+    json_of(site, |site| Ok(tree::shape(&site.shared.store.db))).await
+}
+
+async fn keyspaces(State(site): State<Arc<Site>>) -> Answer {
+    json_of(site, |site| browse::keyspaces(&site.shared.store)).await
+}
+
+async fn keys(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
+    json_of(site, move |site| {
+        browse::keys(&site.shared.store, &Query::parse(query.as_deref())?)
+    })
+    .await
+}
+
+async fn value(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
+    json_of(site, move |site| {
+        browse::value(&site.shared.store, &Query::parse(query.as_deref())?)
+    })
+    .await
+}
+
+async fn raw(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> Answer {
+    let bytes = blocking(site, move |site| {
+        browse::raw(&site.shared.store, &Query::parse(query.as_deref())?)
+    });
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        ),
+        (
+            header::CONTENT_DISPOSITION,
+            HeaderValue::from_static("attachment; filename=\"value\""),
+        ),
+    ];
+    Ok((headers, bytes.await?).into_response())
+}
+
+async fn prometheus(State(site): State<Arc<Site>>) -> Answer {
+    let text = blocking(site, |site| Ok(metrics::text(&site.shared))).await?;
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}

@@ -1,0 +1,111 @@
+//! The tree's shape as JSON.
+
+use super::json;
+use alluvium::{Db, KeyRange, OutlineLayer, OutlineNode, OutlinePivot, Underway};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Pivots that are shown at most; beyond, leaves are only counted.
+const MOST: usize = 5000;
+
+/// The tree of a store.
+pub(super) fn shape(db: &Db) -> Value {
+    let outline = db.outline();
+    let names = Names::of(db);
+    let root = &outline.root;
+    let lowest = if pivots(root) > MOST { 1 } else { 0 };
+    json!({
+        "version": outline.version,
+        "cut": outline.cut,
+        "height": root.height + 1,
+        "pivots": pivots(root),
+        "root": node(root, &names, lowest),
+    })
+}
+
+/// What keyspaces are called.
+struct Names(BTreeMap<u32, String>);
+
+impl Names {
+    fn of(db: &Db) -> Names {
+        let names = db.keyspaces().into_iter();
+        let numbered = names.filter_map(|name| Some((db.existing_keyspace(&name).ok()?.number(), name)));
+        Names(numbered.collect())
+    }
+
+    /// A key of the tree: its keyspace, and the user's key.
+    fn key(&self, key: &[u8]) -> Value {
+        let Some((len, number)) = alluvium::format::split(key) else {
+            return json::bytes_object("key", key).into();
+        };
+        let name = match (number, self.0.get(&number)) {
+            (alluvium::format::CATALOG, _) => "the catalog".to_owned(),
+            (_, Some(name)) => name.clone(),
+            (_, None) => format!("dropped keyspace {number}"),
+        };
+        let mut object = json::bytes_object("key", &key[len..]);
+        object.insert("keyspace".to_owned(), name.into());
+        object.into()
+    }
+
+    fn range(&self, object: &mut Map<String, Value>, range: &KeyRange) {
+        object.insert("low".to_owned(), self.key(&range.low));
+        if let Some(high) = &range.high {
+            object.insert("high".to_owned(), self.key(high));
+        }
+    }
+}
+
+fn pivots(node: &OutlineNode) -> usize {
+    let below = node.pivots.iter().filter_map(|pivot| pivot.child.as_deref());
+    node.pivots.len() + below.map(pivots).sum::<usize>()
+}
+
+fn node(of: &OutlineNode, names: &Names, lowest: u8) -> Value {
+    let bundles: Vec<Value> = of
+        .bundles
+        .iter()
+        .map(|bundle| json!({ "number": bundle.number, "runs": bundle.runs, "bytes": bundle.bytes }))
+        .collect();
+    let pivots: Vec<Value> = of.pivots.iter().map(|of| pivot(of, names, lowest)).collect();
+    let mut object = Map::new();
+    object.insert("height".to_owned(), of.height.into());
+    names.range(&mut object, &of.range);
+    object.insert("bundles".to_owned(), bundles.into());
+    object.insert("pivots".to_owned(), pivots.into());
+    object.into()
+}
+
+fn pivot(of: &OutlinePivot, names: &Names, lowest: u8) -> Value {
+    let layers = |layers: &[OutlineLayer]| layers.iter().map(layer).collect::<Vec<_>>();
+    let mut object = Map::new();
+    names.range(&mut object, &of.range);
+    object.insert("own".to_owned(), layers(&of.own).into());
+    object.insert("pending".to_owned(), layers(&of.pending).into());
+    let word = match of.compaction {
+        None => Value::Null,
+        Some(Underway::Queued) => "queued".into(),
+        Some(Underway::Running) => "running".into(),
+    };
+    object.insert("compaction".to_owned(), word);
+    if let Some(child) = of.child.as_deref() {
+        let child = match child.height >= lowest {
+            true => node(child, names, lowest),
+            false => Value::Null,
+        };
+        object.insert("child".to_owned(), child);
+    }
+    object.into()
+}
+
+fn layer(of: &OutlineLayer) -> Value {
+    json!({
+        "group": of.group,
+        "bundle": of.bundle,
+        "runs": of.runs,
+        "is_clipped": of.is_clipped,
+        "bytes": of.bytes,
+        "records": of.records,
+        "tombstones": of.tombstones,
+    })
+}
