@@ -57,111 +57,124 @@ impl Moment {
     /// What was done from an earlier moment to this one, and what there is now.
     fn row(&self, before: &Moment) -> Vec<Column> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
-        let more = u64::saturating_sub;
+        let mut row = self.operations(before, seconds).to_vec();
+        row.extend(self.device(before, seconds));
+        row.extend(self.state());
+        row.extend(self.pressure(before, seconds));
+        row
+    }
+
+    fn operations(&self, before: &Moment, seconds: f64) -> [Column; 15] {
         let rate = |now: u64, then: u64| Some(more(now, then) as f64 / seconds);
-        let amount = |now: u64| Some(now as f64);
-        let share = |one: u64, other: u64| (other > 0).then(|| one as f64 / other as f64);
         let (now, then) = (&self.stats, &before.stats);
-        let ops = |stats: &Stats| stats.operations.gets + stats.operations.multi_get_keys;
+        let reads = |stats: &Stats| stats.operations.gets + stats.operations.multi_get_keys;
         let since = |of: fn(&Distributions) -> &Distribution| of(&self.times).since(of(&before.times));
-        let reads = since(|times| &times.get).with(&since(|times| &times.multi_get));
-        let commits = since(|times| &times.commit).with(&since(|times| &times.durable_commit));
+        let read = since(|times| &times.get).with(&since(|times| &times.multi_get));
+        let commit = since(|times| &times.commit).with(&since(|times| &times.durable_commit));
         let quantile = |of: &Distribution, share| of.quantile_ns(share).map(|ns| ns as f64);
-        let between = now.device.since(&then.device);
-        let all = between.total();
-        let read = |purpose| between.of(purpose).read_bytes;
-        let written = |purpose| between.of(purpose).written_bytes;
-        let (lookup, scan, compact) = (read(Purpose::Lookup), read(Purpose::Scan), read(Purpose::Compact));
-        let (log, incorporate, compacted) = (
-            written(Purpose::Log),
-            written(Purpose::Incorporate),
-            written(Purpose::Compact),
-        );
-        let per_second = |bytes: u64| Some(bytes as f64 / seconds);
-        let asked = |stats: &Stats| stats.cache.hits + stats.cache.misses + stats.cache.joined;
-        let looked_up = |stats: &Stats| stats.records.hits + stats.records.misses;
-        let memory = &now.memory;
-        vec![
+        let (done, before_done) = (&now.operations, &then.operations);
+        [
             ("writes_per_s", rate(now.writes, then.writes)),
-            ("reads_per_s", rate(ops(now), ops(then))),
-            (
-                "scanned_per_s",
-                rate(now.operations.scanned, then.operations.scanned),
-            ),
-            (
-                "commits_per_s",
-                rate(now.operations.commits, then.operations.commits),
-            ),
+            ("reads_per_s", rate(reads(now), reads(then))),
+            ("scanned_per_s", rate(done.scanned, before_done.scanned)),
+            ("commits_per_s", rate(done.commits, before_done.commits)),
             ("commands_per_s", rate(self.commands, before.commands)),
             (
                 "user_written_bytes_per_s",
                 rate(now.written_bytes, then.written_bytes),
             ),
-            ("read_p50_ns", quantile(&reads, 0.5)),
-            ("read_p99_ns", quantile(&reads, 0.99)),
-            ("read_p999_ns", quantile(&reads, 0.999)),
-            ("commit_p50_ns", quantile(&commits, 0.5)),
-            ("commit_p99_ns", quantile(&commits, 0.99)),
-            ("commit_p999_ns", quantile(&commits, 0.999)),
+            ("read_p50_ns", quantile(&read, 0.5)),
+            ("read_p99_ns", quantile(&read, 0.99)),
+            ("read_p999_ns", quantile(&read, 0.999)),
+            ("commit_p50_ns", quantile(&commit, 0.5)),
+            ("commit_p99_ns", quantile(&commit, 0.99)),
+            ("commit_p999_ns", quantile(&commit, 0.999)),
+            ("received_bytes_per_s", rate(self.received, before.received)),
+            ("sent_bytes_per_s", rate(self.sent, before.sent)),
+            ("errors_per_s", rate(self.errors, before.errors)),
+        ]
+    }
+
+    fn device(&self, before: &Moment, seconds: f64) -> [Column; 12] {
+        let per_second = |count: u64| Some(count as f64 / seconds);
+        let between = self.stats.device.since(&before.stats.device);
+        let all = between.total();
+        let read = |purpose| between.of(purpose).read_bytes;
+        let written = |purpose| between.of(purpose).written_bytes;
+        let [lookup, scan, compact] = [Purpose::Lookup, Purpose::Scan, Purpose::Compact].map(read);
+        let [log, incorporate, compacted] =
+            [Purpose::Log, Purpose::Incorporate, Purpose::Compact].map(written);
+        let other_read = more(all.read_bytes, lookup + scan + compact);
+        let other_written = more(all.written_bytes, log + incorporate + compacted);
+        let users = more(self.stats.written_bytes, before.stats.written_bytes);
+        [
             ("device_reads_per_s", per_second(all.reads)),
             ("device_writes_per_s", per_second(all.writes)),
             ("device_syncs_per_s", per_second(all.syncs)),
             ("read_bytes_lookup_per_s", per_second(lookup)),
             ("read_bytes_scan_per_s", per_second(scan)),
             ("read_bytes_compact_per_s", per_second(compact)),
-            (
-                "read_bytes_other_per_s",
-                per_second(all.read_bytes.saturating_sub(lookup + scan + compact)),
-            ),
+            ("read_bytes_other_per_s", per_second(other_read)),
             ("written_bytes_log_per_s", per_second(log)),
             ("written_bytes_incorporate_per_s", per_second(incorporate)),
             ("written_bytes_compact_per_s", per_second(compacted)),
-            (
-                "written_bytes_other_per_s",
-                per_second(all.written_bytes.saturating_sub(log + incorporate + compacted)),
-            ),
-            (
-                "page_hit_rate",
-                share(
-                    more(now.cache.hits, then.cache.hits),
-                    more(asked(now), asked(then)),
-                ),
-            ),
-            (
-                "record_hit_rate",
-                share(
-                    more(now.records.hits, then.records.hits),
-                    more(looked_up(now), looked_up(then)),
-                ),
-            ),
+            ("written_bytes_other_per_s", per_second(other_written)),
+            ("write_amplification", share(all.written_bytes, users)),
+        ]
+    }
+
+    fn state(&self) -> [Column; 14] {
+        let amount = |number: u64| Some(number as f64);
+        let stats = &self.stats;
+        let (memory, debt) = (&stats.memory, &stats.debt);
+        [
             ("memory_memtables_bytes", amount(memory.memtables)),
             ("memory_log_bytes", amount(memory.log)),
             ("memory_pages_bytes", amount(memory.pages)),
             ("memory_records_bytes", amount(memory.records)),
             ("memory_tree_bytes", amount(memory.tree)),
             ("memory_tables_bytes", amount(memory.tables)),
-            ("pending_bytes", amount(now.debt.pending_bytes)),
-            ("running_bytes", amount(now.debt.running_bytes)),
-            ("sealed_memtables", amount(now.sealed_memtables as u64)),
-            (
-                "delayed_share",
-                rate(now.delayed_us, then.delayed_us).map(|us| us / 1e6),
-            ),
-            ("waits_per_s", rate(now.waits, then.waits)),
-            ("tree_runs", amount(now.tree_runs as u64)),
-            ("log_live_bytes", amount(now.log.live_bytes)),
-            ("space_live_bytes", amount(now.space.live_bytes)),
-            ("space_file_bytes", amount(now.space.file_bytes)),
+            ("pending_bytes", amount(debt.pending_bytes)),
+            ("running_bytes", amount(debt.running_bytes)),
+            ("sealed_memtables", amount(stats.sealed_memtables as u64)),
+            ("tree_runs", amount(stats.tree_runs as u64)),
+            ("log_live_bytes", amount(stats.log.live_bytes)),
+            ("space_live_bytes", amount(stats.space.live_bytes)),
+            ("space_file_bytes", amount(stats.space.file_bytes)),
             ("connections", amount(self.connections as u64)),
-            ("received_bytes_per_s", rate(self.received, before.received)),
-            ("sent_bytes_per_s", rate(self.sent, before.sent)),
-            ("errors_per_s", rate(self.errors, before.errors)),
-            (
-                "write_amplification",
-                share(all.written_bytes, more(now.written_bytes, then.written_bytes)),
-            ),
         ]
     }
+
+    fn pressure(&self, before: &Moment, seconds: f64) -> [Column; 4] {
+        let (now, then) = (&self.stats, &before.stats);
+        let asked = |stats: &Stats| stats.cache.hits + stats.cache.misses + stats.cache.joined;
+        let looked_up = |stats: &Stats| stats.records.hits + stats.records.misses;
+        let pages = share(
+            more(now.cache.hits, then.cache.hits),
+            more(asked(now), asked(then)),
+        );
+        let records = share(
+            more(now.records.hits, then.records.hits),
+            more(looked_up(now), looked_up(then)),
+        );
+        let delayed = more(now.delayed_us, then.delayed_us) as f64 / 1e6 / seconds;
+        let waits = more(now.waits, then.waits) as f64 / seconds;
+        [
+            ("page_hit_rate", pages),
+            ("record_hit_rate", records),
+            ("delayed_share", Some(delayed)),
+            ("waits_per_s", Some(waits)),
+        ]
+    }
+}
+
+/// How much a counter has grown.
+fn more(now: u64, then: u64) -> u64 {
+    now.saturating_sub(then)
+}
+
+fn share(one: u64, other: u64) -> Option<f64> {
+    (other > 0).then(|| one as f64 / other as f64)
 }
 
 impl History {

@@ -79,11 +79,12 @@ pub(super) fn text(shared: &Shared) -> String {
     caches(shared, &mut text);
     space(shared, &mut text);
     work(shared, &mut text);
+    due(shared, &mut text);
     text.0
 }
 
 fn server(shared: &Shared, text: &mut Text) {
-    use Kind::{Counter, Gauge};
+    use Kind::Gauge;
     text.family("build_info", Gauge, "The version; always 1.");
     let _ = writeln!(
         text.0,
@@ -99,6 +100,10 @@ fn server(shared: &Shared, text: &mut Text) {
     );
     let clients = shared.clients.len() as f64;
     text.one("connections", Gauge, "Clients that are connected.", clients);
+    counted(shared, text);
+}
+
+fn counted(shared: &Shared, text: &mut Text) {
     let counters = &shared.counters;
     let store = &shared.store;
     for (name, help, counter) in [
@@ -163,7 +168,7 @@ fn server(shared: &Shared, text: &mut Text) {
             &counters.items_set,
         ),
     ] {
-        text.one(name, Counter, help, counter.load(Ordering::Relaxed) as f64);
+        text.one(name, Kind::Counter, help, counter.load(Ordering::Relaxed) as f64);
     }
 }
 
@@ -358,9 +363,8 @@ fn space(shared: &Shared, text: &mut Text) {
 }
 
 fn work(shared: &Shared, text: &mut Text) {
-    use Kind::{Counter, Gauge};
     let stats = shared.store.db.stats();
-    let (tree, debt) = (&stats.tree, &stats.debt);
+    let tree = &stats.tree;
     for (name, help, value) in [
         (
             "writer_waits_total",
@@ -404,8 +408,14 @@ fn work(shared: &Shared, text: &mut Text) {
             (tree.shape.leaf_splits + tree.shape.index_splits) as f64,
         ),
     ] {
-        text.one(name, Counter, help, value);
+        text.one(name, Kind::Counter, help, value);
     }
+}
+
+fn due(shared: &Shared, text: &mut Text) {
+    use Kind::Gauge;
+    let stats = shared.store.db.stats();
+    let debt = &stats.debt;
     let jobs = [
         ("pending", debt.pending_jobs as f64),
         ("running", debt.running_jobs as f64),

@@ -271,6 +271,42 @@ fn keys_are_found_page_by_page_whatever_their_bytes_are() {
     get(&fixture, "/api/keys?keyspace=none").is(404);
 }
 
+fn types_of_redis(fixture: &Fixture) {
+    let page = get(fixture, "/api/keys?keyspace=redis&database=0").json();
+    assert_eq!(
+        list(&page, "key"),
+        ["hash", "list", "set", "soon", "text", "zset"]
+    );
+    assert_eq!(
+        list(&page, "type"),
+        ["hash", "list", "set", "string", "string", "zset"]
+    );
+    assert!(page["keys"][3]["expires_ms"].as_u64().unwrap() > 0);
+    assert_eq!(
+        (&page["keys"][4]["value"], &page["keys"][1]["count"]),
+        (&"hello".into(), &2.into())
+    );
+    let of = |key: &str| {
+        get(
+            fixture,
+            &format!("/api/value?keyspace=redis&database=0&key={key}"),
+        )
+        .json()
+    };
+    assert_eq!(of("text")["value"], "hello");
+    assert_eq!(of("list")["elements"][1]["value"], "b");
+    assert_eq!(of("set")["elements"][0]["member"], "m");
+    assert_eq!(
+        of("hash")["elements"][0],
+        serde_json::json!({ "field": "f", "value": "v" })
+    );
+    assert_eq!(
+        of("zset")["elements"],
+        serde_json::json!([{ "member": "low", "score": "-inf" }, { "member": "high", "score": "1.5" }])
+    );
+    get(fixture, "/api/value/raw?keyspace=redis&database=0&key=list").is(400);
+}
+
 #[test]
 fn the_types_of_redis_and_items_of_memcached_are_shown_as_what_they_are() {
     let fixture = Fixture::with(with_page());
@@ -289,6 +325,9 @@ fn the_types_of_redis_and_items_of_memcached_are_shown_as_what_they_are() {
     while client.ask("EXISTS gone") == ":1" {
         std::thread::yield_now();
     }
+    types_of_redis(&fixture);
+    let page = get(&fixture, "/api/keys?keyspace=redis&database=3").json();
+    assert_eq!(list(&page, "key"), ["elsewhere"]);
     let mut memcached = Client::connect(fixture.server.memcached_addr().unwrap());
     memcached.send_bytes(b"set item 7 0 5\r\nhello\r\nget item\r\n");
     for line in ["STORED", "VALUE item 7 5", "hello", "END"] {
@@ -296,41 +335,6 @@ fn the_types_of_redis_and_items_of_memcached_are_shown_as_what_they_are() {
         memcached.read_exact(&mut bytes);
         assert_eq!(bytes, format!("{line}\r\n").as_bytes());
     }
-    let page = get(&fixture, "/api/keys?keyspace=redis&database=0").json();
-    assert_eq!(
-        list(&page, "key"),
-        ["hash", "list", "set", "soon", "text", "zset"]
-    );
-    assert_eq!(
-        list(&page, "type"),
-        ["hash", "list", "set", "string", "string", "zset"]
-    );
-    assert!(page["keys"][3]["expires_ms"].as_u64().unwrap() > 0);
-    assert_eq!(
-        (&page["keys"][4]["value"], &page["keys"][1]["count"]),
-        (&"hello".into(), &2.into())
-    );
-    let of = |key: &str| {
-        get(
-            &fixture,
-            &format!("/api/value?keyspace=redis&database=0&key={key}"),
-        )
-        .json()
-    };
-    assert_eq!(of("text")["value"], "hello");
-    assert_eq!(of("list")["elements"][1]["value"], "b");
-    assert_eq!(of("set")["elements"][0]["member"], "m");
-    assert_eq!(
-        of("hash")["elements"][0],
-        serde_json::json!({ "field": "f", "value": "v" })
-    );
-    assert_eq!(
-        of("zset")["elements"],
-        serde_json::json!([{ "member": "low", "score": "-inf" }, { "member": "high", "score": "1.5" }])
-    );
-    get(&fixture, "/api/value/raw?keyspace=redis&database=0&key=list").is(400);
-    let page = get(&fixture, "/api/keys?keyspace=redis&database=3").json();
-    assert_eq!(list(&page, "key"), ["elsewhere"]);
     let page = get(&fixture, "/api/keys?keyspace=memcached").json();
     let item = &page["keys"][0];
     assert_eq!(
