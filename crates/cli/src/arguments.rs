@@ -3,8 +3,8 @@
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::verbs::{
-    backup, check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put, scan,
-    serve, stats,
+    backup, check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put, repair,
+    scan, serve, stats,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -58,6 +58,8 @@ pub enum Verb {
     Stats(stats::Stats),
     /// Read everything and report what is damaged.
     Check(check::Check),
+    /// Make a damaged store one that opens, as far as that goes.
+    Repair(repair::Repair),
     /// Copy the store as it is now into a directory.
     Backup(backup::Backup),
     /// Make a store of a backup.

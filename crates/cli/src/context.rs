@@ -1,7 +1,8 @@
 //! What every verb is given: where the store is, and how it answers.
 
 use crate::arguments::Arguments;
-use crate::exit::{Exit, failure};
+use crate::exit::{self, Exit, failure};
+use crate::remote::Remote;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
 use anyhow::{Context as _, Result};
 use std::path::PathBuf;
@@ -61,10 +62,33 @@ impl Context {
             .with_context(|| self.what())
     }
 
+    /// Opens a store that is there, or finds the server that has it open.
+    pub(crate) fn open_or_served(&self) -> Result<Access> {
+        match self.open() {
+            Ok(db) => Ok(Access::Own(db)),
+            Err(error) if exit::classify(&error) == Exit::Busy => match Remote::of(&self.path) {
+                Some(remote) => Ok(Access::Served(remote)),
+                None => Err(error.context(
+                    "another process has the store open: `alluvium serve` lets others read it through its web page (--web), any other must end first",
+                )),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens the store, or creates it.
     pub(crate) fn open_or_create(&self) -> Result<Db> {
         self.options().open(&self.path).with_context(|| self.what())
     }
+}
+
+/// A store that can be read.
+#[derive(Debug)]
+pub(crate) enum Access {
+    /// Nobody else has it open.
+    Own(Db),
+    /// A server has it open, and answers.
+    Served(Remote),
 }
 
 /// The keyspace that is read, which must be there.

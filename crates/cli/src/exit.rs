@@ -79,7 +79,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     exit
 }
 
-fn classify(error: &anyhow::Error) -> Exit {
+pub(crate) fn classify(error: &anyhow::Error) -> Exit {
     for cause in error.chain() {
         if let Some(failure) = cause.downcast_ref::<Failure>() {
             return failure.exit;

@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: how a store works. Everything goes through the crate `alluvium`, which any program can use as well.
 //!
-//! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs` (how a store is opened), `screen.rs` and `bytes.rs`
+//! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs` (how a store is opened), `remote.rs` (how one is read that a server has open), `screen.rs` and `bytes.rs`
 //! (what is printed), then `verbs/`, a file for each; `formats/` and `import/` for what comes and goes in bulk.
 //!
 //! Invariants:
@@ -24,6 +24,7 @@ pub mod formats;
 mod import;
 mod progress;
 mod range;
+mod remote;
 mod screen;
 mod sizes;
 mod stop;

@@ -2,7 +2,9 @@
 
 use crate::Exit;
 use crate::screen;
+use alluvium::Progress;
 use anyhow::{Context, Result};
+use indicatif::ProgressBar;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -21,4 +23,20 @@ pub(crate) fn listen() -> Result<()> {
 /// Whether somebody wants the job to stop.
 pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed) > 0
+}
+
+/// Hears how far a job has come that changes nothing until it is done, and ends the process when somebody asks for it.
+pub(crate) fn or<'b>(
+    bar: &'b ProgressBar,
+    said: &'b str,
+    mut follow: impl FnMut(Progress) + 'b,
+) -> impl FnMut(Progress) + 'b {
+    move |progress| {
+        if asked() {
+            bar.finish_and_clear();
+            screen::complain(said);
+            std::process::exit(Exit::Interrupted as i32);
+        }
+        follow(progress);
+    }
 }

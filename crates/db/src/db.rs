@@ -16,7 +16,7 @@ use crate::{Durability, Error, Keyspace, Result};
 use alluvium_base::Kind;
 use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
-use alluvium_trees::tiered::{Depth, Outline};
+use alluvium_trees::tiered::{Depth, Outline, OutlineRun};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -533,6 +533,12 @@ impl Db {
     #[must_use]
     pub fn outline(&self) -> Outline {
         self.engine().tree.outline()
+    }
+
+    /// A run of the tree, by the number of its group and its place in that, as [`Db::outline`] says them; none if the tree has no such run (any more).
+    #[must_use]
+    pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
+        self.engine().tree.outline_run(group, place)
     }
 
     /// How long operations took since the store was opened: more than [`Db::stats`] says of it. The difference of two tells percentiles of the time between.

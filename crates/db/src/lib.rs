@@ -57,7 +57,9 @@ pub use alluvium_trees::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
 };
 pub use alluvium_trees::range::KeyRange;
-pub use alluvium_trees::tiered::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, Underway};
+pub use alluvium_trees::tiered::{
+    Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway,
+};
 pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 pub use caps::Background;
 pub use changes::{Change, ChangeSet, Changes};

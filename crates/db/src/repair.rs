@@ -1,7 +1,7 @@
 //! What can be saved of a damaged store.
 
 use crate::engine::{Engine, Salvaged};
-use crate::{Error, Options, Result};
+use crate::{Error, Options, Progress, Result};
 use alluvium_device::file::FileDirectory;
 use alluvium_device::{Access, Directory, OverlayDirectory};
 use alluvium_storage::superblock::{self, SuperblockFile};
@@ -102,7 +102,37 @@ impl Options {
     /// [`Error::Storage`]: with the damage that makes it hopeless, for neither of the two generations that a store keeps leads anywhere (nothing was
     /// changed then: restore a backup); when somebody has the store open; as the device says.
     pub fn repair(&self, path: impl AsRef<Path>) -> Result<RepairReport> {
-        self.repair_in(Arc::new(FileDirectory::open(path)?))
+        self.repair_with(path, |_| ())
+    }
+
+    /// As [`Options::repair`], and says how far the check of what was repaired has come.
+    ///
+    /// # Errors
+    /// As [`Options::repair`].
+    pub fn repair_with(
+        &self,
+        path: impl AsRef<Path>,
+        progress: impl FnMut(Progress),
+    ) -> Result<RepairReport> {
+        self.repair_on(Arc::new(FileDirectory::open(path)?), progress)
+    }
+
+    /// What [`Options::repair`] would do and report, without changing anything: what it writes stays in memory.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let path = place.path().join("store");
+    /// # alluvium::Db::open(&path)?.keyspace("rivers")?.put("Elbe", "1094 km")?;
+    /// let report = alluvium::Options::new().try_repair(&path, |_| ())?;
+    /// assert!(report.is_whole());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Options::repair`].
+    pub fn try_repair(&self, path: impl AsRef<Path>, progress: impl FnMut(Progress)) -> Result<RepairReport> {
+        let directory = Arc::new(FileDirectory::open(path)?);
+        self.repair_on(Arc::new(OverlayDirectory::new(directory)?), progress)
     }
 
     /// As [`Options::repair`], in a directory of the caller's.
@@ -110,6 +140,14 @@ impl Options {
     /// # Errors
     /// As [`Options::repair`].
     pub fn repair_in(&self, directory: Arc<dyn Directory>) -> Result<RepairReport> {
+        self.repair_on(directory, |_| ())
+    }
+
+    fn repair_on(
+        &self,
+        directory: Arc<dyn Directory>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<RepairReport> {
         let options = self.clone().workers(0);
         superblock::require(&*directory)?;
         let mut report = RepairReport::default();
@@ -143,7 +181,7 @@ impl Options {
             report.lost.push(format!("what generation {newest} alone held"));
         }
         engine.checkpoint_everything()?;
-        report.left = engine.check(Depth::Everything, &mut |_| ())?;
+        report.left = engine.check(Depth::Everything, &mut progress)?;
         engine.close()?;
         Ok(report)
     }

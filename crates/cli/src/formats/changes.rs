@@ -1,4 +1,4 @@
-//! What a row says, in memory that is used again for the next.
+//! What rows say, in memory that is used again for the next.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ enum Kept {
     Delete(Range<usize>),
 }
 
-/// The changes that a row asks for.
+/// The changes that rows ask for.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     bytes: Vec<u8>,
@@ -35,6 +35,40 @@ impl Changes {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.list.clear();
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Forgets all but the first so many.
+    pub fn truncate(&mut self, len: usize) {
+        if let Some(Kept::Put(key, ..) | Kept::Delete(key)) = self.list.get(len) {
+            self.bytes.truncate(key.start);
+            self.list.truncate(len);
+        }
+    }
+
+    /// Takes all but the first so many away.
+    #[must_use]
+    pub fn split_off(&mut self, len: usize) -> Changes {
+        let mut rest = Changes::new();
+        for change in self.iter_from(len) {
+            match change {
+                Change::Put(key, value, ms) => rest.put_for(key, value, ms),
+                Change::Delete(key) => rest.delete(key),
+            }
+        }
+        self.truncate(len);
+        rest
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
@@ -62,11 +96,41 @@ impl Changes {
 
     /// All of them, in their order.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
-        self.list.iter().map(|kept| match kept {
+        self.iter_from(0)
+    }
+
+    /// All but the first so many, in their order.
+    pub fn iter_from(&self, first: usize) -> impl Iterator<Item = Change<'_>> {
+        self.list.iter().skip(first).map(|kept| match kept {
             Kept::Put(key, value, ms) => {
                 Change::Put(&self.bytes[key.clone()], &self.bytes[value.clone()], *ms)
             }
             Kept::Delete(key) => Change::Delete(&self.bytes[key.clone()]),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_ones_are_forgotten_or_taken_away() {
+        let mut changes = Changes::new();
+        changes.put(b"a", b"1");
+        changes.put_for(b"b", b"2", Some(3));
+        changes.delete(b"c");
+        let rest = changes.split_off(1);
+        let all: Vec<Change<'_>> = rest.iter().collect();
+        assert_eq!(all, [Change::Put(b"b", b"2", Some(3)), Change::Delete(b"c")]);
+        changes.put(b"d", b"4");
+        changes.truncate(1);
+        changes.put(b"e", b"5");
+        let all: Vec<Change<'_>> = changes.iter().collect();
+        assert_eq!(
+            all,
+            [Change::Put(b"a", b"1", None), Change::Put(b"e", b"5", None)]
+        );
+        assert_eq!((changes.len(), changes.is_empty()), (2, false));
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: stores. A row becomes [`Changes`]; whoever reads applies them.
 //!
-//! *Read in this order*: `source.rs` (bytes as they come), `changes.rs` (what a row says), `lines.rs` (the simplest format), then any; `template.rs`
+//! *Read in this order*: `source.rs` (bytes as they come), `changes.rs` (what rows say), `lines.rs` (the simplest format), then any; `template.rs`
 //! (keys made of fields).
 //!
 //! Invariants:
@@ -88,7 +88,7 @@ pub enum Next {
 
 /// Finds rows in a stream. When it returns, the bytes of the row are at the beginning of the source: the caller takes them away.
 pub trait ReadRows {
-    /// The next row: `row` is set to how many bytes it takes.
+    /// The next row: `row` is set to how many bytes it takes. What it says is added to `changes`.
     ///
     /// # Errors
     /// As the source says, or when nothing that follows can be understood.

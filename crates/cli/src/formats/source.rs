@@ -15,14 +15,14 @@ pub const MAX_ROW: usize = 2 * (alluvium::MAX_KEY + alluvium::MAX_VALUE);
 
 /// A stream of bytes.
 pub struct Source {
-    reader: Box<dyn Read>,
+    reader: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
     /// Where `start` is in the stream.
     offset: u64,
     is_over: bool,
-    /// The last bytes that were taken away, and some before them.
+    /// The last bytes that were taken away and are not in the buffer any more.
     tail: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Source {
 impl Source {
     /// A stream, of which so many bytes were taken away already.
     #[must_use]
-    pub fn new(reader: Box<dyn Read>, offset: u64) -> Source {
+    pub fn new(reader: Box<dyn Read + Send>, offset: u64) -> Source {
         Source {
             reader,
             buffer: Vec::new(),
@@ -75,6 +75,7 @@ impl Source {
             )));
         }
         if self.start > 0 {
+            self.tail = self.tail();
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
@@ -106,19 +107,16 @@ impl Source {
     /// Takes bytes away.
     pub fn take(&mut self, bytes: usize) {
         assert!(bytes <= self.end - self.start, "only what was read is taken away");
-        let taken = &self.buffer[self.start..self.start + bytes];
-        self.tail.extend_from_slice(&taken[bytes.saturating_sub(TAIL)..]);
-        if self.tail.len() > 16 * TAIL {
-            self.tail.drain(..self.tail.len() - TAIL);
-        }
         self.start += bytes;
         self.offset += bytes as u64;
     }
 
     /// What was taken away last, up to [`TAIL`] bytes.
     #[must_use]
-    pub fn tail(&self) -> &[u8] {
-        &self.tail[self.tail.len().saturating_sub(TAIL)..]
+    pub fn tail(&self) -> Vec<u8> {
+        let taken = &self.buffer[self.start.saturating_sub(TAIL)..self.start];
+        let before = &self.tail[self.tail.len().saturating_sub(TAIL - taken.len())..];
+        [before, taken].concat()
     }
 
     /// The bytes up to the next line end and with it, or to the end of the stream: none there.

@@ -1,6 +1,7 @@
 //! How far an import is, remembered in the store itself.
 
 use crate::exit::{Exit, failure};
+use alluvium::Keyspace;
 use anyhow::{Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -47,6 +48,20 @@ pub(crate) struct Saved {
     /// The header of the input, and how many columns it has if it has none.
     pub(crate) header: Option<Vec<u8>>,
     pub(crate) columns: u64,
+    /// Rows that are being loaded all at once, if any.
+    pub(crate) pending: Option<Box<Pending>>,
+}
+
+/// A load that takes effect at once, as it is remembered before that: whether it has taken effect, one of its keys tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// The key.
+    pub(crate) key: Vec<u8>,
+    /// Fingerprints of its value before, if it had one, and after.
+    pub(crate) before: Option<u64>,
+    pub(crate) after: u64,
+    /// How far the import is when it has taken effect.
+    pub(crate) then: Saved,
 }
 
 /// Tells bytes from others.
@@ -56,6 +71,18 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
 
 impl Saved {
     pub(crate) fn encode(&self) -> Vec<u8> {
+        self.json().to_string().into_bytes()
+    }
+
+    fn json(&self) -> Value {
+        let pending = self.pending.as_ref().map(|pending| {
+            json!({
+                "key": STANDARD.encode(&pending.key),
+                "before": pending.before,
+                "after": pending.after,
+                "then": pending.then.json(),
+            })
+        });
         json!({
             "version": 1,
             "options": self.options,
@@ -68,26 +95,39 @@ impl Saved {
             "tail_bytes": self.tail_bytes,
             "header": self.header.as_ref().map(|header| STANDARD.encode(header)),
             "columns": self.columns,
+            "pending": pending,
         })
-        .to_string()
-        .into_bytes()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Saved> {
         let wrong =
             || anyhow!("what an earlier import remembered cannot be read: begin again with --restart");
         let value: Value = serde_json::from_slice(bytes).map_err(|_| wrong())?;
+        Saved::read(&value).ok_or_else(wrong)
+    }
+
+    /// From JSON; none if something is missing.
+    fn read(value: &Value) -> Option<Saved> {
         if value["version"] != 1 {
-            return Err(wrong());
+            return None;
         }
-        let number = |name: &str| value[name].as_u64().ok_or_else(wrong);
+        let number = |name: &str| value[name].as_u64();
         let header = match &value["header"] {
             Value::Null => None,
-            Value::String(text) => Some(STANDARD.decode(text).map_err(|_| wrong())?),
-            _ => return Err(wrong()),
+            Value::String(text) => Some(STANDARD.decode(text).ok()?),
+            _ => return None,
         };
-        Ok(Saved {
-            options: value["options"].as_str().ok_or_else(wrong)?.to_owned(),
+        let pending = match &value["pending"] {
+            Value::Null => None,
+            pending => Some(Box::new(Pending {
+                key: STANDARD.decode(pending["key"].as_str()?).ok()?,
+                before: pending["before"].as_u64(),
+                after: pending["after"].as_u64()?,
+                then: Saved::read(&pending["then"])?,
+            })),
+        };
+        Some(Saved {
+            options: value["options"].as_str()?.to_owned(),
             offset: number("offset")?,
             rows: number("rows")?,
             lines: number("lines")?,
@@ -97,7 +137,19 @@ impl Saved {
             tail_bytes: number("tail_bytes")?,
             header,
             columns: number("columns")?,
+            pending,
         })
+    }
+
+    /// How far the import really is: where rows were being loaded all at once, what the store holds tells whether that was done.
+    pub(crate) fn settled(mut self, keyspace: &Keyspace) -> Result<Saved> {
+        let Some(pending) = self.pending.take() else {
+            return Ok(self);
+        };
+        let now = keyspace.get(&pending.key)?.map(|value| fingerprint(&value));
+        // Where the key says nothing, the rows are loaded again: they are the same.
+        let is_done = now == Some(pending.after) && pending.before != now;
+        Ok(if is_done { pending.then } else { self })
     }
 
     /// Refuses to go on with other options.
@@ -139,6 +191,15 @@ mod tests {
             tail: u64::MAX - 1,
             header: Some(vec![0xff, 10]),
             columns: 3,
+            pending: Some(Box::new(Pending {
+                key: vec![0, 0xff],
+                before: None,
+                after: 7,
+                then: Saved {
+                    offset: 9,
+                    ..Saved::default()
+                },
+            })),
             ..Saved::default()
         };
         assert_eq!(Saved::decode(&saved.encode()).unwrap(), saved);

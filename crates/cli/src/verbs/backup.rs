@@ -3,9 +3,9 @@
 use crate::Exit;
 use crate::context::{self, Context};
 use crate::exit::failure;
-use crate::progress;
 use crate::screen::Output;
 use crate::sizes::count;
+use crate::{progress, stop};
 use alluvium::{Error, Progress, Stage};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -45,6 +45,9 @@ pub struct Restore {
     pub from: PathBuf,
 }
 
+/// What is said when somebody stops it.
+const INCOMPLETE: &str = "stopped: what was copied is no store; the same command begins anew";
+
 /// A bar that shows how far a job has come.
 pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     move |progress| {
@@ -64,8 +67,9 @@ pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
 impl Backup {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let db = context.open()?;
+        stop::listen()?;
         let bar = progress::bytes("copying", Some(0));
-        let copied = db.checkpoint_to_with(&self.to, follow(&bar));
+        let copied = db.checkpoint_to_with(&self.to, stop::or(&bar, INCOMPLETE, follow(&bar)));
         bar.finish_and_clear();
         let last = copied.map_err(|error| {
             let what = format!("copying to {}", self.to.display());
@@ -95,8 +99,10 @@ impl Backup {
 
 impl Restore {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        stop::listen()?;
         let bar = progress::bytes("copying", Some(0));
-        let restored = context.options().restore(&self.from, &context.path, follow(&bar));
+        let follow = stop::or(&bar, INCOMPLETE, follow(&bar));
+        let restored = context.options().restore(&self.from, &context.path, follow);
         bar.finish_and_clear();
         restored.with_context(|| {
             format!(

@@ -3,9 +3,8 @@
 use super::backup::follow;
 use crate::Exit;
 use crate::context::{self, Context};
-use crate::progress;
 use crate::screen::{self, Output};
-use crate::sizes;
+use crate::{progress, sizes, stop};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -31,11 +30,16 @@ pub struct Check {
 impl Check {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let db = context.open()?;
+        stop::listen()?;
         let bar = progress::bytes("checking", Some(0));
         let found = if self.structure {
             db.check_structure()
         } else {
-            db.check_with(follow(&bar))
+            db.check_with(stop::or(
+                &bar,
+                "stopped: not everything was checked",
+                follow(&bar),
+            ))
         };
         bar.finish_and_clear();
         let found = found?;

@@ -3,19 +3,19 @@
 use super::import::{field_separator, format_of};
 use crate::Exit;
 use crate::bytes::Encoding;
-use crate::context::{self, Context};
+use crate::context::{self, Access, Context};
 use crate::exit::failure;
 use crate::formats::binary::Binary;
-use crate::formats::csv::{CsvWriter, Header, Rows};
+use crate::formats::csv::{self, CsvWriter, Header};
 use crate::formats::json::JsonWriter;
 use crate::formats::lines::{Lines, Parts};
 use crate::formats::redis::Redis;
 use crate::formats::{Format, WriteRows};
 use crate::import::{PROGRESS, header_key};
-use crate::range::Range;
+use crate::range::{Bounds, Range};
+use crate::remote::Direction;
 use crate::screen::{self, Output};
 use crate::{progress, sizes, stop};
-use alluvium::{Db, Iter};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -64,6 +64,9 @@ pub struct Export {
     pub separator: Option<String>,
 }
 
+/// Keys and values, in order.
+type Rows = Box<dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>>;
+
 /// How many records and bytes went out.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
@@ -76,11 +79,10 @@ impl Export {
         let format = format_of(self.format, &self.file)?;
         let bounds = self.range.bounds(Encoding::default())?;
         stop::listen()?;
-        let db = context.open()?;
-        let keyspace = context::existing(&db, &self.keyspace)?;
-        let mut writer = self.writer(format, &db)?;
+        let access = context.open_or_served()?;
+        let mut writer = self.writer(format, &access)?;
         let bar = progress::bytes("exporting", None);
-        let mut rows = bounds.iter(&keyspace);
+        let mut rows = self.rows(&access, &bounds)?;
         let written = if self.file.as_os_str() == "-" {
             let mut out = Output::new();
             let written = copy(&mut rows, &mut *writer, &mut out, &bar);
@@ -90,7 +92,10 @@ impl Export {
         };
         bar.finish_and_clear();
         drop(rows);
-        let closed = context::close(db);
+        let closed = match access {
+            Access::Own(db) => context::close(db),
+            Access::Served(_) => Ok(()),
+        };
         let written = written?;
         closed?;
         if context.is_json() && self.file.as_os_str() != "-" {
@@ -106,7 +111,22 @@ impl Export {
         Ok(Exit::Done)
     }
 
-    fn writer(&self, format: Format, db: &Db) -> Result<Box<dyn WriteRows>> {
+    /// Keys and values, in order.
+    fn rows(&self, access: &Access, bounds: &Bounds) -> Result<Rows> {
+        Ok(match access {
+            Access::Own(db) => {
+                let rows = bounds.iter(&context::existing(db, &self.keyspace)?);
+                Box::new(rows.map(|row| Ok(row.map(|(key, value)| (key, Vec::from(value)))?)))
+            }
+            Access::Served(server) => {
+                screen::note("through the server: what is written meanwhile may be in it, or not");
+                let to = bounds.to.as_deref();
+                Box::new(server.pairs(&self.keyspace, &bounds.from, to, Direction::Forward))
+            }
+        })
+    }
+
+    fn writer(&self, format: Format, access: &Access) -> Result<Box<dyn WriteRows>> {
         let values = self.values_only;
         let unknown = |option: &str| {
             failure(
@@ -127,9 +147,9 @@ impl Export {
             Format::Csv | Format::Tsv => {
                 let separator = field_separator(format, self.separator.as_deref())?;
                 let rows = if values {
-                    Rows::Values(self.kept_header(db)?)
+                    csv::Rows::Values(self.kept_header(access)?)
                 } else {
-                    Rows::Pairs
+                    csv::Rows::Pairs
                 };
                 let header = if self.no_header {
                     Header::Left
@@ -158,15 +178,20 @@ impl Export {
     }
 
     /// The header of the rows that the keyspace's values are.
-    fn kept_header(&self, db: &Db) -> Result<Option<Vec<u8>>> {
-        match db.existing_keyspace(PROGRESS) {
-            Ok(places) => Ok(places.get(header_key(&self.keyspace))?.map(Vec::from)),
-            Err(_) => Ok(None),
+    fn kept_header(&self, access: &Access) -> Result<Option<Vec<u8>>> {
+        let key = header_key(&self.keyspace);
+        match access {
+            Access::Own(db) => match db.existing_keyspace(PROGRESS) {
+                Ok(places) => Ok(places.get(key)?.map(Vec::from)),
+                Err(_) => Ok(None),
+            },
+            // Without imports there is no such keyspace.
+            Access::Served(server) => Ok(server.value(PROGRESS, &key).ok().flatten()),
         }
     }
 
     /// Into a file beside it, which then takes its name.
-    fn to_file(&self, rows: &mut Iter, writer: &mut dyn WriteRows, bar: &ProgressBar) -> Result<Written> {
+    fn to_file(&self, rows: &mut Rows, writer: &mut dyn WriteRows, bar: &ProgressBar) -> Result<Written> {
         let partial = beside(&self.file);
         let what = || format!("writing {}", partial.display());
         let file = File::create(&partial).with_context(what)?;
@@ -192,7 +217,7 @@ fn beside(file: &Path) -> PathBuf {
 }
 
 fn copy(
-    rows: &mut Iter,
+    rows: &mut Rows,
     writer: &mut dyn WriteRows,
     out: &mut dyn Write,
     bar: &ProgressBar,

@@ -2,7 +2,7 @@
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
-use crate::context::{self, Context};
+use crate::context::{self, Access, Context};
 use crate::screen::{self, Output};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -51,9 +51,7 @@ impl Get {
                 "--output takes the value of one key: name one",
             ));
         }
-        let db = context.open()?;
-        let found = context::existing(&db, &self.keyspace)?.multi_get(&keys)?;
-        context::close(db)?;
+        let found = self.values(context, &keys)?;
         let mut exit = Exit::Done;
         let mut out = Output::new();
         for (key, value) in keys.iter().zip(found) {
@@ -71,6 +69,18 @@ impl Get {
         }
         out.flush()?;
         Ok(exit)
+    }
+
+    fn values(&self, context: &Context, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
+        match context.open_or_served()? {
+            Access::Own(db) => {
+                let found = context::existing(&db, &self.keyspace)?.multi_get(keys)?;
+                let found = found.into_iter().map(|value| value.map(Vec::from)).collect();
+                context::close(db)?;
+                Ok(found)
+            }
+            Access::Served(server) => keys.iter().map(|key| server.value(&self.keyspace, key)).collect(),
+        }
     }
 
     fn print(&self, context: &Context, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {

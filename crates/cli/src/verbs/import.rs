@@ -9,7 +9,7 @@ use crate::formats::json::{JsonReader, Shape};
 use crate::formats::lines::{Lines, Parts};
 use crate::formats::redis::Redis;
 use crate::formats::{Format, ReadRows, Source, Template};
-use crate::import::{End, Identity, Job, PROGRESS, Rejects, Saved, header_key};
+use crate::import::{End, Identity, Job, PROGRESS, Parser, Rejects, Saved, header_key};
 use crate::screen::{self, Output};
 use crate::{progress, sizes, stop};
 use alluvium::{Db, Keyspace};
@@ -118,18 +118,17 @@ impl Import {
             keyspace: self.keyspace.clone(),
             input,
         };
-        let mut job = self.job(format, reader, &db, keyspace, places, identity)?;
-        let (started, first) = (Instant::now(), job.saved.offset);
+        let (job, parser) = self.job(format, reader, &db, keyspace, places, identity)?;
+        let (started, first) = (Instant::now(), parser.saved.offset);
         let bar = progress::bytes("importing", total);
         bar.set_position(first);
         bar.reset_eta();
-        let ended = job.run(|offset| bar.set_position(offset));
+        let ended = job.run(parser, |offset| bar.set_position(offset));
         bar.finish_and_clear();
-        let (saved, offset) = (job.saved.clone(), job.source.offset());
-        drop(job);
         // Whatever became of it: what was committed is kept by closing in order.
         let closed = context::close(db);
-        let end = ended?;
+        let (end, saved) = ended?;
+        let offset = saved.offset;
         closed?;
         let seconds = started.elapsed().as_secs_f64();
         let mut out = Output::new();
@@ -239,7 +238,7 @@ impl Import {
         keyspace: Keyspace,
         places: Keyspace,
         identity: Identity,
-    ) -> Result<Job<'a>> {
+    ) -> Result<(Job<'a>, Parser)> {
         let options = self.options(format);
         let earlier = match places.get(identity.key())? {
             Some(saved) if !self.restart => Some(Saved::decode(&saved)?),
@@ -248,6 +247,7 @@ impl Import {
         let mut saved = match earlier {
             Some(saved) => {
                 saved.fits(&options)?;
+                let saved = saved.settled(&keyspace)?;
                 screen::note(&format!(
                     "going on behind {} rows, at byte {}",
                     sizes::count(saved.rows),
@@ -273,21 +273,23 @@ impl Import {
         if let (Some(rejects), Some(header)) = (&mut rejects, &saved.header) {
             rejects.header(header)?;
         }
-        Ok(Job {
-            db,
-            keyspace,
-            places,
-            identity,
+        let parser = Parser {
             source,
             reader,
             rejects,
             saved,
             name: self.file.display().to_string(),
             format,
-        })
+        };
+        Ok((Job::new(db, keyspace, places, identity), parser))
     }
 
-    fn reader(&self, format: Format, source: &mut Source, saved: &mut Saved) -> Result<Box<dyn ReadRows>> {
+    fn reader(
+        &self,
+        format: Format,
+        source: &mut Source,
+        saved: &mut Saved,
+    ) -> Result<Box<dyn ReadRows + Send>> {
         Ok(match format {
             Format::Csv | Format::Tsv => Box::new(self.csv(format, source, saved)?),
             Format::Jsonl => Box::new(JsonReader::new(match &self.key {
@@ -359,7 +361,7 @@ impl Input {
     /// The stream at the place up to which it was imported, if it is the same.
     fn at(self, saved: &Saved) -> Result<Source> {
         let before = saved.offset - saved.tail_bytes.min(saved.offset);
-        let mut reader: Box<dyn Read> = match self {
+        let mut reader: Box<dyn Read + Send> = match self {
             Input::Pipe => Box::new(io::stdin()),
             Input::Device(file) => Box::new(file),
             Input::File(mut file) => {
@@ -372,7 +374,7 @@ impl Input {
     }
 }
 
-fn checked(mut reader: Box<dyn Read>, saved: &Saved) -> Result<Source> {
+fn checked(mut reader: Box<dyn Read + Send>, saved: &Saved) -> Result<Source> {
     let mut tail = Vec::new();
     (&mut reader).take(saved.tail_bytes).read_to_end(&mut tail)?;
     if saved.offset > 0 {

@@ -18,9 +18,11 @@ pub(crate) mod inspect;
 pub(crate) mod keyspaces;
 pub(crate) mod man;
 pub(crate) mod put;
+pub(crate) mod repair;
 pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod stats;
+mod watch;
 
 use crate::Exit;
 use crate::arguments::{Arguments, Verb};
@@ -42,6 +44,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Stats(verb) => verb.run(&context),
         Verb::Inspect(verb) => verb.run(&context),
         Verb::Check(verb) => verb.run(&context),
+        Verb::Repair(verb) => verb.run(&context),
         Verb::Backup(verb) => verb.run(&context),
         Verb::Restore(verb) => verb.run(&context),
         Verb::Compact(verb) => verb.run(&context),

@@ -2,8 +2,9 @@
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
-use crate::context::{self, Context};
+use crate::context::{self, Access, Context};
 use crate::range::Range;
+use crate::remote::Direction;
 use crate::screen::{KEY, Output};
 use crate::stop;
 use anyhow::Result;
@@ -45,31 +46,53 @@ pub struct Scan {
 impl Scan {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let bounds = self.range.bounds(self.encoding)?;
-        let db = context.open()?;
+        let access = context.open_or_served()?;
         stop::listen()?;
-        let keyspace = context::existing(&db, &self.keyspace)?;
-        let mut iter = bounds.iter(&keyspace);
-        let mut out = Output::new();
-        let mut left = self.limit.unwrap_or(u64::MAX);
-        while left > 0 && !stop::asked() {
-            let next = if self.reverse {
-                iter.next_back()
-            } else {
-                iter.next()
-            };
-            let Some(pair) = next else { break };
-            let (key, value) = pair?;
-            self.print(context, &mut out, &key, &value)?;
-            left -= 1;
+        match access {
+            Access::Own(db) => {
+                let keyspace = context::existing(&db, &self.keyspace)?;
+                let mut iter = bounds.iter(&keyspace);
+                let next = || {
+                    let pair = if self.reverse {
+                        iter.next_back()
+                    } else {
+                        iter.next()
+                    };
+                    Ok(pair.transpose()?)
+                };
+                self.walk(context, next)?;
+                drop(iter);
+                context::close(db)?;
+            }
+            Access::Served(server) => {
+                let direction = match self.reverse {
+                    true => Direction::Backward,
+                    false => Direction::Forward,
+                };
+                let mut pairs = server.pairs(&self.keyspace, &bounds.from, bounds.to.as_deref(), direction);
+                self.walk(context, || pairs.next().transpose())?;
+            }
         }
-        out.flush()?;
-        drop(iter);
-        context::close(db)?;
         Ok(if stop::asked() {
             Exit::Interrupted
         } else {
             Exit::Done
         })
+    }
+
+    fn walk<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        context: &Context,
+        mut next: impl FnMut() -> Result<Option<(K, V)>>,
+    ) -> Result<()> {
+        let mut out = Output::new();
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        while left > 0 && !stop::asked() {
+            let Some((key, value)) = next()? else { break };
+            self.print(context, &mut out, key.as_ref(), value.as_ref())?;
+            left -= 1;
+        }
+        Ok(out.flush()?)
     }
 
     fn print(&self, context: &Context, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {

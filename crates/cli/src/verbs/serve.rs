@@ -3,6 +3,7 @@
 use crate::Exit;
 use crate::context::{self, Context};
 use crate::exit::failure;
+use crate::remote::Note;
 use crate::screen::{self, Output};
 use crate::stop;
 use alluvium::Durability;
@@ -106,7 +107,7 @@ impl Serve {
             .open(&context.path)
             .with_context(|| format!("opening the store in {}", context.path.display()))?;
         let server = Server::start(&db, options)?;
-        self.announce(context, &server)?;
+        let _note = self.announce(context, &server)?;
         let is_over = AtomicBool::new(false);
         let served = thread::scope(|scope| {
             scope.spawn(|| {
@@ -158,8 +159,8 @@ impl Serve {
         })
     }
 
-    /// Says where it can be reached, now that it can.
-    fn announce(&self, context: &Context, server: &Server) -> Result<()> {
+    /// Says where it can be reached, now that it can; other commands find it by a note beside the store.
+    fn announce(&self, context: &Context, server: &Server) -> Result<Option<Note>> {
         let (redis, memcached) = (server.redis_addr(), server.memcached_addr());
         let scheme = if self.tls_certificate.is_some() {
             "https"
@@ -174,7 +175,7 @@ impl Serve {
             out.flush()?;
         }
         let shown = |name: &str, address: Option<SocketAddr>| Some(format!("{name} on {}", address?));
-        let places: Vec<String> = [shown("Redis", redis), shown("memcached", memcached), web]
+        let places: Vec<String> = [shown("Redis", redis), shown("memcached", memcached), web.clone()]
             .into_iter()
             .flatten()
             .collect();
@@ -183,6 +184,6 @@ impl Serve {
             places.join(", "),
             context.path.display()
         ));
-        Ok(())
+        Ok(web.and_then(|url| Note::write(&context.path, &url)))
     }
 }

@@ -1,8 +1,10 @@
 //! `stats`: what the store holds and what it takes.
 
+use super::watch;
 use crate::Exit;
-use crate::context::{self, Context};
+use crate::context::{self, Access, Context};
 use crate::import::PROGRESS;
+use crate::remote::Remote;
 use crate::screen::{BOLD, Output};
 use crate::sizes::{count, human};
 use alluvium::Stats as Numbers;
@@ -14,39 +16,130 @@ use std::io::Write;
 const EXAMPLES: &str = "\
 Examples:
   alluvium stats
+  alluvium stats --watch                                   # of the server that has the store open
+  alluvium stats --watch --server http://127.0.0.1:7070
   alluvium stats --json | jq .space.live_bytes";
 
 /// Say what the store holds, and what that takes on the disk and in memory.
+///
+/// A store that a server has open is asked through its web page.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Stats {}
+pub struct Stats {
+    /// Show what is being done, again and again, until Ctrl-C.
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Seconds between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch", value_parser = seconds)]
+    pub interval: f64,
+    /// End after so many looks.
+    #[arg(short = 'n', long, value_name = "COUNT", requires = "watch")]
+    pub count: Option<u64>,
+    /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server that has the store open].
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text
+        .parse::<f64>()
+        .ok()
+        .filter(|seconds| (0.05..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "write a number of seconds, from 0.05 to 3600".to_owned())
+}
 
 impl Stats {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let db = context.open()?;
+        let access = match &self.server {
+            Some(url) => Access::Served(Remote::at(url)?),
+            None => context.open_or_served()?,
+        };
+        if self.watch {
+            return watch::run(self, access);
+        }
+        let db = match access {
+            Access::Own(db) => db,
+            Access::Served(server) => return served(context, &server),
+        };
         let keyspaces = db.keyspaces().into_iter().filter(|name| name != PROGRESS).count();
         let snapshots = db.snapshots().len();
         let numbers = json(&db.stats(), keyspaces, snapshots, db.sequence());
         context::close(db)?;
-        let mut out = Output::new();
-        if context.is_json() {
-            out.json(&numbers)?;
-        } else {
-            for (group, lines) in numbers.as_object().into_iter().flatten() {
-                let title = out.styled(BOLD, &group.replace('_', " "));
-                out.line(&title)?;
-                for (name, value) in lines.as_object().into_iter().flatten() {
-                    out.line(&format!(
-                        "  {:26} {:>16}",
-                        name.replace('_', " "),
-                        shown(name, value)
-                    ))?;
-                }
+        print(context, &numbers)
+    }
+}
+
+fn print(context: &Context, numbers: &Value) -> Result<Exit> {
+    let mut out = Output::new();
+    if context.is_json() {
+        out.json(numbers)?;
+    } else {
+        for (group, lines) in numbers.as_object().into_iter().flatten() {
+            let title = out.styled(BOLD, &group.replace('_', " "));
+            out.line(&title)?;
+            for (name, value) in lines.as_object().into_iter().flatten() {
+                out.line(&format!(
+                    "  {:26} {:>16}",
+                    name.replace('_', " "),
+                    shown(name, value)
+                ))?;
             }
         }
-        out.flush()?;
-        Ok(Exit::Done)
     }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+/// What a server says of the store that it has open, in the same groups.
+fn served(context: &Context, server: &Remote) -> Result<Exit> {
+    let said = server.json("/api/stats")?;
+    let figure = |name: &str| said["figures"][name].as_f64().unwrap_or_default() as u64;
+    let figures = said["figures"].as_object().into_iter().flatten();
+    let device = |what: &str| {
+        let of_it = figures.clone().filter(|(name, _)| {
+            name.strip_prefix("device.")
+                .and_then(|rest| rest.split_once('.'))
+                .is_some_and(|(_, last)| last == what)
+        });
+        of_it
+            .map(|(_, value)| value.as_f64().unwrap_or_default() as u64)
+            .sum::<u64>()
+    };
+    let memory = [
+        "budget",
+        "memtables",
+        "log",
+        "pages",
+        "records",
+        "tree",
+        "tables",
+        "total",
+    ];
+    let memory = memory.map(|owner| {
+        (
+            format!("{owner}_bytes"),
+            figure(&format!("memory.{owner}")).into(),
+        )
+    });
+    let numbers = json!({
+        "store": { "keyspaces": said["keyspaces"], "last_commit": said["last_commit"] },
+        "space": {
+            "file_bytes": figure("space.file_bytes"),
+            "live_bytes": figure("space.live_bytes"),
+            "free_bytes": figure("space.free_bytes"),
+            "dead_bytes": figure("space.dead_bytes"),
+        },
+        "memory": memory.into_iter().collect::<serde_json::Map<String, Value>>(),
+        "device_since_opening": {
+            "reads": device("reads"),
+            "read_bytes": device("read_bytes"),
+            "writes": device("writes"),
+            "written_bytes": device("written_bytes"),
+            "syncs": device("syncs"),
+        },
+        "server": said["server"],
+    });
+    print(context, &numbers)
 }
 
 /// The numbers, in groups.

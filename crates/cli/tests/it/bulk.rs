@@ -242,3 +242,40 @@ fn options_that_mean_nothing_are_refused() {
         .ended(2)
         .complained("--no-header");
 }
+
+#[test]
+fn rows_in_order_and_out_of_order_end_as_what_was_said_last() {
+    let place = Place::new();
+    let mut wanted = std::collections::BTreeMap::new();
+    let mut text = String::from("key,value\n");
+    let mut row = |key: u32, value: String| {
+        text.push_str(&format!("{key:07},{value}\n"));
+        wanted.insert(format!("{key:07}"), value);
+    };
+    // In order for some megabytes, back to the beginning, down, in order again, the same key twice.
+    for key in 0..60_000 {
+        row(key, format!("first {key} {}", "x".repeat(60)));
+    }
+    for key in (100..50_000).step_by(7) {
+        row(key, format!("second {key}"));
+    }
+    for key in (60_000..70_000).rev() {
+        row(key, format!("down {key} {}", "y".repeat(60)));
+    }
+    for key in 70_000..150_000 {
+        row(key, format!("third {key} {}", "z".repeat(60)));
+    }
+    for round in 0..3 {
+        row(149_999, format!("again {round}"));
+    }
+    let file = place.file("rows.csv", &text);
+    let json = place.done(["import", file.to_str().unwrap(), "--json"]).json();
+    assert_eq!(json["rows"], text.lines().count() as u64 - 1);
+    let exported = place.done(["export", "-", "-f", "csv"]).text();
+    let rows = wanted.iter().map(|(key, value)| format!("{key},{value}\n"));
+    assert!(
+        exported == format!("key,value\n{}", rows.collect::<String>()),
+        "the export differs"
+    );
+    place.done(["check"]);
+}

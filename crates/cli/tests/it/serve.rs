@@ -22,9 +22,12 @@ impl Served {
                 "127.0.0.1:0",
                 "--memcached",
                 "127.0.0.1:0",
-                "--web",
-                "127.0.0.1:0",
             ],
+            if more.contains(&"--web") {
+                &[]
+            } else {
+                &["--web", "127.0.0.1:0"]
+            },
             more,
         ]
         .concat();
@@ -74,7 +77,7 @@ fn what_was_acknowledged_is_there_after_sigterm_and_after_sigkill() {
         "+OK\r\n$4\r\n1094\r\n",
     );
     asked(&served.memcached, "set m 0 0 2\r\nhi\r\n", "STORED\r\n");
-    place.run(["get", "a"]).ended(6).complained("open elsewhere");
+    place.run(["put", "a", "1"]).ended(6).complained("open elsewhere");
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
     let served = Served::new(&place, &["--durability", "disk"]);
     asked(
@@ -125,4 +128,69 @@ fn a_server_that_strangers_could_reach_does_not_start() {
         .run(["serve", "--redis", "somewhere"])
         .ended(2)
         .complained("127.0.0.1:6379");
+}
+
+#[test]
+fn what_is_being_served_is_read_through_the_server() {
+    let place = Place::new();
+    let bytes: Vec<u8> = (0..=255).collect();
+    place.fed(["put", "bytes", "-"], &bytes).ended(0);
+    let long = vec![7; 3 << 20];
+    place.fed(["put", "long", "-"], &long).ended(0);
+    let rows: String = (0..2500)
+        .map(|number| format!("k{number:04},v{number}\n"))
+        .collect();
+    let rows = place.file("rows.csv", format!("key,value\n{rows}"));
+    place.done(["import", rows.to_str().unwrap()]);
+    let all = |place: &Place| {
+        [
+            place.done(["scan"]).out,
+            place.done(["scan", "--reverse", "--prefix", "k1", "--json"]).out,
+            place
+                .done(["scan", "--from", "k1", "--to", "k2", "--keys-only", "-n", "3"])
+                .out,
+            place.done(["export", "-", "-f", "binary"]).out,
+            place.done(["get", "bytes"]).out,
+            place.done(["get", "k0001", "long"]).out,
+        ]
+    };
+    let before = all(&place);
+    let served = Served::new(&place, &[]);
+    assert!(place.path("store.serving").exists());
+    assert!(all(&place) == before, "what the server says differs");
+    assert_eq!(before[4], bytes);
+    place.run(["get", "none"]).ended(1).complained("none");
+    place.run(["get", "-k", "none", "a"]).ended(1);
+    let stats = place.done(["stats", "--json"]).json();
+    assert_eq!(stats["server"]["connections"], 0);
+    assert!(stats["memory"]["budget_bytes"].as_u64().unwrap() > 0, "{stats}");
+    let page = place
+        .done(["stats", "--watch", "-n", "2", "--interval", "0.1"])
+        .text();
+    assert_eq!(page.matches("throughput").count(), 2, "{page}");
+    place.run(["check"]).ended(6);
+    assert_eq!(served.ended(libc::SIGTERM), Some(0));
+    assert!(
+        !place.path("store.serving").exists(),
+        "the note goes with the server"
+    );
+    place.done(["stats", "--watch", "-n", "1", "--interval", "0.1"]);
+    place
+        .run(["stats", "--watch", "--server", "http://127.0.0.1:1"])
+        .ended(3);
+}
+
+#[test]
+fn a_server_without_a_page_says_how_its_store_can_be_read() {
+    let place = Place::new();
+    place.done(["put", "a", "1"]);
+    let served = Served::new(&place, &["--web", "off"]);
+    place.run(["get", "a"]).ended(6).complained("--web");
+    assert_eq!(served.ended(libc::SIGKILL), None);
+    // A note that a dead server has left misleads nobody.
+    place.file(
+        "store.serving",
+        "{\"web\":\"http://127.0.0.1:1\",\"process_id\":1}",
+    );
+    assert_eq!(place.done(["get", "a"]).out, b"1");
 }

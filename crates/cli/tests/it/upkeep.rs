@@ -114,3 +114,68 @@ fn a_backup_is_a_store_and_is_made_one_again() {
     place.run(["backup", backup]).ended(3);
     place.run(["restore", "nowhere", "--db", "nowhere-else"]).ended(1);
 }
+
+#[test]
+fn runs_of_the_tree_are_named_and_described() {
+    let place = Place::new();
+    filled(&place);
+    let tree = place.done(["inspect", "--json"]).json();
+    let pivots = tree["root"]["pivots"].as_array().unwrap();
+    fn layers(pivot: &serde_json::Value) -> impl Iterator<Item = &serde_json::Value> {
+        let lists = [&pivot["own"], &pivot["pending"]];
+        lists.into_iter().flat_map(|list| list.as_array().unwrap())
+    }
+    let layer = pivots.iter().flat_map(layers).next().expect("it holds something");
+    let name = layer["runs"][0].as_str().unwrap();
+    let run = place.done(["inspect", "--json", "--run", name]).json();
+    assert!(run["records"].as_u64().unwrap() > 0 && run["leaves"].as_u64().unwrap() > 0);
+    assert!(!run["extents"].as_array().unwrap().is_empty(), "{run}");
+    let text = place.done(["inspect", "--run", name]).text();
+    assert!(text.contains("leaves") && text.contains("offset"), "{text}");
+    place.run(["inspect", "--run", "999999.0"]).ended(1);
+    place.run(["inspect", "--run", "seven"]).ended(2);
+}
+
+#[test]
+fn a_repair_says_what_it_would_do_and_does_it_only_when_told_to() {
+    let place = Place::new();
+    place.run(["repair"]).ended(1);
+    filled(&place);
+    place.done(["repair"]).complained("nothing is lost");
+    place.done(["put", "late", "1"]);
+    let files = || {
+        let entries = fs::read_dir(place.path("store")).unwrap();
+        let mut files: Vec<_> = entries
+            .map(|entry| entry.unwrap().path())
+            .map(|path| (fs::read(&path).unwrap(), path))
+            .collect();
+        files.sort_by(|one, other| one.1.cmp(&other.1));
+        files
+    };
+    // Pages of the data are damaged, here and there.
+    let (mut bytes, data) = files()
+        .into_iter()
+        .filter(|(_, path)| path.to_string_lossy().contains("data"))
+        .max_by_key(|(bytes, _)| bytes.len())
+        .unwrap();
+    let third = bytes.len() / 3;
+    for byte in bytes[third..2 * third].iter_mut().step_by(4096) {
+        *byte ^= 1;
+    }
+    fs::write(&data, bytes).unwrap();
+    let before = files();
+    let said = place.run(["repair", "--json"]).ended(5);
+    assert!(
+        files() == before,
+        "saying what would be done has changed something"
+    );
+    let json = said.json();
+    assert_eq!(
+        (&json["is_done"], &json["is_whole"]),
+        (&false.into(), &false.into())
+    );
+    let told = place.run(["repair", "--yes"]).ended(5);
+    assert!(told.text().contains("damaged"), "{told:?}");
+    // What is not damaged can be read.
+    assert_eq!(place.done(["get", "late"]).out, b"1");
+}

@@ -77,7 +77,7 @@ pub use ingest::Ingest;
 pub use lookup::Reader;
 pub use maintain::{Maintenance, Step};
 pub use memtables::{MemtableEntry, MemtableList, Memtables};
-pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, Underway};
+pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway};
 pub use policy::{Shape, Victim};
 pub use rules::{KeyspaceRules, OneKeyspace, Schema};
 pub use scan::Iter;

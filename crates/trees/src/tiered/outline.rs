@@ -4,7 +4,7 @@ use super::inflight::Inflight;
 use super::node::{Group, Layer, Node};
 use super::tree::Tree;
 use crate::range::KeyRange;
-use crate::run::Run;
+use crate::run::{Summary, Use};
 use alluvium_base::Sequence;
 use std::sync::Arc;
 
@@ -82,6 +82,24 @@ pub struct OutlineLayer {
     pub tombstones: u64,
 }
 
+/// A run, and the extents that it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutlineRun {
+    /// What it comes to.
+    pub summary: Summary,
+    /// Levels of index nodes above its leaves.
+    pub height: u8,
+    /// The smallest key that it touches.
+    pub low: Box<[u8]>,
+    /// The largest key that it touches.
+    pub high: Box<[u8]>,
+    /// Where its footer is.
+    pub footer: String,
+    /// What it needs of the data files: its own extents, then those of runs before it that hold values.
+    pub extents: Vec<Use>,
+}
+
 /// How far a compaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Underway {
@@ -105,13 +123,20 @@ impl Tree {
         }
     }
 
-    /// A run, by the number of its group and its place in that, as [`OutlineLayer`] says them. Its extents are in use only while the group is in the
-    /// tree: whoever reads it holds a guard that was pinned before.
+    /// A run, by the number of its group and its place in that, as [`OutlineLayer`] says them; none if it is not in the tree (any more). Nothing is read.
     #[must_use]
-    pub fn run_of(&self, group: u64, place: usize) -> Option<Run> {
+    pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         let version = self.version();
         let group = find(&version.root, group)?;
-        group.runs.get(place)?.get().cloned()
+        let run = group.runs.get(place)?.get()?;
+        Some(OutlineRun {
+            summary: *run.summary(),
+            height: run.height(),
+            low: run.low().into(),
+            high: run.high().into(),
+            footer: run.pointer().place().to_string(),
+            extents: run.extents().to_vec(),
+        })
     }
 }
 

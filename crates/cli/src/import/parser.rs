@@ -1,0 +1,231 @@
+//! Rows of a stream to blocks that are written at once.
+
+use super::progress::{self, Saved};
+use super::{End, Rejects};
+use crate::exit::{Exit, failure};
+use crate::formats::{Change, Changes, Format, Next, ReadRows, Source};
+use crate::stop;
+use alluvium::{MAX_KEY, MAX_VALUE};
+use anyhow::Result;
+
+/// A block is full when it has so many bytes.
+const FULL: usize = 1 << 20;
+/// What a row may write at most: there is room for the progress beside it.
+const MAX_WRITTEN: usize = MAX_VALUE - (64 << 10);
+/// What a change costs beside its key and value, about.
+const EXTRA: usize = 32;
+
+/// Reads rows.
+pub(crate) struct Parser {
+    pub(crate) source: Source,
+    pub(crate) reader: Box<dyn ReadRows + Send>,
+    /// Where rows go that cannot be imported; without it they end the import.
+    pub(crate) rejects: Option<Rejects>,
+    pub(crate) saved: Saved,
+    /// How the input is called in messages.
+    pub(crate) name: String,
+    pub(crate) format: Format,
+}
+
+/// What rows say that are written together, and how far the import is then.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    pub(super) changes: Changes,
+    pub(super) bytes: usize,
+    pub(super) saved: Saved,
+    pub(super) order: Order,
+    pub(super) is_last: bool,
+}
+
+/// In which order keys come.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    /// There are none.
+    #[default]
+    Empty,
+    /// Each is above the one before: from the first to the last. Each has a value, for ever.
+    Ascending(Vec<u8>, Vec<u8>),
+    /// Any.
+    Any,
+}
+
+impl Order {
+    fn note(&mut self, change: Change<'_>) {
+        let Change::Put(key, _, None) = change else {
+            *self = Order::Any;
+            return;
+        };
+        match self {
+            Order::Empty => *self = Order::Ascending(key.to_vec(), key.to_vec()),
+            Order::Ascending(_, last) if **last < *key => {
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            Order::Ascending(..) => *self = Order::Any,
+            Order::Any => {}
+        }
+    }
+}
+
+impl Parser {
+    /// Reads until the end, or until somebody asks it to stop; each block is handed to `send`, which says whether anybody wants more.
+    ///
+    /// # Errors
+    /// As the input says. What stands before has been sent.
+    pub(super) fn run(mut self, send: &dyn Fn(Block) -> bool) -> Result<End> {
+        let mut block = Block::default();
+        loop {
+            if stop::asked() {
+                self.send(&mut block, send)?;
+                return Ok(End::Stopped);
+            }
+            let mark = block.changes.len();
+            let mut row = 0;
+            let next = match self.reader.next(&mut self.source, &mut row, &mut block.changes) {
+                Ok(next) => next,
+                Err(error) => {
+                    block.changes.truncate(mark);
+                    let text = format!("{}: {error}; what stands before is imported", self.place());
+                    self.send(&mut block, send)?;
+                    return Err(failure(Exit::BadRows, text));
+                }
+            };
+            let bad = match next {
+                Next::End => {
+                    self.source.take(row);
+                    block.is_last = true;
+                    self.send(&mut block, send)?;
+                    return Ok(End::Complete);
+                }
+                Next::Row => self.admit(&mut block, mark, send)?,
+                Next::Bad(why) => Some(why),
+            };
+            if let Some(why) = bad {
+                block.changes.truncate(mark);
+                self.reject(&mut block, row, &why, send)?;
+            }
+            self.saved.lines += memchr::memchr_iter(b'\n', &self.source.rest()[..row]).count() as u64;
+            self.source.take(row);
+            if block.bytes >= FULL && !self.send(&mut block, send)? {
+                return Ok(End::Stopped);
+            }
+        }
+    }
+
+    /// The place of the row at the beginning of the source, for people.
+    fn place(&self) -> String {
+        if self.format == Format::Binary {
+            return format!(
+                "{}, record {}",
+                self.name,
+                self.saved.rows + self.saved.rejected + 1
+            );
+        }
+        // Line ends before a row of CSV belong to the row before.
+        let is_table = matches!(self.format, Format::Csv | Format::Tsv);
+        let rest = self.source.rest().iter();
+        let blank = rest.take_while(|byte| is_table && matches!(byte, b'\r' | b'\n'));
+        let line = self.saved.lines + 1 + blank.filter(|&&byte| byte == b'\n').count() as u64;
+        format!("{}, line {line}", self.name)
+    }
+
+    /// Counts a row whose changes begin at `mark`, or says why it cannot be imported. What does not fit beside others gets a block of its own.
+    fn admit(
+        &mut self,
+        block: &mut Block,
+        mark: usize,
+        send: &dyn Fn(Block) -> bool,
+    ) -> Result<Option<String>> {
+        let mut bytes = 0;
+        for change in block.changes.iter_from(mark) {
+            let (key, value) = match change {
+                Change::Put(key, value, _) => (key, value.len()),
+                Change::Delete(key) => (key, 0),
+            };
+            if key.len() > MAX_KEY {
+                return Ok(Some(format!(
+                    "a key of {} bytes is too long: {MAX_KEY} are possible",
+                    key.len()
+                )));
+            }
+            bytes += key.len() + value + EXTRA;
+        }
+        if bytes > MAX_WRITTEN {
+            return Ok(Some(format!(
+                "it writes {bytes} bytes at once: {MAX_WRITTEN} are possible"
+            )));
+        }
+        let mut mark = mark;
+        if mark > 0 && block.bytes + bytes > MAX_WRITTEN {
+            let alone = block.changes.split_off(mark);
+            self.send(block, send)?;
+            block.changes = alone;
+            mark = 0;
+        }
+        for change in block.changes.iter_from(mark) {
+            block.order.note(change);
+        }
+        block.bytes += bytes;
+        self.saved.rows += u64::from(block.changes.len() > mark);
+        Ok(None)
+    }
+
+    /// A bad row goes to the file for such, or ends the import.
+    fn reject(
+        &mut self,
+        block: &mut Block,
+        row: usize,
+        why: &str,
+        send: &dyn Fn(Block) -> bool,
+    ) -> Result<()> {
+        let place = self.place();
+        if let Some(rejects) = &mut self.rejects {
+            rejects.add(&format!("{place}: {why}"), &self.source.rest()[..row])?;
+            self.saved.rejected += 1;
+            return Ok(());
+        }
+        self.send(block, send)?;
+        let text = format!(
+            "{place}: {why}; what stands before is imported. Correct the row and run the same command again to go on, \
+             or begin again with --restart --rejects FILE, which takes such rows"
+        );
+        Err(failure(Exit::BadRows, text))
+    }
+
+    /// Sends a block with how far the import is when it is in the store, and begins another one; whether anybody wants more.
+    fn send(&mut self, block: &mut Block, send: &dyn Fn(Block) -> bool) -> Result<bool> {
+        if let Some(rejects) = &mut self.rejects {
+            self.saved.rejects_bytes = rejects.kept()?;
+        }
+        let tail = self.source.tail();
+        self.saved.offset = self.source.offset();
+        self.saved.tail = progress::fingerprint(&tail);
+        self.saved.tail_bytes = tail.len() as u64;
+        block.saved = self.saved.clone();
+        Ok(send(std::mem::take(block)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keys_that_ascend_and_stay_are_in_order() {
+        let order = |changes: &[Change<'_>]| {
+            let mut order = Order::default();
+            changes.iter().for_each(|change| order.note(*change));
+            order
+        };
+        let put = |key| Change::Put(key, b"", None);
+        assert_eq!(order(&[]), Order::Empty);
+        assert_eq!(
+            order(&[put(b"a"), put(b"b")]),
+            Order::Ascending(b"a".to_vec(), b"b".to_vec())
+        );
+        assert_eq!(order(&[put(b"a"), put(b"a")]), Order::Any);
+        assert_eq!(order(&[put(b"b"), put(b"a"), put(b"c")]), Order::Any);
+        assert_eq!(order(&[put(b"a"), Change::Delete(b"b")]), Order::Any);
+        assert_eq!(order(&[Change::Put(b"a", b"", Some(1))]), Order::Any);
+    }
+}

@@ -1,0 +1,92 @@
+//! `repair`: what can be saved of a damaged store.
+
+use super::backup::follow;
+use crate::Exit;
+use crate::context::Context;
+use crate::exit::failure;
+use crate::screen::{self, Output};
+use crate::{progress, stop};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+use std::io::Write;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium repair          # says what would be done, and what would be lost; changes nothing
+  cp -a alluvium-data copy && alluvium repair --yes
+
+The exit code is 5 if something is lost, or is damaged after that as well; 0 if the store is whole.";
+
+/// Make a store that is damaged one that opens, as far as that goes. Without --yes it only says what it would do.
+///
+/// Records of the log that are sound are kept, and damage among them is skipped; where the newest state leads to damage, the one before is taken. A
+/// backup is better, if there is one: see `alluvium restore`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Repair {
+    /// Do it. Copy the directory first.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+impl Repair {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        if !context.path.exists() {
+            let text = format!("there is no store in {}", context.path.display());
+            return Err(failure(Exit::NotFound, text));
+        }
+        if !self.yes {
+            // In the middle of a real repair nobody stops.
+            stop::listen()?;
+        }
+        let bar = progress::bytes("checking", Some(0));
+        let options = context.options();
+        let report = match self.yes {
+            true => options.repair_with(&context.path, |now| follow(&bar)(now)),
+            false => options.try_repair(
+                &context.path,
+                stop::or(&bar, "stopped: nothing was changed", follow(&bar)),
+            ),
+        };
+        bar.finish_and_clear();
+        let report = report.with_context(|| format!("repairing the store in {}", context.path.display()))?;
+        let mut out = Output::new();
+        if context.is_json() {
+            out.json(&json!({
+                "is_done": self.yes,
+                "is_whole": report.is_whole(),
+                "done": report.done,
+                "lost": report.lost,
+                "left": report.left,
+            }))?;
+        } else {
+            let words = match self.yes {
+                true => ["done", "lost", "still damaged"],
+                false => ["would be done", "would be lost", "would still be damaged"],
+            };
+            for (word, sentences) in words.iter().zip([&report.done, &report.lost, &report.left]) {
+                for sentence in sentences {
+                    out.line(&format!("{word}: {sentence}"))?;
+                }
+            }
+        }
+        out.flush()?;
+        if report.is_whole() {
+            screen::note(match self.yes {
+                true => "the store is whole",
+                false => "nothing is lost: opening the store does the same",
+            });
+            return Ok(Exit::Done);
+        }
+        screen::complain(match self.yes {
+            true => {
+                "the store opens; what is lost or still damaged stands above: restore a backup if there is one"
+            }
+            false => {
+                "nothing was changed: restore a backup if there is one, or copy the directory and run `alluvium repair --yes`"
+            }
+        });
+        Ok(Exit::Damaged)
+    }
+}
