@@ -3,8 +3,8 @@
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::verbs::{
-    backup, check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put, repair,
-    scan, serve, stats,
+    backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put,
+    repair, scan, serve, stats,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -66,6 +66,8 @@ pub enum Verb {
     Restore(backup::Restore),
     /// Rewrite everything, so that what was deleted or replaced takes no space.
     Compact(compact::Compact),
+    /// Measure it, and other engines beside it.
+    Bench(bench::Bench),
     /// Draw the tree.
     Inspect(inspect::Inspect),
     /// Print a completion script for a shell.

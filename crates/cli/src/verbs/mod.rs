@@ -7,6 +7,7 @@
 //! *Read in this order*: `get.rs`, the simplest; then any.
 
 pub(crate) mod backup;
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod completions;
@@ -42,6 +43,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Import(verb) => verb.run(&context),
         Verb::Export(verb) => verb.run(&context),
         Verb::Stats(verb) => verb.run(&context),
+        Verb::Bench(verb) => verb.run(&context),
         Verb::Inspect(verb) => verb.run(&context),
         Verb::Check(verb) => verb.run(&context),
         Verb::Repair(verb) => verb.run(&context),

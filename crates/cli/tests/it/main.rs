@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod basics;
+mod bench;
 mod bulk;
 mod errors;
 mod formats;

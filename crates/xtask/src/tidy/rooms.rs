@@ -67,7 +67,7 @@ pub const ROOMS: [Room; 17] = [
     house("files", "alluvium-files", 5, &["db"]),
     house("server", "alluvium-server", 5, &["db", "hashes"]),
     house("bindings", "alluvium-", 5, &["db"]),
-    house("cli", "alluvium-cli", 6, &["files", "server"]),
+    house("cli", "alluvium-cli", 6, &["files", "server", "bench"]),
     workshop("sim", "alluvium-sim", 2, &["base", "device"]),
     workshop("bench", "alluvium-bench", 5, &["db"]),
     workshop("rivals", "alluvium-rivals", 6, &["bench"]),

@@ -1,0 +1,202 @@
+//! What the device did, from three places that see different things:
+//!
+//! - the *process* (`/proc/self/io`): bytes that it made the device read, and bytes of pages that it made dirty or wrote past the page cache, less those
+//!   that were dropped before they were written. Nobody else's are in it; what the file system adds for itself is not, either.
+//! - the *group* (the block controller of control groups, version 1): reads and their bytes, exactly; of writes only those past the page cache.
+//! - the *block device* (`/proc/diskstats`): everything, and everybody's.
+//!
+//! Headlines take reads from the group, or else from the block device, and bytes from the process.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Reads and writes of one observer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Requests that read.
+    pub reads: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Requests that wrote.
+    pub writes: u64,
+    /// Bytes that were written.
+    pub write_bytes: u64,
+}
+
+impl Traffic {
+    fn since(self, before: Traffic) -> Traffic {
+        Traffic {
+            reads: self.reads.saturating_sub(before.reads),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            writes: self.writes.saturating_sub(before.writes),
+            write_bytes: self.write_bytes.saturating_sub(before.write_bytes),
+        }
+    }
+}
+
+/// What all observers have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// The process; it counts no requests.
+    pub process: Option<Traffic>,
+    /// The control group, if there is one.
+    pub group: Option<Traffic>,
+    /// The block device under the directory, if there is one.
+    pub block: Option<Traffic>,
+}
+
+impl Counted {
+    /// As it is now.
+    #[must_use]
+    pub fn now(directory: &Path, blkio: Option<&Path>) -> Counted {
+        let device = fs::metadata(directory).map(|metadata| split(metadata.dev())).ok();
+        Counted {
+            process: fs::read_to_string("/proc/self/io")
+                .ok()
+                .and_then(|text| of_process(&text)),
+            group: blkio
+                .zip(device)
+                .and_then(|(group, device)| of_group(group, device)),
+            block: device.and_then(|device| of_block(&fs::read_to_string("/proc/diskstats").ok()?, device)),
+        }
+    }
+
+    /// What was done since an earlier moment.
+    #[must_use]
+    pub fn since(&self, before: &Counted) -> Counted {
+        let since = |now: Option<Traffic>, before: Option<Traffic>| Some(now?.since(before?));
+        Counted {
+            process: since(self.process, before.process),
+            group: since(self.group, before.group),
+            block: since(self.block, before.block),
+        }
+    }
+
+    /// Requests that read.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.group.or(self.block).map_or(0, |traffic| traffic.reads)
+    }
+
+    /// Bytes that were read.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.process
+            .or(self.group)
+            .or(self.block)
+            .map_or(0, |traffic| traffic.read_bytes)
+    }
+
+    /// Bytes that were written.
+    #[must_use]
+    pub fn write_bytes(&self) -> u64 {
+        self.process
+            .or(self.block)
+            .map_or(0, |traffic| traffic.write_bytes)
+    }
+}
+
+/// A device's major and minor number, as the C library takes them apart.
+pub(crate) fn split(device: u64) -> (u32, u32) {
+    (libc::major(device), libc::minor(device))
+}
+
+fn of_process(text: &str) -> Option<Traffic> {
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<u64>().ok()
+    };
+    Some(Traffic {
+        read_bytes: field("read_bytes:")?,
+        write_bytes: field("write_bytes:")?.saturating_sub(field("cancelled_write_bytes:")?),
+        ..Traffic::default()
+    })
+}
+
+fn of_group(group: &Path, device: (u32, u32)) -> Option<Traffic> {
+    let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+    let (requests, bytes) = (
+        read("blkio.throttle.io_serviced")?,
+        read("blkio.throttle.io_service_bytes")?,
+    );
+    let field = |text: &str, what: &str| {
+        let start = format!("{}:{} {what} ", device.0, device.1);
+        let line = text.lines().find_map(|line| line.strip_prefix(&start));
+        line.and_then(|number| number.trim().parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    Some(Traffic {
+        reads: field(&requests, "Read"),
+        read_bytes: field(&bytes, "Read"),
+        writes: field(&requests, "Write"),
+        write_bytes: field(&bytes, "Write"),
+    })
+}
+
+fn of_block(text: &str, device: (u32, u32)) -> Option<Traffic> {
+    /// What the kernel calls a sector, whatever the device does.
+    const SECTOR: u64 = 512;
+    let line = text.lines().find(|line| {
+        let mut fields = line.split_whitespace();
+        let number = |field: Option<&str>| field.and_then(|field| field.parse::<u32>().ok());
+        (number(fields.next()), number(fields.next())) == (Some(device.0), Some(device.1))
+    })?;
+    let fields: Vec<u64> = line
+        .split_whitespace()
+        .skip(3)
+        .map_while(|field| field.parse().ok())
+        .collect();
+    Some(Traffic {
+        reads: *fields.first()?,
+        read_bytes: fields.get(2)? * SECTOR,
+        writes: *fields.get(4)?,
+        write_bytes: fields.get(6)? * SECTOR,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_tables_are_read() {
+        let io = "rchar: 1\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n";
+        let process = of_process(io).unwrap();
+        assert_eq!((process.read_bytes, process.write_bytes), (4096, 4096));
+        let disks = "   7       0 loop0 9 9 9 9 9 9 9 9\n 254       0 vda 5 0 16 1 7 0 32 1 0 0 0\n";
+        let block = of_block(disks, (254, 0)).unwrap();
+        assert_eq!(
+            block,
+            Traffic {
+                reads: 5,
+                read_bytes: 8192,
+                writes: 7,
+                write_bytes: 16_384
+            }
+        );
+        assert_eq!(of_block(disks, (8, 0)), None);
+        assert_eq!(of_process("nothing"), None);
+    }
+
+    #[test]
+    fn a_groups_counters_are_those_of_the_device() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(place.path().join(name), text).unwrap();
+        write(
+            "blkio.throttle.io_serviced",
+            "254:0 Read 12\n254:0 Write 3\nTotal 15\n",
+        );
+        write(
+            "blkio.throttle.io_service_bytes",
+            "254:0 Read 49152\n8:0 Write 9\n",
+        );
+        let group = of_group(place.path(), (254, 0)).unwrap();
+        assert_eq!(
+            (group.reads, group.read_bytes, group.writes, group.write_bytes),
+            (12, 49_152, 3, 0)
+        );
+        assert_eq!(of_group(&place.path().join("none"), (254, 0)), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! How long operations took, and how many were done when.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// The longest latency that is told apart, in nanoseconds: an hour.
+const MOST_NS: u64 = 3_600_000_000_000;
+
+/// Latencies and throughput of one thread, or of several together.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    histogram: Histogram<u64>,
+    start: Instant,
+    interval_ns: u64,
+    counts: Vec<u64>,
+    /// Where the interval ends that is counted in now.
+    ends_ns: u64,
+}
+
+/// The latencies that are reported, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// Half took no longer.
+    pub p50_us: f64,
+    /// 99 of 100 took no longer.
+    pub p99_us: f64,
+    /// 999 of 1,000 took no longer.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// Pairs of a percentile and its latency, for plots.
+    pub curve: Vec<(f64, f64)>,
+}
+
+/// The percentiles of the curve.
+const CURVE: [f64; 12] = [
+    1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 100.0,
+];
+
+impl Recorder {
+    /// Counts from a moment on, by intervals.
+    #[must_use]
+    pub fn new(start: Instant, interval: Duration) -> Recorder {
+        let interval_ns = (interval.as_nanos() as u64).max(1);
+        Recorder {
+            histogram: Histogram::new_with_bounds(1, MOST_NS, 3).expect("constants that fit"),
+            start,
+            interval_ns,
+            counts: vec![0],
+            ends_ns: interval_ns,
+        }
+    }
+
+    /// An operation ended now that was meant to begin then.
+    pub fn record(&mut self, began: Instant, ended: Instant) {
+        self.histogram
+            .saturating_record(ended.saturating_duration_since(began).as_nanos() as u64);
+        let now = ended.saturating_duration_since(self.start).as_nanos() as u64;
+        while now >= self.ends_ns {
+            self.counts.push(0);
+            self.ends_ns += self.interval_ns;
+        }
+        *self.counts.last_mut().expect("there is always one") += 1;
+    }
+
+    /// Adds what another thread has counted from the same moment on.
+    pub fn add(&mut self, other: &Recorder) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("both have the same bounds");
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
+        for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += count;
+        }
+    }
+
+    /// How many operations there were.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// How many ended in each interval.
+    #[must_use]
+    pub fn series(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// The latencies that are reported.
+    #[must_use]
+    pub fn percentiles(&self) -> Percentiles {
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let at = |percentile: f64| us(self.histogram.value_at_percentile(percentile));
+        Percentiles {
+            p50_us: at(50.0),
+            p99_us: at(99.0),
+            p999_us: at(99.9),
+            max_us: us(self.histogram.max()),
+            curve: CURVE
+                .iter()
+                .map(|&percentile| (percentile, at(percentile)))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_and_intervals_add_up() {
+        let start = Instant::now();
+        let mut all = Recorder::new(start, Duration::from_millis(100));
+        let mut other = all.clone();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        for ms in 0..990 {
+            all.record(at(ms), at(ms) + Duration::from_micros(10));
+        }
+        for ms in 1000..1010 {
+            other.record(at(ms - 5), at(ms));
+        }
+        all.add(&other);
+        assert_eq!(all.operations(), 1000);
+        assert_eq!(all.series()[..3], [100, 100, 100]);
+        assert_eq!((all.series().len(), all.series()[10]), (11, 10));
+        let found = all.percentiles();
+        let near = |one: f64, other: f64| (one / other - 1.0).abs() < 0.002;
+        assert!(near(found.p50_us, 10.0) && near(found.p99_us, 10.0), "{found:?}");
+        assert!(
+            near(found.p999_us, 5000.0) && near(found.max_us, 5000.0),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_late_before_it_began_counts_from_when_it_was_meant_to() {
+        let start = Instant::now();
+        let mut recorder = Recorder::new(start, Duration::from_secs(1));
+        recorder.record(start, start + Duration::from_secs(2));
+        assert!((recorder.percentiles().max_us / 2e6 - 1.0).abs() < 0.002);
+        assert_eq!(recorder.series(), [0, 0, 1]);
+    }
+}

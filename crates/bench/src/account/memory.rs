@@ -1,0 +1,83 @@
+//! What a process and its control group take in memory.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// Memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The most that was resident since the mark was last reset. Pages of mapped files count.
+    pub rss_peak_bytes: u64,
+    /// The page cache of the group, now.
+    pub page_cache_bytes: Option<u64>,
+    /// The most that the group took, page cache included, since the mark was last reset.
+    pub group_peak_bytes: Option<u64>,
+    /// How often the group was refused memory until something was reclaimed.
+    pub group_refusals: Option<u64>,
+}
+
+/// Begins anew with the marks of the most.
+pub fn reset(group: Option<&Path>) {
+    // Where that is not allowed, the mark is that of the whole run, which says no less.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+    if let Some(group) = group {
+        let _ = fs::write(group.join("memory.max_usage_in_bytes"), "0");
+        let _ = fs::write(group.join("memory.failcnt"), "0");
+    }
+}
+
+impl Memory {
+    /// As it is now.
+    #[must_use]
+    pub fn now(group: Option<&Path>) -> Memory {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let number = |name: &str| {
+            let text = fs::read_to_string(group?.join(name)).ok()?;
+            text.trim().parse::<u64>().ok()
+        };
+        let stat = group.and_then(|group| fs::read_to_string(group.join("memory.stat")).ok());
+        Memory {
+            rss_peak_bytes: kib(&status, "VmHWM:").unwrap_or(0) << 10,
+            page_cache_bytes: stat.as_deref().and_then(|text| field(text, "cache")),
+            group_peak_bytes: number("memory.max_usage_in_bytes"),
+            group_refusals: number("memory.failcnt"),
+        }
+    }
+}
+
+fn kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_knows_what_it_takes() {
+        reset(None);
+        let before = Memory::now(None).rss_peak_bytes;
+        let block = std::hint::black_box(vec![1u8; 64 << 20]);
+        let peak = Memory::now(None).rss_peak_bytes;
+        assert!(peak >= 64 << 20 && peak > before, "{before} {peak}");
+        drop(block);
+        assert_eq!(Memory::now(None).page_cache_bytes, None);
+    }
+
+    #[test]
+    fn the_groups_table_is_read() {
+        let text = "cache 4096\nrss 1\nmapped_file 7\ntotal_cache 9\n";
+        assert_eq!(
+            (field(text, "cache"), field(text, "mapped_file")),
+            (Some(4096), Some(7))
+        );
+        assert_eq!(kib("VmHWM:\t  12 kB\n", "VmHWM:"), Some(12));
+    }
+}

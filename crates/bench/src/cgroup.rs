@@ -1,0 +1,189 @@
+//! Control groups (version 1): a child is put into one of the memory controller with a limit, which counts its page cache as well, and into one of the
+//! block controller, which counts its reads.
+//!
+//! A group is made below the one that this process is in, and removed when it is dropped. One that was left by a runner that was killed is removed by the
+//! next.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const MOUNT: &str = "/sys/fs/cgroup";
+const PREFIX: &str = "alluvium-bench-";
+
+/// How long the kernel may take until the last process of a group has gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A group of one controller, removed when it is dropped.
+#[derive(Debug)]
+pub struct Group {
+    path: PathBuf,
+}
+
+impl Group {
+    /// A group of the memory controller whose processes may take so many bytes together, page cache included.
+    ///
+    /// # Errors
+    /// Where control groups of version 1 are not there, or may not be made.
+    pub fn memory(name: &str, bytes: u64) -> Result<Group> {
+        let group = Group::make("memory", name)?;
+        group.write("memory.limit_in_bytes", &bytes.to_string())?;
+        // Where there is no swap, or it is not counted, there is nothing to forbid.
+        let _ = group.write("memory.memsw.limit_in_bytes", &bytes.to_string());
+        let _ = group.write("memory.swappiness", "0");
+        Ok(group)
+    }
+
+    /// A group of the block controller, for counting what the device under a directory is asked for.
+    ///
+    /// # Errors
+    /// As [`Group::memory`].
+    pub fn blkio(name: &str, directory: &Path) -> Result<Group> {
+        use std::os::unix::fs::MetadataExt;
+        let group = Group::make("blkio", name)?;
+        let (major, minor) = crate::account::device::split(fs::metadata(directory)?.dev());
+        // The kernel counts where there is a limit. This one is the largest number there is.
+        group.write(
+            "blkio.throttle.read_iops_device",
+            &format!("{major}:{minor} {}", u32::MAX),
+        )?;
+        Ok(group)
+    }
+
+    fn make(controller: &str, name: &str) -> Result<Group> {
+        let groups = fs::read_to_string("/proc/self/cgroup").context("reading /proc/self/cgroup")?;
+        let mount = Path::new(MOUNT).join(controller);
+        let Some(own) = own_path(&groups, controller).filter(|_| mount.is_dir()) else {
+            bail!(
+                "there is no {controller} controller of control groups, version 1, in {}: --no-cap measures without a cap; under version 2, `systemd-run \
+                 --scope -p MemoryMax=512M alluvium bench … --no-cap` caps all of it",
+                mount.display()
+            );
+        };
+        let parent = mount.join(own.trim_start_matches('/'));
+        // In a container the group's path may not be there: the mount's root is the group.
+        let parent = if parent.is_dir() { parent } else { mount };
+        remove_stale(&parent);
+        let path = parent.join(format!("{PREFIX}{}-{name}", std::process::id()));
+        if let Err(error) = fs::create_dir(&path) {
+            bail!(
+                "making the control group {}: {error}; run it as root, or measure without a cap: --no-cap",
+                path.display()
+            );
+        }
+        Ok(Group { path })
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.path.join(name);
+        fs::write(&path, text).with_context(|| format!("writing {text} to {}", path.display()))
+    }
+
+    /// Puts a process into it.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn admit(&self, process: u32) -> Result<()> {
+        self.write("cgroup.procs", &process.to_string())
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // What its processes left in the page cache goes first, so that nothing of it is charged to anybody else.
+        let _ = fs::write(self.path.join("memory.force_empty"), "0");
+        let began = Instant::now();
+        while let Err(error) = fs::remove_dir(&self.path) {
+            if began.elapsed() > PATIENCE {
+                eprintln!(
+                    "alluvium: the control group {} could not be removed: {error}; `rmdir` removes it",
+                    self.path.display()
+                );
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The group of this process in the hierarchy of a controller.
+fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
+    groups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        controllers
+            .split(',')
+            .any(|one| one == controller)
+            .then_some(path)
+    })
+}
+
+/// Removes groups of runners that are gone.
+fn remove_stale(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let process = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
+            // One that has processes left stays, and the next runner tries again.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_group_is_found() {
+        let groups = "8:pids:/\n4:memory,hugetlb:/a/b:c\n7:blkio:/\n0::/x\n";
+        assert_eq!(own_path(groups, "memory"), Some("/a/b:c"));
+        assert_eq!(own_path(groups, "blkio"), Some("/"));
+        assert_eq!(own_path(groups, "cpu"), None);
+    }
+
+    #[test]
+    fn a_process_is_kept_within_its_cap_and_the_group_is_removed() {
+        // Only root may make groups; everybody else is told so.
+        let group = match Group::memory("test", 32 << 20) {
+            Ok(group) => group,
+            Err(error) => {
+                let text = format!("{error:#}");
+                assert!(text.contains("--no-cap"), "{text}");
+                return;
+            }
+        };
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        let mut child = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(format!(
+                "read go; head -c 100000000 /dev/zero > {}",
+                file.display()
+            ))
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        group.admit(child.id()).unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let most = fs::read_to_string(group.path().join("memory.max_usage_in_bytes")).unwrap();
+        let most: u64 = most.trim().parse().unwrap();
+        assert!(most <= 32 << 20, "a page cache of {most} bytes");
+        let path = group.path().to_owned();
+        drop(group);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,89 @@
+//! Alluvium, through its public library and with its defaults.
+
+use crate::engine::{EachPair, Engine, Log, Session, Setup};
+use alluvium::{Db, Keyspace, Options};
+use anyhow::{Result, bail};
+
+struct Alluvium {
+    db: Db,
+    keyspace: Keyspace,
+}
+
+pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+    if setup.log == Log::Off {
+        bail!("alluvium always has its log: leave out --without-log, or measure it apart");
+    }
+    let options = match setup.memory {
+        Some(bytes) => Options::new().memory(bytes),
+        None => Options::new(),
+    };
+    let db = options.open(setup.directory.join("store"))?;
+    let keyspace = db.keyspace("usertable")?;
+    Ok(Box::new(Alluvium { db, keyspace }))
+}
+
+impl Engine for Alluvium {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(self.keyspace.clone()))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.db.checkpoint()?)
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let stats = self.db.stats();
+        vec![
+            ("version".into(), env!("CARGO_PKG_VERSION").into()),
+            ("memory".into(), stats.memory.budget.to_string()),
+            (
+                "durability".into(),
+                format!("{:?}", self.keyspace.durability()).to_lowercase(),
+            ),
+            ("compression".into(), "none".into()),
+        ]
+    }
+
+    fn remarks(&self) -> String {
+        self.db.stats().to_string()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        drop(self.keyspace);
+        Ok(self.db.close()?)
+    }
+}
+
+impl Session for Keyspace {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(Keyspace::put(self, key, value)?)
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = Keyspace::get(self, key)?;
+        if let Some(value) = &value {
+            found(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
+        let mut count = 0;
+        for pair in self.range(from..).take(limit) {
+            let (key, value) = pair?;
+            each(&key, &value);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
+        let values = Keyspace::multi_get(self, keys.iter().copied())?;
+        for (place, value) in values.iter().enumerate() {
+            if let Some(value) = value {
+                found(place, value);
+            }
+        }
+        Ok(values.iter().flatten().count())
+    }
+}

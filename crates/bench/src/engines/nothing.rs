@@ -1,0 +1,62 @@
+//! An engine that does nothing but what a caller sees of one: what remains is the cost of measuring.
+
+use crate::engine::{EachPair, Engine, Session, Setup};
+use crate::workload::values::Values;
+use anyhow::Result;
+
+struct Nothing {
+    value_bytes: usize,
+}
+
+pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(Nothing {
+        value_bytes: setup.value_bytes,
+    }))
+}
+
+struct Answers {
+    value: Vec<u8>,
+}
+
+impl Engine for Nothing {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Answers {
+            value: vec![0; self.value_bytes],
+        }))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Session for Answers {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        std::hint::black_box((key, value));
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Values::fill(&mut self.value, key, 0);
+        found(&self.value);
+        Ok(true)
+    }
+
+    fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
+        let mut key = from.to_vec();
+        for _ in 0..limit {
+            Values::fill(&mut self.value, &key, 0);
+            each(&key, &self.value);
+            key.push(0);
+        }
+        Ok(limit)
+    }
+}

@@ -1,0 +1,121 @@
+//! An adapter against a map: random operations, and every answer compared. Adapters of all rooms are tested with it.
+
+use crate::engine::{Engine, Entry, Log, Setup};
+use crate::workload::keys::{Key, Keys};
+use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// How many different keys there are.
+const KEYS: u64 = 500;
+
+/// Does so many random operations in a directory, compares, opens it again and compares everything.
+///
+/// # Errors
+/// With the first answer that is not the map's; as the engine says.
+pub fn prove(entry: &Entry, directory: &Path, operations: usize, seed: u64) -> Result<()> {
+    let setup = Setup {
+        directory: directory.to_owned(),
+        cap: 64 << 20,
+        memory: None,
+        log: Log::On,
+        threads: 1,
+        value_bytes: 100,
+        records: KEYS,
+    };
+    let mut map = BTreeMap::new();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let engine = (entry.open)(&setup)?;
+    compare_randomly(&*engine, &mut map, operations, &mut random)?;
+    ensure!(!engine.settings().is_empty(), "an engine says how it is set up");
+    engine.close()?;
+    let engine = (entry.open)(&setup)?;
+    compare_everything(&*engine, &map)?;
+    // It goes on with what was there.
+    compare_randomly(&*engine, &mut map, operations / 4, &mut random)?;
+    engine.close()
+}
+
+type Map = BTreeMap<Key, Vec<u8>>;
+
+fn compare_randomly(
+    engine: &dyn Engine,
+    map: &mut Map,
+    operations: usize,
+    random: &mut fastrand::Rng,
+) -> Result<()> {
+    let mut session = engine.session()?;
+    for step in 0..operations {
+        let key = Keys::default().of(random.u64(..KEYS));
+        match random.u8(..10) {
+            0..5 => {
+                let mut value = vec![0; random.usize(1..300)];
+                random.fill(&mut value);
+                session.put(&key, &value)?;
+                map.insert(key, value);
+            }
+            5..8 => {
+                let mut found = None;
+                let is_there = session.get(&key, &mut |value| found = Some(value.to_vec()))?;
+                ensure!(
+                    is_there == found.is_some(),
+                    "step {step}: what is there is handed out"
+                );
+                ensure!(
+                    found.as_ref() == map.get(&key),
+                    "step {step}: another value was got"
+                );
+            }
+            8 => {
+                let limit = random.usize(1..50);
+                let mut found = Vec::new();
+                let count = session.scan(&key, limit, &mut |key, value| {
+                    found.push((key.to_vec(), value.to_vec()));
+                })?;
+                let expected: Vec<_> = map
+                    .range(key..)
+                    .take(limit)
+                    .map(|(key, value)| (key.to_vec(), value.clone()))
+                    .collect();
+                ensure!(count == found.len(), "step {step}: {count} were counted");
+                ensure!(found == expected, "step {step}: a scan of {limit} found others");
+            }
+            _ => {
+                let keys: Vec<Key> = (0..random.usize(1..20))
+                    .map(|_| Keys::default().of(random.u64(..KEYS)))
+                    .collect();
+                let slices: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+                let mut found = vec![None; keys.len()];
+                let count = session.multi_get(&slices, &mut |place, value| {
+                    found[place] = Some(value.to_vec());
+                })?;
+                let expected: Vec<_> = keys.iter().map(|key| map.get(key).cloned()).collect();
+                ensure!(
+                    count == found.iter().flatten().count(),
+                    "step {step}: {count} were counted"
+                );
+                ensure!(found == expected, "step {step}: other values were got together");
+            }
+        }
+        if step == operations / 2 {
+            engine.flush()?;
+        }
+    }
+    Ok(())
+}
+
+fn compare_everything(engine: &dyn Engine, map: &Map) -> Result<()> {
+    let mut found = Vec::new();
+    engine.session()?.scan(b"", usize::MAX >> 33, &mut |key, value| {
+        found.push((key.to_vec(), value.to_vec()));
+    })?;
+    let expected: Vec<_> = map
+        .iter()
+        .map(|(key, value)| (key.to_vec(), value.clone()))
+        .collect();
+    ensure!(
+        found == expected,
+        "after opening it again, other records are there"
+    );
+    Ok(())
+}

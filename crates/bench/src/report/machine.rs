@@ -1,0 +1,104 @@
+//! The machine that it was measured on.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// What is known of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The model of its processors.
+    pub processor: String,
+    /// How many a process may use.
+    pub cores: usize,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// The kernel.
+    pub kernel: String,
+    /// The block device under the files, and how far it reads ahead.
+    pub device: String,
+    /// The file system.
+    pub file_system: String,
+    /// How many processes wanted a processor when it began, the average of a minute: neighbours.
+    pub load: String,
+    /// When it began, in seconds since 1970.
+    pub began_s: u64,
+}
+
+impl Machine {
+    /// The one that this runs on, with files in a directory.
+    #[must_use]
+    pub fn here(directory: &Path) -> Machine {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let line = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| Some(line.split_once(':')?.1.trim().to_owned()))
+                .unwrap_or_default()
+        };
+        let memory = line(&read("/proc/meminfo"), "MemTotal");
+        let memory = memory.trim_end_matches("kB").trim().parse::<u64>();
+        let (device, file_system) = below(directory);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Machine {
+            processor: line(&read("/proc/cpuinfo"), "model name"),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory.map_or(0, |kib| kib << 10),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            device,
+            file_system,
+            load: read("/proc/loadavg")
+                .split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            began_s: now.map_or(0, |now| now.as_secs()),
+        }
+    }
+
+    /// Names and texts, for people.
+    #[must_use]
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("processor", format!("{} cores, {}", self.cores, self.processor)),
+            ("memory", format!("{} MiB", self.memory_bytes >> 20)),
+            ("kernel", self.kernel.clone()),
+            ("device", self.device.clone()),
+            ("file system", self.file_system.clone()),
+            ("load before", self.load.clone()),
+        ]
+    }
+}
+
+/// The block device and the file system below a directory.
+fn below(directory: &Path) -> (String, String) {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(metadata) = fs::metadata(directory) else {
+        return Default::default();
+    };
+    let (major, minor) = crate::account::device::split(metadata.dev());
+    let number = format!("{major}:{minor}");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let file_system = mounts
+        .lines()
+        .filter(|line| line.split_whitespace().nth(2) == Some(&number))
+        .find_map(|line| line.split_once(" - ")?.1.split_whitespace().next())
+        .unwrap_or("unknown");
+    let block = Path::new("/sys/dev/block").join(&number);
+    let name = fs::canonicalize(&block)
+        .ok()
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| number.clone());
+    // A partition's queue is that of its disk.
+    let setting = |what: &str| {
+        [block.join("queue"), block.join("..").join("queue")]
+            .iter()
+            .find_map(|queue| fs::read_to_string(queue.join(what)).ok())
+            .map_or_else(|| "unknown".to_owned(), |text| text.trim().to_owned())
+    };
+    let device = format!(
+        "{name}, scheduler {}, read-ahead {} KiB",
+        setting("scheduler"),
+        setting("read_ahead_kb")
+    );
+    (device, file_system.to_owned())
+}

@@ -1,0 +1,130 @@
+//! Figures for people.
+
+use super::Report;
+use crate::run::Row;
+
+/// The names of the columns.
+const HEAD: [&str; 15] = [
+    "phase",
+    "engine",
+    "k ops/s",
+    "spread",
+    "p50 us",
+    "p99 us",
+    "p99.9 us",
+    "max ms",
+    "cpu us/op",
+    "reads/op",
+    "read KB/op",
+    "write MB",
+    "write amp",
+    "space",
+    "rss MiB",
+];
+
+/// A table of the results, phase by phase, engines below each other.
+#[must_use]
+pub fn table(report: &Report) -> String {
+    let mut phases: Vec<&str> = Vec::new();
+    for row in &report.results {
+        if !phases.contains(&row.phase.as_str()) {
+            phases.push(&row.phase);
+        }
+    }
+    let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
+    for phase in phases {
+        for row in report.results.iter().filter(|row| row.phase == phase) {
+            lines.push(cells(row));
+        }
+    }
+    let widths: Vec<usize> = (0..HEAD.len())
+        .map(|column| {
+            lines
+                .iter()
+                .map(|cells| cells[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for cells in &lines {
+        for (column, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
+            let cell = if column < 2 {
+                format!("{cell:<width$}  ")
+            } else {
+                format!("{cell:>width$}  ")
+            };
+            text.push_str(&cell);
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let maybe = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+    };
+    let did = row.operations > 0;
+    let of_ops = |text: String| if did { text } else { "-".to_owned() };
+    let per_op = 1.0 / row.operations.max(1) as f64;
+    vec![
+        row.phase.clone(),
+        row.engine.clone(),
+        of_ops(format!("{:.1}", row.ops_per_s / 1e3)),
+        row.spread
+            .map_or_else(|| "-".to_owned(), |spread| format!("{:.0} %", 100.0 * spread)),
+        of_ops(figures(row.latency.p50_us)),
+        of_ops(figures(row.latency.p99_us)),
+        of_ops(figures(row.latency.p999_us)),
+        of_ops(figures(row.latency.max_us / 1e3)),
+        of_ops(figures(row.cpu_us_per_op)),
+        of_ops(format!("{:.3}", row.reads_per_op())),
+        of_ops(figures(row.device_read_bytes as f64 * per_op / 1e3)),
+        format!("{:.0}", row.device_write_bytes as f64 / 1e6),
+        maybe(row.write_amplification, 2),
+        maybe(row.space_amplification, 2),
+        format!("{:.0}", row.rss_peak_bytes as f64 / f64::from(1 << 20)),
+    ]
+}
+
+/// Three figures or so.
+pub(super) fn figures(value: f64) -> String {
+    let digits = match value.abs() {
+        value if value >= 100.0 => 0,
+        value if value >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::machine::Machine;
+
+    #[test]
+    fn columns_stand_below_each_other() {
+        let row = Row {
+            engine: "alluvium".into(),
+            phase: "load".into(),
+            operations: 100,
+            ops_per_s: 123_456.0,
+            ..Row::default()
+        };
+        let report = Report {
+            machine: Machine::default(),
+            orders: Vec::new(),
+            settings: Vec::new(),
+            results: vec![row],
+            repetitions: Vec::new(),
+        };
+        let text = table(&report);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        let end = lines[0].find("k ops/s").unwrap() + "k ops/s".len();
+        assert_eq!(lines[1][..end].trim_end().chars().count(), end, "{text}");
+        assert!(lines[1].contains("123.5"), "{text}");
+    }
+}

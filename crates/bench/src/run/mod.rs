@@ -1,0 +1,19 @@
+//! Running: a runner starts a child for every engine and repetition; the child opens the engine, does the phases and says what they cost.
+//!
+//! *Knows*: jobs, threads, windows, schedules; processes and what they say to each other.
+//!
+//! *Does not know*: engines beyond their contract; how figures are shown.
+//!
+//! *Read in this order*: `job.rs` (what is said), `worker.rs` (one thread), `pass.rs` (all threads over one window), `child.rs` (one engine), `runner.rs` (all of
+//! them), `records.rs` (which records there are while some are put).
+
+mod child;
+mod job;
+mod pass;
+mod records;
+mod runner;
+mod worker;
+
+pub use child::{child, run_job};
+pub use job::{Event, Groups, Job, Row};
+pub use runner::{Cap, Files, Orders, Outcome, Runner, run};

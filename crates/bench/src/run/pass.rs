@@ -1,0 +1,183 @@
+//! All threads over one window: for so long, or so many operations; as fast as they can, or by a schedule.
+
+use super::worker::Worker;
+use crate::account::latency::Recorder;
+use crate::workload::phase::Amount;
+use anyhow::{Context, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    /// How long; none for as long as there are operations.
+    pub(super) amount: Option<Amount>,
+    /// Operations a second of all threads together.
+    pub(super) rate: Option<f64>,
+    /// The intervals of the throughput over time.
+    pub(super) interval: Duration,
+}
+
+/// How often a thread says how far it is, in operations.
+const SAY: u64 = 256;
+/// Below this a thread spins until its next operation is to begin.
+const SPIN: Duration = Duration::from_micros(80);
+
+impl Pass {
+    /// Does it. What all threads together counted, and how long it took.
+    pub(super) fn run(
+        &self,
+        workers: &mut [Worker<'_>],
+        progress: &mut dyn FnMut(u64, f64),
+    ) -> Result<(Recorder, f64)> {
+        let threads = workers.len();
+        let done: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
+        let is_over = AtomicBool::new(false);
+        let start = Instant::now();
+        let recorders = std::thread::scope(|scope| {
+            let handles: Vec<_> = workers
+                .iter_mut()
+                .zip(&done)
+                .map(|(worker, done)| {
+                    let is_over = &is_over;
+                    scope.spawn(move || {
+                        let result = self.work(worker, threads, start, done, is_over);
+                        if result.is_err() {
+                            is_over.store(true, Ordering::Relaxed);
+                        }
+                        result
+                    })
+                })
+                .collect();
+            let mut said = start;
+            while !handles.iter().all(|handle| handle.is_finished()) {
+                std::thread::sleep(Duration::from_millis(5));
+                if said.elapsed() >= Duration::from_secs(1) {
+                    said = Instant::now();
+                    let sum = done.iter().map(|done| done.load(Ordering::Relaxed)).sum();
+                    progress(sum, start.elapsed().as_secs_f64());
+                }
+            }
+            handles
+                .into_iter()
+                .map(|handle| handle.join().expect("a worker does not panic"))
+                .collect::<Result<Vec<_>>>()
+        })?;
+        // Until the last operation of the slowest thread.
+        let end = recorders.iter().map(|(_, end)| *end).max().unwrap_or(start);
+        let mut sum = Recorder::new(start, self.interval);
+        for (recorder, _) in &recorders {
+            sum.add(recorder);
+        }
+        Ok((sum, end.duration_since(start).as_secs_f64()))
+    }
+
+    /// One thread's part.
+    fn work(
+        &self,
+        worker: &mut Worker<'_>,
+        threads: usize,
+        start: Instant,
+        done: &AtomicU64,
+        is_over: &AtomicBool,
+    ) -> Result<(Recorder, Instant)> {
+        let (mut left, deadline) = match self.amount {
+            None => (u64::MAX, None),
+            Some(Amount::Operations(all)) => {
+                let at = |thread: usize| all * thread as u64 / threads as u64;
+                (at(worker.thread + 1) - at(worker.thread), None)
+            }
+            Some(Amount::Milliseconds(ms)) => (u64::MAX, Some(start + Duration::from_millis(ms))),
+        };
+        let mut recorder = Recorder::new(start, self.interval);
+        let schedule = self.rate.map(|rate| Schedule {
+            start,
+            each: threads as f64 / rate,
+            first: worker.thread as f64 / rate,
+        });
+        let mut last = Instant::now();
+        let mut count = 0;
+        while left > 0 && deadline.is_none_or(|deadline| last < deadline) {
+            let begins = match &schedule {
+                None => last,
+                Some(schedule) => {
+                    let begins = schedule.begin(count);
+                    if deadline.is_some_and(|deadline| begins >= deadline) {
+                        break;
+                    }
+                    wait_until(begins);
+                    begins
+                }
+            };
+            if !worker
+                .step()
+                .with_context(|| format!("thread {}", worker.thread))?
+            {
+                break;
+            }
+            last = Instant::now();
+            recorder.record(begins, last);
+            left -= 1;
+            count += 1;
+            if count % SAY == 0 {
+                done.store(count, Ordering::Relaxed);
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+        Ok((recorder, last))
+    }
+}
+
+/// When a thread's operations are meant to begin, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Schedule {
+    start: Instant,
+    first: f64,
+    each: f64,
+}
+
+impl Schedule {
+    fn begin(&self, count: u64) -> Instant {
+        self.start + Duration::from_secs_f64(self.first + self.each * count as f64)
+    }
+}
+
+fn wait_until(moment: Instant) {
+    loop {
+        let left = moment.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        if left > SPIN {
+            std::thread::sleep(left - SPIN);
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_a_schedule_evenly() {
+        let start = Instant::now();
+        let of = |thread: usize| Schedule {
+            start,
+            first: thread as f64 / 1000.0,
+            each: 2.0 / 1000.0,
+        };
+        let mut moments: Vec<Duration> = (0..2)
+            .flat_map(|thread| (0..500).map(move |count| (thread, count)))
+            .map(|(thread, count)| of(thread).begin(count) - start)
+            .collect();
+        moments.sort();
+        for (place, moment) in moments.iter().enumerate() {
+            let ms = moment.as_secs_f64() * 1000.0;
+            assert!((ms - place as f64).abs() < 1e-3, "{place}: {ms}");
+        }
+    }
+}

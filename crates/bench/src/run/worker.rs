@@ -1,0 +1,224 @@
+//! One thread: draws operations, does them, proves what it reads, counts.
+
+use super::job::Job;
+use super::records::Records;
+use crate::engine::Session;
+use crate::workload::choose::Chooser;
+use crate::workload::keys::{KEY_BYTES, Key};
+use crate::workload::mix::Kind;
+use crate::workload::phase::{Phase, Task};
+use crate::workload::trace::{Operation, Replay};
+use crate::workload::values::Values;
+use anyhow::{Context, Result, bail, ensure};
+
+/// How many keys are read at once.
+pub(super) const BATCH: usize = 64;
+
+/// One thread of a phase.
+pub(super) struct Worker<'a> {
+    job: &'a Job,
+    phase: &'a Phase,
+    records: &'a Records,
+    pub(super) thread: usize,
+    session: Box<dyn Session + 'a>,
+    random: fastrand::Rng,
+    source: Source,
+    value: Vec<u8>,
+    batch: Vec<Key>,
+    reads: u64,
+    /// Bytes of keys and values.
+    pub(super) written: u64,
+    pub(super) read: u64,
+}
+
+/// Where operations come from.
+enum Source {
+    /// The numbers of the records that are left to load.
+    Load(std::ops::Range<u64>),
+    Mix(Box<Chooser>),
+    Trace(Box<Replay>),
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(
+        job: &'a Job,
+        phase: &'a Phase,
+        records: &'a Records,
+        session: Box<dyn Session + 'a>,
+        thread: usize,
+    ) -> Result<Worker<'a>> {
+        let at = |thread: usize| job.records * thread as u64 / job.threads as u64;
+        let source = match &phase.task {
+            Task::Load => Source::Load(at(thread)..at(thread + 1)),
+            Task::Mix { distribution, .. } => {
+                Source::Mix(Box::new(Chooser::new(*distribution, records.limit())))
+            }
+            Task::Trace { file } => Source::Trace(Box::new(Replay::open(file, thread, job.threads)?)),
+        };
+        // Other phases and threads draw other numbers, every engine the same.
+        let name = phase.name.bytes().fold(job.seed, |seed, byte| {
+            crate::workload::keys::scatter(seed ^ u64::from(byte))
+        });
+        Ok(Worker {
+            random: fastrand::Rng::with_seed(crate::workload::keys::scatter(name ^ thread as u64)),
+            value: vec![0; job.value_bytes],
+            batch: Vec::with_capacity(BATCH),
+            reads: 0,
+            written: 0,
+            read: 0,
+            job,
+            phase,
+            records,
+            thread,
+            session,
+            source,
+        })
+    }
+
+    /// Does the next operation. `false` if there is none.
+    pub(super) fn step(&mut self) -> Result<bool> {
+        let operation = match &mut self.source {
+            Source::Load(numbers) => {
+                let Some(number) = numbers.next() else {
+                    return Ok(false);
+                };
+                self.put(number)?;
+                return Ok(true);
+            }
+            Source::Mix(_) => self.draw()?,
+            Source::Trace(replay) => match replay.next_operation()? {
+                Some(operation) => operation,
+                None => return Ok(false),
+            },
+        };
+        self.perform(operation)?;
+        Ok(true)
+    }
+
+    fn draw(&mut self) -> Result<Operation> {
+        let (Task::Mix { mix, .. }, Source::Mix(chooser)) = (&self.phase.task, &mut self.source) else {
+            bail!("only mixes are drawn");
+        };
+        let kind = mix.draw(&mut self.random);
+        let record = match kind {
+            // Its number is taken when it is put.
+            Kind::Insert => 0,
+            _ => chooser.draw(&mut self.random, self.records.limit()),
+        };
+        let length = match kind {
+            Kind::Scan => self.phase.scan.draw(&mut self.random) as u32,
+            _ => 0,
+        };
+        Ok(Operation { kind, record, length })
+    }
+
+    fn perform(&mut self, operation: Operation) -> Result<()> {
+        let record = operation.record;
+        match operation.kind {
+            Kind::Read => self.get(record),
+            Kind::Update => self.put(record),
+            Kind::Insert => {
+                let number = self.records.begin(self.thread);
+                let done = self.put(number);
+                self.records.end(self.thread);
+                done
+            }
+            Kind::Scan => self.scan(record, operation.length as usize),
+            Kind::ReadModifyWrite => {
+                self.get(record)?;
+                self.put(record)
+            }
+            Kind::MultiGet => self.multi_get(record),
+        }
+    }
+
+    fn put(&mut self, number: u64) -> Result<()> {
+        let key = self.job.keys.of(number);
+        Values::fill(&mut self.value, &key, self.random.u64(..));
+        self.session
+            .put(&key, &self.value)
+            .with_context(|| what("putting", &key))?;
+        self.written += (KEY_BYTES + self.value.len()) as u64;
+        Ok(())
+    }
+
+    /// Whether the value that is read next is proven.
+    fn proves(&mut self) -> bool {
+        self.reads += 1;
+        self.reads.is_multiple_of(self.job.verify_every)
+    }
+
+    fn get(&mut self, number: u64) -> Result<()> {
+        let key = self.job.keys.of(number);
+        let proves = self.proves();
+        let expected = self.value.len();
+        let mut is_right = true;
+        let found = self.session.get(&key, &mut |value| {
+            is_right = value.len() == expected && (!proves || Values::is_of(value, &key));
+        });
+        ensure!(
+            found.with_context(|| what("getting", &key))?,
+            "{}: nothing was found, and it was put",
+            what("getting", &key)
+        );
+        ensure!(is_right, "{}: another value was found", what("getting", &key));
+        self.read += (KEY_BYTES + expected) as u64;
+        Ok(())
+    }
+
+    fn multi_get(&mut self, first: u64) -> Result<()> {
+        self.batch.clear();
+        self.batch.push(self.job.keys.of(first));
+        while self.batch.len() < BATCH {
+            let Source::Mix(chooser) = &mut self.source else {
+                bail!("reads of many keys are drawn and not replayed: leave m out of traces");
+            };
+            let number = chooser.draw(&mut self.random, self.records.limit());
+            self.batch.push(self.job.keys.of(number));
+        }
+        let proves = self.proves();
+        let expected = self.value.len();
+        let keys: Vec<&[u8]> = self.batch.iter().map(|key| &key[..]).collect();
+        let mut wrong = 0;
+        let count = self.session.multi_get(&keys, &mut |place, value| {
+            if value.len() != expected || (proves && !Values::is_of(value, keys[place])) {
+                wrong += 1;
+            }
+        });
+        let count = count.context("getting many keys")?;
+        ensure!(
+            count == BATCH && wrong == 0,
+            "getting {BATCH} keys at once: {count} were found, {wrong} of them with another value"
+        );
+        self.read += (BATCH * (KEY_BYTES + expected)) as u64;
+        Ok(())
+    }
+
+    fn scan(&mut self, first: u64, length: usize) -> Result<()> {
+        let from = self.job.keys.of(first);
+        let proves = self.proves();
+        let expected = self.value.len();
+        let mut last: Vec<u8> = Vec::with_capacity(KEY_BYTES);
+        let (mut is_right, mut seen) = (true, 0);
+        let count = self.session.scan(&from, length, &mut |key, value| {
+            // The first is the key itself, for it was put; those behind it follow in order.
+            is_right &= if seen == 0 { key == from } else { key > &last[..] };
+            is_right &= value.len() == expected && (!proves || Values::is_of(value, key));
+            last.clear();
+            last.extend_from_slice(key);
+            seen += 1;
+        });
+        let count = count.with_context(|| what("scanning from", &from))?;
+        ensure!(
+            is_right && seen == count && (1..=length).contains(&count),
+            "{}: {count} records of {length}, out of order, or with another value",
+            what("scanning from", &from)
+        );
+        self.read += (count * (KEY_BYTES + expected)) as u64;
+        Ok(())
+    }
+}
+
+fn what(doing: &str, key: &Key) -> String {
+    format!("{doing} {}", key.escape_ascii())
+}

@@ -1,0 +1,153 @@
+//! Which record is next: uniform, Zipf scrambled, latest.
+
+use super::zipf::Zipf;
+use serde::{Deserialize, Serialize};
+
+/// How records are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Distribution {
+    /// Each as often as any other.
+    Uniform,
+    /// Zipf, 0.99, over as many ranks as there are records; ranks are scattered over the records by a hash.
+    Zipf,
+    /// As the published YCSB client does it: Zipf, 0.99, over ten thousand million ranks, folded onto the records by a hash. Less skewed.
+    Ycsb,
+    /// Zipf, 0.99, from the newest record back.
+    Latest,
+}
+
+/// How many ranks the published client draws from.
+const YCSB_RANKS: u64 = 10_000_000_000;
+
+/// FNV-1a over the eight bytes of a number, as YCSB hashes ranks.
+#[must_use]
+pub fn fnv(number: u64) -> u64 {
+    number
+        .to_le_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+}
+
+/// Chooses records, for one thread.
+#[derive(Clone, Debug)]
+pub struct Chooser {
+    way: Way,
+    /// How many records there were at the beginning.
+    records: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Way {
+    Uniform,
+    Scrambled(Zipf),
+    Latest(Zipf),
+}
+
+impl Chooser {
+    /// Over the records that there are, at least one.
+    #[must_use]
+    pub fn new(distribution: Distribution, records: u64) -> Chooser {
+        let records = records.max(1);
+        let way = match distribution {
+            Distribution::Uniform => Way::Uniform,
+            Distribution::Zipf => Way::Scrambled(Zipf::new(records)),
+            Distribution::Ycsb => Way::Scrambled(Zipf::new(YCSB_RANKS)),
+            Distribution::Latest => Way::Latest(Zipf::new(records)),
+        };
+        Chooser { way, records }
+    }
+
+    /// The number of the next record, of those below `limit`: the records at the beginning and those that were put since.
+    pub fn draw(&mut self, random: &mut fastrand::Rng, limit: u64) -> u64 {
+        match &mut self.way {
+            Way::Uniform => random.u64(..limit),
+            Way::Scrambled(zipf) => fnv(zipf.draw(random)) % self.records,
+            Way::Latest(zipf) => {
+                zipf.grow(limit);
+                limit - 1 - zipf.draw(random).min(limit - 1)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDS: u64 = 1000;
+    const DRAWS: usize = 200_000;
+
+    fn counts(distribution: Distribution) -> Vec<usize> {
+        let mut chooser = Chooser::new(distribution, RECORDS);
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut counts = vec![0; RECORDS as usize];
+        for _ in 0..DRAWS {
+            counts[chooser.draw(&mut random, RECORDS) as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn uniform_is_even() {
+        let counts = counts(Distribution::Uniform);
+        // Two hundred on average; six standard deviations are 85.
+        assert!(counts.iter().all(|count| count.abs_diff(200) < 85), "{counts:?}");
+    }
+
+    #[test]
+    fn scrambled_puts_the_hottest_records_where_the_hash_says() {
+        for (distribution, ranks) in [(Distribution::Zipf, RECORDS), (Distribution::Ycsb, YCSB_RANKS)] {
+            let counts = counts(distribution);
+            let hottest = (0..RECORDS as usize)
+                .max_by_key(|&record| counts[record])
+                .unwrap();
+            assert_eq!(hottest as u64, fnv(0) % RECORDS);
+            let zeta: f64 = if ranks == RECORDS {
+                (1..=RECORDS).map(|rank| (rank as f64).powf(-0.99)).sum()
+            } else {
+                26.469
+            };
+            // Ranks that the hash puts onto the same record count for it as well.
+            let expected = DRAWS as f64 / zeta;
+            let found = counts[hottest] as f64;
+            assert!(
+                found > 0.95 * expected && found < 1.25 * expected,
+                "{found} of {expected}"
+            );
+            // The hot ones are anywhere: each half of the records has its share.
+            let mut order: Vec<usize> = (0..RECORDS as usize).collect();
+            order.sort_by_key(|&record| std::cmp::Reverse(counts[record]));
+            let low = order[..100].iter().filter(|&&record| record < 500).count();
+            assert!(
+                (30..=70).contains(&low),
+                "{low} of the hottest hundred are in the first half"
+            );
+        }
+    }
+
+    #[test]
+    fn the_published_client_is_less_skewed() {
+        let top = |distribution| {
+            let mut counts = counts(distribution);
+            counts.sort_unstable_by(|one, other| other.cmp(one));
+            counts[..10].iter().sum::<usize>()
+        };
+        assert!(top(Distribution::Zipf) as f64 > 1.4 * top(Distribution::Ycsb) as f64);
+    }
+
+    #[test]
+    fn latest_follows_what_is_put() {
+        let mut chooser = Chooser::new(Distribution::Latest, RECORDS);
+        let mut random = fastrand::Rng::with_seed(3);
+        for limit in [RECORDS, RECORDS + 500] {
+            let drawn: Vec<u64> = (0..20_000).map(|_| chooser.draw(&mut random, limit)).collect();
+            let newest = drawn.iter().filter(|&&record| record == limit - 1).count() as f64;
+            let zeta: f64 = (1..=limit).map(|rank| (rank as f64).powf(-0.99)).sum();
+            assert!((newest / 20_000.0 * zeta - 1.0).abs() < 0.1, "{newest}");
+            assert!(drawn.iter().all(|&record| record < limit));
+        }
+    }
+}

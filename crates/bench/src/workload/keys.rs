@@ -1,0 +1,79 @@
+//! Keys: `user` and twenty digits, 24 bytes. The number of a record is scattered over all of them, so that records come in hashed order.
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 24;
+
+/// A record's key.
+pub type Key = [u8; KEY_BYTES];
+
+/// A bijection that scatters numbers (the finalizer of SplitMix64): two records never have one key.
+#[must_use]
+pub fn scatter(number: u64) -> u64 {
+    let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Which keys records have: some share of them in the order of their numbers, the others scattered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Keys {
+    /// How many of a hundred records follow each other; which ones is decided by their number alone.
+    pub sequential_percent: u8,
+}
+
+impl Keys {
+    /// The key of a record.
+    #[must_use]
+    pub fn of(&self, number: u64) -> Key {
+        let scattered = scatter(number);
+        if self.sequential_percent > 0 && scatter(scattered) % 100 < u64::from(self.sequential_percent) {
+            render(number)
+        } else {
+            render(scattered)
+        }
+    }
+}
+
+fn render(mut number: u64) -> Key {
+    let mut key = *b"user00000000000000000000";
+    for digit in key[4..].iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_record_has_a_key_of_its_own_and_they_come_in_no_order() {
+        let keys: Vec<Key> = (0..50_000).map(|number| Keys::default().of(number)).collect();
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
+        let ascents = keys.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!((24_000..26_000).contains(&ascents), "{ascents}");
+    }
+
+    #[test]
+    fn a_share_of_the_records_is_in_order() {
+        for percent in [0, 25, 100] {
+            let keys = Keys {
+                sequential_percent: percent,
+            };
+            let in_order = (0..20_000)
+                .filter(|&number| keys.of(number) == render(number))
+                .count();
+            let expected = 200 * usize::from(percent);
+            assert!(in_order.abs_diff(expected) < 300, "{in_order} of {expected}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_written_in_decimal() {
+        assert_eq!(&render(1_234_567), b"user00000000000001234567");
+        assert_eq!(&render(u64::MAX), b"user18446744073709551615");
+    }
+}

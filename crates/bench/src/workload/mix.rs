@@ -1,0 +1,149 @@
+//! What is done with records: the mixes of YCSB's core workloads, and which operation is next.
+
+use super::choose::Distribution;
+use serde::{Deserialize, Serialize};
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Reads a record.
+    Read,
+    /// Gives a record another value.
+    Update,
+    /// Puts a new record.
+    Insert,
+    /// Reads records in order.
+    Scan,
+    /// Reads a record and gives it another value.
+    ReadModifyWrite,
+    /// Reads many records at once.
+    MultiGet,
+}
+
+/// How many of a hundred operations are of which kind; a hundred in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mix {
+    /// Reads.
+    pub read: u8,
+    /// Updates.
+    pub update: u8,
+    /// Inserts.
+    pub insert: u8,
+    /// Scans.
+    pub scan: u8,
+    /// Reads and updates of the same record.
+    pub read_modify_write: u8,
+    /// Reads of many records.
+    pub multi_get: u8,
+}
+
+const fn mix(read: u8, update: u8, insert: u8, scan: u8, read_modify_write: u8, multi_get: u8) -> Mix {
+    assert!(read + update + insert + scan + read_modify_write + multi_get == 100);
+    Mix {
+        read,
+        update,
+        insert,
+        scan,
+        read_modify_write,
+        multi_get,
+    }
+}
+
+/// A workload of YCSB's core package: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, table 2.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// Its letter.
+    pub name: &'static str,
+    /// What it does.
+    pub mix: Mix,
+    /// Which records it does it with.
+    pub distribution: Distribution,
+}
+
+/// A to F, and `m`, which is not of YCSB: reads of 64 keys at once.
+pub const WORKLOADS: [Workload; 7] = [
+    Workload {
+        name: "a",
+        mix: mix(50, 50, 0, 0, 0, 0),
+        distribution: Distribution::Zipf,
+    },
+    Workload {
+        name: "b",
+        mix: mix(95, 5, 0, 0, 0, 0),
+        distribution: Distribution::Zipf,
+    },
+    Workload {
+        name: "c",
+        mix: mix(100, 0, 0, 0, 0, 0),
+        distribution: Distribution::Zipf,
+    },
+    Workload {
+        name: "d",
+        mix: mix(95, 0, 5, 0, 0, 0),
+        distribution: Distribution::Latest,
+    },
+    Workload {
+        name: "e",
+        mix: mix(0, 0, 5, 95, 0, 0),
+        distribution: Distribution::Zipf,
+    },
+    Workload {
+        name: "f",
+        mix: mix(50, 0, 0, 0, 50, 0),
+        distribution: Distribution::Zipf,
+    },
+    Workload {
+        name: "m",
+        mix: mix(0, 0, 0, 0, 0, 100),
+        distribution: Distribution::Uniform,
+    },
+];
+
+impl Mix {
+    /// What the next operation does.
+    pub fn draw(&self, random: &mut fastrand::Rng) -> Kind {
+        let mut left = random.u8(..100);
+        for (share, kind) in [
+            (self.read, Kind::Read),
+            (self.update, Kind::Update),
+            (self.insert, Kind::Insert),
+            (self.scan, Kind::Scan),
+            (self.read_modify_write, Kind::ReadModifyWrite),
+        ] {
+            if left < share {
+                return kind;
+            }
+            left -= share;
+        }
+        Kind::MultiGet
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_come_as_often_as_published() {
+        for workload in WORKLOADS {
+            let mut random = fastrand::Rng::with_seed(9);
+            let drawn: Vec<Kind> = (0..100_000).map(|_| workload.mix.draw(&mut random)).collect();
+            for (share, kind) in [
+                (workload.mix.read, Kind::Read),
+                (workload.mix.update, Kind::Update),
+                (workload.mix.insert, Kind::Insert),
+                (workload.mix.scan, Kind::Scan),
+                (workload.mix.read_modify_write, Kind::ReadModifyWrite),
+                (workload.mix.multi_get, Kind::MultiGet),
+            ] {
+                let found = drawn.iter().filter(|&&one| one == kind).count();
+                assert!(
+                    found.abs_diff(1000 * usize::from(share)) < 700,
+                    "{}: {found} of {kind:?}",
+                    workload.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Phases as they are typed: `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`, `e:scan=1000+rate=5000`, `load:mix=50`.
+
+use super::choose::Distribution;
+use super::mix::{Mix, WORKLOADS};
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// How long something goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Amount {
+    /// So many operations, of all threads together.
+    Operations(u64),
+    /// So many milliseconds.
+    Milliseconds(u64),
+}
+
+impl Amount {
+    /// Whether it is nothing at all.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        matches!(self, Amount::Operations(0) | Amount::Milliseconds(0))
+    }
+}
+
+/// Reads `20M`, `500k`, `1000` (operations), `8s`, `250ms`, `2min`.
+///
+/// # Errors
+/// With what is wrong with the text.
+pub fn parse_amount(text: &str) -> Result<Amount, String> {
+    let wrong = || {
+        format!(
+            "{text:?} is no amount: write operations as in 500k or 20M, or a time as in 250ms, 8s or 2min"
+        )
+    };
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let (factor, is_time) = match &text[digits..] {
+        "" => (1, false),
+        "k" => (1000, false),
+        "M" => (1_000_000, false),
+        "G" => (1_000_000_000, false),
+        "ms" => (1, true),
+        "s" => (1000, true),
+        "min" => (60_000, true),
+        _ => return Err(wrong()),
+    };
+    let number = number.checked_mul(factor).ok_or_else(wrong)?;
+    Ok(if is_time {
+        Amount::Milliseconds(number)
+    } else {
+        Amount::Operations(number)
+    })
+}
+
+/// Reads a number of things: `20M`, `500k`, `1000`.
+///
+/// # Errors
+/// With what is wrong with the text.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    match parse_amount(text) {
+        Ok(Amount::Operations(count)) => Ok(count),
+        _ => Err(format!(
+            "{text:?} is no number: write one as in 1000, 500k or 20M"
+        )),
+    }
+}
+
+/// What a phase does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// Every record is put once.
+    Load,
+    /// Operations of a mix, on records that a distribution chooses.
+    Mix {
+        /// What is done.
+        mix: Mix,
+        /// With which records.
+        distribution: Distribution,
+    },
+    /// The operations of a trace.
+    Trace {
+        /// The file.
+        file: std::path::PathBuf,
+    },
+}
+
+/// What is done with the store between two measurements.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// As it was typed.
+    pub name: String,
+    /// What it does.
+    pub task: Task,
+    /// Scans read from one record to this many.
+    pub scan: Lengths,
+    /// What is done before anything is measured.
+    pub warm: Amount,
+    /// What is measured.
+    pub run: Amount,
+    /// Operations a second that are meant to begin, of all threads together; as many as can, if none.
+    pub rate: Option<f64>,
+}
+
+/// How long scans are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lengths {
+    /// Each from one record to so many, as often as any other: as in YCSB.
+    Uniform(usize),
+    /// Exactly so many.
+    Exactly(usize),
+}
+
+impl Lengths {
+    /// The next length.
+    pub fn draw(self, random: &mut fastrand::Rng) -> usize {
+        match self {
+            Lengths::Uniform(most) => random.usize(1..=most),
+            Lengths::Exactly(length) => length,
+        }
+    }
+}
+
+/// What holds for phases that do not say it themselves.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// What is done before anything is measured.
+    pub warm: Amount,
+    /// What is measured.
+    pub run: Amount,
+    /// Operations a second.
+    pub rate: Option<f64>,
+}
+
+/// YCSB's longest scan.
+const SCAN: usize = 100;
+
+impl Phase {
+    /// Reads a phase as it is typed.
+    ///
+    /// # Errors
+    /// With what is wrong with the text.
+    pub fn parse(text: &str, defaults: Defaults) -> Result<Phase> {
+        let (name, words) = text.split_once(':').unwrap_or((text, ""));
+        let mut phase = Phase {
+            name: text.to_owned(),
+            task: Task::Load,
+            scan: Lengths::Uniform(SCAN),
+            warm: defaults.warm,
+            run: defaults.run,
+            rate: defaults.rate,
+        };
+        if name != "load" {
+            let Some(workload) = WORKLOADS.iter().find(|workload| workload.name == name) else {
+                bail!("there is no phase {name:?}: they are load, a, b, c, d, e, f and m (64 reads at once)");
+            };
+            phase.task = Task::Mix {
+                mix: workload.mix,
+                distribution: workload.distribution,
+            };
+        }
+        for word in words.split('+').filter(|word| !word.is_empty()) {
+            phase
+                .set(word)
+                .map_err(|why| anyhow::anyhow!("phase {text:?}: {why}"))?;
+        }
+        Ok(phase)
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let wanted = match name {
+            "uniform" => Some(Distribution::Uniform),
+            "zipf" => Some(Distribution::Zipf),
+            "ycsb" => Some(Distribution::Ycsb),
+            "latest" => Some(Distribution::Latest),
+            _ => None,
+        };
+        match (&mut self.task, wanted) {
+            (Task::Mix { distribution, .. }, Some(wanted)) => {
+                *distribution = wanted;
+                return Ok(());
+            }
+            (_, Some(_)) => {
+                return Err(format!(
+                    "{name} is for a to f and m: a load puts every record once"
+                ));
+            }
+            (_, None) => {}
+        }
+        let length = |value: &str| match parse_count(value)? as usize {
+            0 => Err("a scan reads at least one record".to_owned()),
+            length => Ok(length),
+        };
+        match name {
+            "warm" => self.warm = parse_amount(value)?,
+            "run" => self.run = parse_amount(value)?,
+            "scan" => self.scan = Lengths::Uniform(length(value)?),
+            "exactly" => self.scan = Lengths::Exactly(length(value)?),
+            "rate" => self.rate = Some(parse_count(value)? as f64),
+            _ => {
+                return Err(format!(
+                    "{name:?} is unknown: say uniform, zipf, ycsb, latest, warm=, run=, scan=, exactly= or rate="
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULTS: Defaults = Defaults {
+        warm: Amount::Milliseconds(8000),
+        run: Amount::Milliseconds(8000),
+        rate: None,
+    };
+
+    #[test]
+    fn phases_are_read_as_they_are_typed() {
+        let phase = Phase::parse("c:uniform+warm=20M+run=8s+rate=5000", DEFAULTS).unwrap();
+        assert!(
+            matches!(phase.task, Task::Mix { distribution: Distribution::Uniform, mix } if mix.read == 100)
+        );
+        assert_eq!(phase.warm, Amount::Operations(20_000_000));
+        assert_eq!(
+            (phase.run, phase.rate),
+            (Amount::Milliseconds(8000), Some(5000.0))
+        );
+        assert_eq!(Phase::parse("load", DEFAULTS).unwrap().task, Task::Load);
+        let scans = Phase::parse("e:exactly=1000", DEFAULTS).unwrap();
+        assert_eq!(scans.scan, Lengths::Exactly(1000));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        for (text, word) in [
+            ("x", "they are load, a"),
+            ("load:zipf", "every record once"),
+            ("c:warm=many", "no amount"),
+            ("e:scan=0", "at least one"),
+            ("c:fast", "unknown"),
+        ] {
+            let error = Phase::parse(text, DEFAULTS).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn lengths_of_scans_are_even() {
+        let mut random = fastrand::Rng::with_seed(2);
+        let drawn: Vec<usize> = (0..10_000)
+            .map(|_| Lengths::Uniform(100).draw(&mut random))
+            .collect();
+        assert!(drawn.iter().all(|length| (1..=100).contains(length)));
+        let average = drawn.iter().sum::<usize>() as f64 / 10_000.0;
+        assert!((average - 50.5).abs() < 1.5, "{average}");
+    }
+}

@@ -1,0 +1,126 @@
+//! The bytes of a trace: a head, then its operations. All numbers are little-endian.
+//!
+//! The head:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  "allvtrce"
+//!      8     8  how many records are loaded before it
+//!     16     8  how many operations follow
+//! ```
+//!
+//! An operation:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  the kind: 0 read, 1 update, 2 insert, 3 scan, 4 read-modify-write, 5 multi-get
+//!      1     3  zero
+//!      4     4  how many records a scan reads; zero otherwise
+//!      8     8  the number of the record
+//! ```
+
+use super::{Head, Operation};
+use crate::workload::mix::Kind;
+use anyhow::{Result, bail, ensure};
+
+/// Bytes of the head.
+pub(super) const HEAD_BYTES: usize = 24;
+/// Bytes of an operation.
+pub(super) const OPERATION_BYTES: usize = 16;
+
+const MAGIC: &[u8; 8] = b"allvtrce";
+
+const KINDS: [Kind; 6] = [
+    Kind::Read,
+    Kind::Update,
+    Kind::Insert,
+    Kind::Scan,
+    Kind::ReadModifyWrite,
+    Kind::MultiGet,
+];
+
+pub(super) fn encode_head(head: Head) -> [u8; HEAD_BYTES] {
+    let mut bytes = [0; HEAD_BYTES];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..16].copy_from_slice(&head.records.to_le_bytes());
+    bytes[16..].copy_from_slice(&head.operations.to_le_bytes());
+    bytes
+}
+
+pub(super) fn decode_head(bytes: &[u8; HEAD_BYTES]) -> Result<Head> {
+    ensure!(
+        bytes.starts_with(MAGIC),
+        "it is no trace: `alluvium bench record` writes them"
+    );
+    Ok(Head {
+        records: number(bytes, 8),
+        operations: number(bytes, 16),
+    })
+}
+
+pub(super) fn encode(operation: Operation) -> [u8; OPERATION_BYTES] {
+    let kind = KINDS.iter().position(|kind| *kind == operation.kind);
+    let mut bytes = [0; OPERATION_BYTES];
+    bytes[0] = kind.expect("every kind is in the list") as u8;
+    bytes[4..8].copy_from_slice(&operation.length.to_le_bytes());
+    bytes[8..].copy_from_slice(&operation.record.to_le_bytes());
+    bytes
+}
+
+pub(super) fn decode(bytes: &[u8; OPERATION_BYTES]) -> Result<Operation> {
+    let Some(&kind) = KINDS.get(usize::from(bytes[0])) else {
+        bail!(
+            "the trace has an operation of the kind {}, which there is not",
+            bytes[0]
+        );
+    };
+    Ok(Operation {
+        kind,
+        record: number(bytes, 8),
+        length: (number(bytes, 0) >> 32) as u32,
+    })
+}
+
+/// Eight bytes as a number.
+fn number(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_these() {
+        let head = Head {
+            records: 0x0102,
+            operations: 3,
+        };
+        let bytes = encode_head(head);
+        assert_eq!(&bytes, b"allvtrce\x02\x01\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
+        assert_eq!(decode_head(&bytes).unwrap(), head);
+        let operation = Operation {
+            kind: Kind::Scan,
+            record: 0x0506,
+            length: 0x0708,
+        };
+        let bytes = encode(operation);
+        assert_eq!(&bytes, b"\x03\0\0\0\x08\x07\0\0\x06\x05\0\0\0\0\0\0");
+        assert_eq!(decode(&bytes).unwrap(), operation);
+    }
+
+    #[test]
+    fn every_kind_comes_back_and_others_are_refused() {
+        for kind in KINDS {
+            let operation = Operation {
+                kind,
+                record: 1,
+                length: 0,
+            };
+            assert_eq!(decode(&encode(operation)).unwrap(), operation);
+        }
+        assert!(decode(&[6; OPERATION_BYTES]).is_err());
+    }
+}

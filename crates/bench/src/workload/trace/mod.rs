@@ -1,0 +1,221 @@
+//! Traces: operations in a file, so that every engine gets the same ones, and those of another program.
+//!
+//! *Knows*: how a trace is drawn from a workload, written, and read by several threads.
+//!
+//! *Does not know*: engines.
+//!
+//! *Read in this order*: `format.rs`, this file.
+//!
+//! A trace is streamed: each thread reads a block of it at a time, and what it has read leaves the page cache, so that the trace takes nothing from the
+//! engine's memory.
+
+mod format;
+
+use super::choose::Chooser;
+use super::keys::scatter;
+use super::mix::Kind;
+use super::phase::{Phase, Task};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// What it does.
+    pub kind: Kind,
+    /// The number of the record.
+    pub record: u64,
+    /// How many records a scan reads.
+    pub length: u32,
+}
+
+/// What a trace says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// How many records are loaded before it.
+    pub records: u64,
+    /// How many operations it has.
+    pub operations: u64,
+}
+
+/// Writes a trace of so many operations of a phase on so many records.
+///
+/// # Errors
+/// When the phase is a load, or as the file system says.
+pub fn record(path: &Path, phase: &Phase, head: Head, seed: u64) -> Result<()> {
+    let Task::Mix { mix, distribution } = phase.task else {
+        bail!("a trace is drawn from one of the workloads a to f or m; the load is implied");
+    };
+    let what = || format!("writing the trace {}", path.display());
+    let mut file = BufWriter::new(File::create(path).with_context(what)?);
+    let mut random = fastrand::Rng::with_seed(scatter(seed));
+    let mut chooser = Chooser::new(distribution, head.records);
+    let mut next = head.records;
+    file.write_all(&format::encode_head(head)).with_context(what)?;
+    for _ in 0..head.operations {
+        let kind = mix.draw(&mut random);
+        let record = if kind == Kind::Insert {
+            next += 1;
+            next - 1
+        } else {
+            chooser.draw(&mut random, next)
+        };
+        let length = match kind {
+            Kind::Scan => phase.scan.draw(&mut random) as u32,
+            _ => 0,
+        };
+        let operation = Operation { kind, record, length };
+        file.write_all(&format::encode(operation)).with_context(what)?;
+    }
+    file.flush().with_context(what)
+}
+
+/// What a trace says of itself.
+///
+/// # Errors
+/// When it is no trace, or a part of it is missing.
+pub fn head(path: &Path) -> Result<Head> {
+    let what = || format!("reading the trace {}", path.display());
+    let mut file = File::open(path).with_context(what)?;
+    let mut bytes = [0; format::HEAD_BYTES];
+    file.read_exact(&mut bytes).with_context(what)?;
+    let head = format::decode_head(&bytes).with_context(what)?;
+    let expected = head
+        .operations
+        .checked_mul(format::OPERATION_BYTES as u64)
+        .and_then(|bytes| bytes.checked_add(format::HEAD_BYTES as u64));
+    let found = file.metadata().with_context(what)?.len();
+    ensure!(
+        expected == Some(found),
+        "the trace {} says {} operations and has {found} bytes: record it again",
+        path.display(),
+        head.operations
+    );
+    Ok(head)
+}
+
+/// The operations of one thread of several: a part of the trace, in its order.
+#[derive(Debug)]
+pub struct Replay {
+    file: BufReader<File>,
+    left: u64,
+    since_advice: u64,
+}
+
+/// How many operations are read before what was read is dropped from the page cache.
+const ADVISE_EVERY: u64 = 1 << 16;
+
+impl Replay {
+    /// The part of a thread.
+    ///
+    /// # Errors
+    /// As [`head`].
+    pub fn open(path: &Path, thread: usize, threads: usize) -> Result<Replay> {
+        let all = head(path)?.operations;
+        let at = |thread: usize| all * thread as u64 / threads as u64;
+        let mut file = File::open(path)?;
+        let start = format::HEAD_BYTES as u64 + at(thread) * format::OPERATION_BYTES as u64;
+        file.seek(SeekFrom::Start(start))?;
+        Ok(Replay {
+            file: BufReader::with_capacity(1 << 16, file),
+            left: at(thread + 1) - at(thread),
+            since_advice: 0,
+        })
+    }
+
+    /// The next operation, if there is one.
+    ///
+    /// # Errors
+    /// As the file system says, or when an operation is none.
+    pub fn next_operation(&mut self) -> Result<Option<Operation>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.since_advice += 1;
+        if self.since_advice == ADVISE_EVERY {
+            self.since_advice = 0;
+            // SAFETY: it is a number of a file that is open; advice touches no memory.
+            unsafe {
+                libc::posix_fadvise(self.file.get_ref().as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
+            }
+        }
+        let mut bytes = [0; format::OPERATION_BYTES];
+        self.file.read_exact(&mut bytes)?;
+        Ok(Some(format::decode(&bytes)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::phase::{Amount, Defaults};
+
+    fn phase(text: &str) -> Phase {
+        let nothing = Amount::Operations(0);
+        let defaults = Defaults {
+            warm: nothing,
+            run: nothing,
+            rate: None,
+        };
+        Phase::parse(text, defaults).unwrap()
+    }
+
+    fn replayed(path: &Path, threads: usize) -> Vec<Operation> {
+        let mut all = Vec::new();
+        for thread in 0..threads {
+            let mut replay = Replay::open(path, thread, threads).unwrap();
+            while let Some(operation) = replay.next_operation().unwrap() {
+                all.push(operation);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn any_number_of_threads_replays_all_of_it_in_order() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("trace");
+        let head = Head {
+            records: 100,
+            operations: 1001,
+        };
+        record(&path, &phase("e"), head, 5).unwrap();
+        assert_eq!(super::head(&path).unwrap(), head);
+        let all = replayed(&path, 1);
+        assert_eq!(all.len(), 1001);
+        assert_eq!(replayed(&path, 3), all);
+        let inserts: Vec<u64> = all
+            .iter()
+            .filter(|operation| operation.kind == Kind::Insert)
+            .map(|operation| operation.record)
+            .collect();
+        assert!(inserts.len() > 20 && inserts.iter().copied().eq(100..100 + inserts.len() as u64));
+        assert!(all.iter().all(|one| (one.kind == Kind::Scan) == (one.length > 0)));
+    }
+
+    #[test]
+    fn a_trace_that_was_cut_off_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("trace");
+        let head = Head {
+            records: 10,
+            operations: 10,
+        };
+        record(&path, &phase("a"), head, 5).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+        assert!(
+            super::head(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("record it again")
+        );
+        std::fs::write(&path, b"something else entirely, and long enough to be a head").unwrap();
+        assert!(format!("{:#}", super::head(&path).unwrap_err()).contains("is no trace"));
+        assert!(record(&path, &phase("load"), head, 5).is_err());
+    }
+}

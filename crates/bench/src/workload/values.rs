@@ -1,0 +1,74 @@
+//! Values: random bytes that do not compress and end with a checksum over themselves and their key, so that a wrong answer is seen.
+
+use twox_hash::XxHash3_64;
+
+/// The least number of bytes of a value: a number that tells writes apart, and the checksum.
+pub const LEAST: usize = 16;
+
+const SUM: usize = 8;
+
+/// How values are made and proven.
+#[derive(Clone, Copy, Debug)]
+pub struct Values;
+
+impl Values {
+    /// Makes the value of a key, another one for each `nonce`.
+    pub fn fill(value: &mut [u8], key: &[u8], nonce: u64) {
+        let Some(body) = value.len().checked_sub(SUM) else {
+            return;
+        };
+        // An xorshift generator (Marsaglia 2003), which is never at zero.
+        let mut state = nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        for chunk in value[..body].chunks_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
+        }
+        let sum = sum(&value[..body], key);
+        value[body..].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// Whether this is a value that was made for the key.
+    #[must_use]
+    pub fn is_of(value: &[u8], key: &[u8]) -> bool {
+        value
+            .split_last_chunk::<SUM>()
+            .is_some_and(|(body, found)| sum(body, key).to_le_bytes() == *found)
+    }
+}
+
+fn sum(body: &[u8], key: &[u8]) -> u64 {
+    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(key), body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_proves_its_key_and_its_bytes() {
+        for len in [16, 100, 1000] {
+            let mut value = vec![0; len];
+            Values::fill(&mut value, b"key", 7);
+            assert!(Values::is_of(&value, b"key"));
+            assert!(!Values::is_of(&value, b"other"));
+            for at in 0..len {
+                value[at] ^= 1;
+                assert!(!Values::is_of(&value, b"key"), "byte {at} of {len}");
+                value[at] ^= 1;
+            }
+        }
+        assert!(!Values::is_of(b"", b"key"));
+    }
+
+    #[test]
+    fn values_of_one_key_differ_and_do_not_repeat_themselves() {
+        let (mut one, mut other) = ([0; 100], [0; 100]);
+        Values::fill(&mut one, b"key", 1);
+        Values::fill(&mut other, b"key", 2);
+        assert_ne!(one, other);
+        let words: std::collections::HashSet<&[u8]> = one.chunks_exact(8).collect();
+        assert_eq!(words.len(), 12);
+    }
+}

@@ -1,0 +1,105 @@
+//! Engines that answer wrongly fail the run.
+
+use super::{job, rows};
+use alluvium_bench::engine::{EachPair, Engine, Entry, Session, Setup};
+use alluvium_bench::workload::values::Values;
+use anyhow::Result;
+
+/// What it does wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sin {
+    LosesRecords,
+    AnswersForAnother,
+    ShortensValues,
+    ScansOutOfOrder,
+    ForgetsOneOfMany,
+}
+
+struct Sinner(Sin, usize);
+
+macro_rules! opens {
+    ($name:ident, $sin:expr) => {
+        fn $name(setup: &Setup) -> Result<Box<dyn Engine>> {
+            Ok(Box::new(Sinner($sin, setup.value_bytes)))
+        }
+    };
+}
+
+opens!(loses, Sin::LosesRecords);
+opens!(confuses, Sin::AnswersForAnother);
+opens!(shortens, Sin::ShortensValues);
+opens!(disorders, Sin::ScansOutOfOrder);
+opens!(forgets, Sin::ForgetsOneOfMany);
+
+impl Engine for Sinner {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Thread(self)))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct Thread<'a>(&'a Sinner);
+
+impl Session for Thread<'_> {
+    fn put(&mut self, _: &[u8], _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let mut value = vec![0; self.0.1];
+        match self.0.0 {
+            Sin::LosesRecords => return Ok(false),
+            Sin::AnswersForAnother => Values::fill(&mut value, b"another", 1),
+            Sin::ShortensValues => value.truncate(self.0.1 - 1),
+            _ => Values::fill(&mut value, key, 1),
+        }
+        found(&value);
+        Ok(true)
+    }
+
+    fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
+        let mut value = vec![0; self.0.1];
+        for _ in 0..limit {
+            Values::fill(&mut value, from, 1);
+            each(from, &value);
+        }
+        Ok(limit)
+    }
+
+    fn multi_get(&mut self, keys: &[&[u8]], _: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
+        Ok(keys.len() - 1)
+    }
+}
+
+#[test]
+fn every_wrong_answer_is_noticed() {
+    let entry = |open| Entry { name: "sinner", open };
+    for (open, phase, words) in [
+        (
+            loses as fn(&Setup) -> Result<Box<dyn Engine>>,
+            "c",
+            "nothing was found",
+        ),
+        (confuses, "c", "another value was found"),
+        (shortens, "b", "another value was found"),
+        (disorders, "e", "out of order"),
+        (forgets, "m", "63 were found"),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let job = job("sinner", place.path(), &["load", phase]);
+        let error = rows(&job, &[entry(open)]).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains(words), "{text}");
+    }
+}

@@ -1,0 +1,386 @@
+//! `bench`: workloads on Alluvium and on the engines that it is compared with.
+
+use crate::Exit;
+use crate::context::Context;
+use crate::exit::failure;
+use crate::screen::{self, Output};
+use crate::sizes::{self, Bytes, count, human};
+use crate::stop;
+use alluvium_bench::engine::Log;
+use alluvium_bench::engines::{OWN, find};
+use alluvium_bench::report::{Report, machine::Machine, table};
+use alluvium_bench::run::{self, Cap, Event, Files, Groups, Job, Orders, Runner};
+use alluvium_bench::workload::keys::Keys;
+use alluvium_bench::workload::phase::{Amount, Defaults, Phase, Task, parse_amount, parse_count};
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium bench ycsb --records 20M --memory 512M --phases load,c:uniform,c,a,e
+  alluvium bench ycsb --engines alluvium,rocksdb,leveldb --records 5M --repetitions 3 --json report.json
+  alluvium bench ycsb --phases load,c:warm=20M+run=8s,b:rate=5000    # a long warm-up; a schedule of 5,000 a second
+
+Engines other than alluvium are in a program of their own, alluvium-rivals:
+  cargo build --release -p alluvium-rivals --features all";
+
+/// Measure Alluvium, and other engines beside it.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Bench {
+    /// What is measured.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    /// YCSB's workloads: load, and a to f as published.
+    Ycsb(Box<Ycsb>),
+    /// One engine in this process, as told on standard input: what `bench` starts.
+    #[command(hide = true)]
+    Child,
+}
+
+/// What all measurements have in common. `--memory` is the cap: what a process may take in all, page cache included [default: a quarter of the data, at
+/// least 64 MiB].
+#[derive(Args, Debug)]
+pub struct Common {
+    /// The engines, separated by commas: alluvium, rocksdb, rocksdb-universal, leveldb, lmdb, sqlite, fjall, redb; none, which costs nothing.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
+    pub engines: Vec<String>,
+    /// How many records are loaded.
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    pub records: u64,
+    /// Bytes of a value; keys have 24.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub value_bytes: usize,
+    /// How many threads work.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// How often everything is measured; the report has the medians.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub repetitions: usize,
+    /// What is done before a phase is measured: operations, as in 20M, or a time, as in 8s.
+    #[arg(long, value_name = "AMOUNT", default_value = "8s", value_parser = parse_amount)]
+    pub warm: Amount,
+    /// What is measured of a phase.
+    #[arg(long, value_name = "AMOUNT", default_value = "8s", value_parser = parse_amount)]
+    pub run: Amount,
+    /// Operations a second that are meant to begin, of all threads together; latencies count from then [default: as many as can].
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub rate: Option<u64>,
+    /// How long an engine may go on by itself after the load, at most.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_amount)]
+    pub settle: Amount,
+    /// What the draws follow from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Without a log, for engines that can.
+    #[arg(long)]
+    pub without_log: bool,
+    /// No control group: engines are told the cap, and the page cache takes what there is.
+    #[arg(long)]
+    pub no_cap: bool,
+    /// The memory that engines are told to use, instead of what they or their documentation make of the cap.
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub engine_memory: Option<Bytes>,
+    /// Where the files of the engines are made, and removed in the end.
+    #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
+    pub directory: PathBuf,
+    /// Keep the files.
+    #[arg(long)]
+    pub keep: bool,
+    /// The files of an earlier run with --keep, with as many records, are loaded already.
+    #[arg(long)]
+    pub reuse: bool,
+    /// Where the report goes, as JSON. Without it, --json prints it.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// YCSB's workloads.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Ycsb {
+    /// The phases, separated by commas: load; a to f; m, reads of 64 keys at once. Behind a colon, joined by +: uniform, zipf, ycsb (the skew of the
+    /// published client), latest; warm=, run=, rate=; scan= and exactly=, the lengths of scans.
+    #[arg(
+        long,
+        value_name = "PHASES",
+        value_delimiter = ',',
+        default_value = "load,a,b,c,f,d,e"
+    )]
+    pub phases: Vec<String>,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// The program that has the other engines.
+const RIVALS: &str = "alluvium-rivals";
+
+impl Bench {
+    pub(crate) fn run(self, context: &Context) -> Result<Exit> {
+        match self.what {
+            What::Child if run::child(&OWN) == ExitCode::SUCCESS => Ok(Exit::Done),
+            What::Child => Ok(Exit::Failed),
+            What::Ycsb(verb) => verb.run(context),
+        }
+    }
+}
+
+impl Ycsb {
+    fn run(&self, context: &Context) -> Result<Exit> {
+        let defaults = self.common.defaults();
+        let phases = self
+            .phases
+            .iter()
+            .map(|text| Phase::parse(text, defaults).map_err(usage))
+            .collect::<Result<Vec<_>>>()?;
+        let orders = self.common.orders(context, phases)?;
+        let report = measure(&orders)?;
+        self.common.publish(context, &report)
+    }
+}
+
+fn usage(error: impl std::fmt::Display) -> anyhow::Error {
+    failure(Exit::Usage, format!("{error:#}"))
+}
+
+impl Common {
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            warm: self.warm,
+            run: self.run,
+            rate: self.rate.map(|rate| rate as f64),
+        }
+    }
+
+    fn orders(&self, context: &Context, phases: Vec<Phase>) -> Result<Orders> {
+        let positive = [
+            ("--records", self.records),
+            ("--threads", self.threads as u64),
+            ("--repetitions", self.repetitions as u64),
+            ("--rate", self.rate.unwrap_or(1)),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, number)| *number == 0) {
+            return Err(usage(format!("{name} 0: there would be nothing to measure")));
+        }
+        let least = alluvium_bench::workload::values::LEAST;
+        if self.value_bytes < least {
+            return Err(usage(format!(
+                "--value-bytes {}: a value has at least {least}, so that it can be proven",
+                self.value_bytes
+            )));
+        }
+        let Amount::Milliseconds(settle_ms) = self.settle else {
+            return Err(usage("--settle is a time, as in 60s"));
+        };
+        let is_load = |phase: &Phase| phase.task == Task::Load;
+        if self.reuse && phases.iter().any(is_load) {
+            return Err(usage(
+                "--reuse: the records are there already, leave the phase load out",
+            ));
+        }
+        let data = self.records * (24 + self.value_bytes as u64);
+        let job = Job {
+            engine: String::new(),
+            repetition: 0,
+            directory: self.directory.clone(),
+            records: self.records,
+            keys: Keys::default(),
+            value_bytes: self.value_bytes,
+            threads: self.threads,
+            phases,
+            is_loaded: self.reuse,
+            seed: self.seed,
+            log: if self.without_log { Log::Off } else { Log::On },
+            cap: context.memory.unwrap_or((data / 4).max(64 << 20)),
+            memory: self.engine_memory.map(|memory| memory.0),
+            settle_ms,
+            verify_every: 8,
+            interval_ms: 100,
+            groups: Groups::default(),
+        };
+        Ok(Orders {
+            engines: self.engines.clone(),
+            repetitions: self.repetitions,
+            job,
+            cap: if self.no_cap { Cap::None } else { Cap::Group },
+            files: if self.keep || self.reuse {
+                Files::Kept
+            } else {
+                Files::Removed
+            },
+        })
+    }
+
+    /// The report where it is wanted.
+    fn publish(&self, context: &Context, report: &Report) -> Result<Exit> {
+        let mut out = Output::new();
+        if context.is_json() && self.file.is_none() {
+            out.json(&serde_json::to_value(report)?)?;
+        } else {
+            out.write_all(table::table(report).as_bytes())?;
+        }
+        out.flush()?;
+        if let Some(file) = &self.file {
+            let text = serde_json::to_string_pretty(report)? + "\n";
+            std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Runs what was ordered.
+fn measure(orders: &Orders) -> Result<Report> {
+    stop::listen()?;
+    for engine in &orders.engines {
+        // Before the first is measured it is known that there is every other.
+        Screen.command(engine)?;
+    }
+    let directory = &orders.job.directory;
+    let was_there = directory.exists();
+    std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    let machine = Machine::here(directory);
+    for (name, text) in machine.lines().into_iter().chain(described(orders)) {
+        screen::note(&format!("{name}: {text}"));
+    }
+    let outcome = run::run(orders, &Screen);
+    if orders.files == Files::Removed && !was_there {
+        // Only if it is empty.
+        let _ = std::fs::remove_dir(directory);
+    }
+    let outcome = outcome?;
+    if outcome.was_stopped {
+        return Err(failure(
+            Exit::Interrupted,
+            "stopped; processes, control groups and files are gone",
+        ));
+    }
+    let described = described(orders)
+        .into_iter()
+        .map(|(name, text)| (name.to_owned(), text))
+        .collect();
+    Ok(Report::new(machine, described, outcome))
+}
+
+/// What was ordered, for people.
+fn described(orders: &Orders) -> Vec<(&'static str, String)> {
+    let job = &orders.job;
+    let data = job.records * job.record_bytes();
+    let phases: Vec<&str> = job.phases.iter().map(|phase| phase.name.as_str()).collect();
+    vec![
+        (
+            "data",
+            format!(
+                "{} records of {} bytes, {}",
+                count(job.records),
+                job.record_bytes(),
+                human(data)
+            ),
+        ),
+        (
+            "cap",
+            match orders.cap {
+                Cap::Group => format!("{}, page cache included", human(job.cap)),
+                Cap::None => format!("none; engines are told {}", human(job.cap)),
+            },
+        ),
+        ("threads", job.threads.to_string()),
+        ("phases", phases.join(", ")),
+        (
+            "log",
+            format!("{:?}, no sync for each write", job.log).to_lowercase(),
+        ),
+        ("seed", job.seed.to_string()),
+    ]
+}
+
+/// Says what happens, and knows who is the child for whom.
+struct Screen;
+
+impl Runner for Screen {
+    fn command(&self, engine: &str) -> Result<Command> {
+        if find(&OWN, engine).is_some() {
+            let mut command = Command::new(std::env::current_exe().context("looking for this program")?);
+            command.args(["bench", "child"]);
+            return Ok(command);
+        }
+        let Some(rivals) = rivals() else {
+            return Err(usage(format!(
+                "{engine} is an engine of {RIVALS}, which is neither beside this program nor in PATH: \
+                 `cargo build --release -p alluvium-rivals --features all` builds it"
+            )));
+        };
+        let said = Command::new(&rivals)
+            .arg("engines")
+            .output()
+            .with_context(|| format!("asking {} for its engines", rivals.display()))?;
+        let names = String::from_utf8_lossy(&said.stdout).into_owned();
+        if !names.lines().any(|name| name == engine) {
+            let names: Vec<&str> = names.lines().collect();
+            return Err(usage(format!(
+                "{} has no engine {engine:?}, only: {}; build it with --features all",
+                rivals.display(),
+                names.join(", ")
+            )));
+        }
+        let mut command = Command::new(rivals);
+        command.arg("child");
+        Ok(command)
+    }
+
+    fn is_stopped(&self) -> bool {
+        stop::asked()
+    }
+
+    fn hear(&self, engine: &str, repetition: usize, event: &Event) {
+        match event {
+            Event::Opened { settings } if repetition == 1 => {
+                let settings: Vec<String> = settings
+                    .iter()
+                    .map(|(name, value)| format!("{name} {value}"))
+                    .collect();
+                screen::note(&format!("{engine}: {}", settings.join(", ")));
+            }
+            Event::Measured(row) if row.operations > 0 => screen::note(&format!(
+                "{engine}: {}: {:.1} k/s, {:.2} us of processor time each",
+                row.phase,
+                row.ops_per_s / 1e3,
+                row.cpu_us_per_op
+            )),
+            Event::Progress {
+                phase,
+                operations,
+                seconds,
+                of,
+            } if std::io::stderr().is_terminal() => {
+                let of = of.map_or_else(String::new, |of| format!(" of {}", count(of)));
+                eprint!(
+                    "\r\x1b[K{engine}: {phase}, {}{of} after {seconds:.0} s\r",
+                    count(*operations)
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The program with the other engines: beside this one, or in PATH.
+fn rivals() -> Option<PathBuf> {
+    let beside = std::env::current_exe().ok();
+    let beside = beside
+        .as_deref()
+        .and_then(Path::parent)
+        .map(|folder| folder.join(RIVALS));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    beside
+        .into_iter()
+        .chain(std::env::split_paths(&path).map(|folder| folder.join(RIVALS)))
+        .find(|file| file.is_file())
+}

@@ -1,0 +1,97 @@
+//! fjall, a tree of sorted runs in Rust.
+//!
+//! Set up as its documentation says: a cache of a quarter to a half of the memory, its filters as they are by default. Built without LZ4, so nothing is
+//! compressed.
+
+use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
+use anyhow::{Result, bail};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+const CACHE_PERCENT: u64 = 40;
+const MEMTABLE_PERCENT: u64 = 12;
+const MIB: u64 = 1 << 20;
+
+struct Fjall {
+    db: Database,
+    keyspace: Keyspace,
+    settings: Vec<(String, String)>,
+}
+
+pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+    if setup.log == Log::Off {
+        bail!("fjall always has its journal: leave out --without-log, or measure it apart");
+    }
+    let memory = setup.memory.unwrap_or(setup.cap);
+    let cache = memory / 100 * CACHE_PERCENT;
+    let memtable = (memory / 100 * MEMTABLE_PERCENT).clamp(MIB, 64 * MIB);
+    let db = Database::builder(setup.directory.join("store"))
+        .cache_size(cache)
+        .open()?;
+    let keyspace = db.keyspace("usertable", || {
+        KeyspaceCreateOptions::default().max_memtable_size(memtable)
+    })?;
+    let settings = [
+        ("version", "fjall 3".to_owned()),
+        ("cache", format!("{} MiB", cache / MIB)),
+        ("memtable", format!("{} MiB", memtable / MIB)),
+        ("I/O", "through the page cache".to_owned()),
+        ("compression", "none".to_owned()),
+    ];
+    Ok(Box::new(Fjall {
+        db,
+        keyspace,
+        settings: settings
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    }))
+}
+
+impl Engine for Fjall {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Thread {
+            keyspace: self.keyspace.clone(),
+        }))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.keyspace.rotate_memtable_and_wait()?;
+        Ok(self.db.persist(PersistMode::SyncAll)?)
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        self.settings.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.db.persist(PersistMode::SyncAll)?)
+    }
+}
+
+struct Thread {
+    keyspace: Keyspace,
+}
+
+impl Session for Thread {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.keyspace.insert(key, value)?)
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.keyspace.get(key)?;
+        if let Some(value) = &value {
+            found(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
+        let mut count = 0;
+        for guard in self.keyspace.range(from..).take(limit) {
+            let (key, value) = guard.into_inner()?;
+            each(&key, &value);
+            count += 1;
+        }
+        Ok(count)
+    }
+}

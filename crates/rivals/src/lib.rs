@@ -1,0 +1,71 @@
+//! Adapters to the engines that Alluvium is compared with, each behind a feature of its name; `all` has all of them.
+//!
+//! *Knows*: how each engine is opened, tuned as its own documentation recommends for the memory there is, and used.
+//!
+//! *Does not know*: workloads, accounting.
+//!
+//! *Read in this order*: this file; then any. `c.rs` is what those with a C API share.
+//!
+//! Invariants:
+//!
+//! - **V1** The same durability for all: what was written survives the death of the process, nothing is synced for each write. An engine that has no such
+//!   mode takes the nearest, and its settings say so.
+//! - **V2** No engine compresses: the values of the workloads do not compress.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+#[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "lmdb"))]
+mod c;
+#[cfg(feature = "fjall")]
+mod fjall;
+#[cfg(feature = "leveldb")]
+mod leveldb;
+#[cfg(feature = "lmdb")]
+mod lmdb;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use alluvium_bench::engine::Entry;
+
+/// The engines that this was built with.
+pub const ENGINES: &[Entry] = &[
+    #[cfg(feature = "rocksdb")]
+    Entry {
+        name: "rocksdb",
+        open: rocksdb::open_levelled,
+    },
+    #[cfg(feature = "rocksdb")]
+    Entry {
+        name: "rocksdb-universal",
+        open: rocksdb::open_universal,
+    },
+    #[cfg(feature = "leveldb")]
+    Entry {
+        name: "leveldb",
+        open: leveldb::open,
+    },
+    #[cfg(feature = "lmdb")]
+    Entry {
+        name: "lmdb",
+        open: lmdb::open,
+    },
+    #[cfg(feature = "sqlite")]
+    Entry {
+        name: "sqlite",
+        open: sqlite::open,
+    },
+    #[cfg(feature = "fjall")]
+    Entry {
+        name: "fjall",
+        open: fjall::open,
+    },
+    #[cfg(feature = "redb")]
+    Entry {
+        name: "redb",
+        open: redb::open,
+    },
+];

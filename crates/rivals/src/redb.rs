@@ -1,0 +1,119 @@
+//! redb, a copy-on-write B-tree in Rust.
+//!
+//! It has no log. A commit is durable when it is synced, or else survives nothing until one that is: here each put is a commit of its own, and once a
+//! second one is durable. So the death of the process costs up to a second, more than with engines that have a log.
+
+use alluvium_bench::engine::{EachPair, Engine, Session, Setup};
+use anyhow::Result;
+use redb::{Database, Durability, ReadableDatabase, TableDefinition};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("usertable");
+const CACHE_PERCENT: u64 = 50;
+const MIB: u64 = 1 << 20;
+/// How often a commit is durable.
+const EVERY: Duration = Duration::from_secs(1);
+
+struct Redb {
+    db: Database,
+    /// When the last durable commit was.
+    synced: Mutex<Instant>,
+    settings: Vec<(String, String)>,
+}
+
+pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+    let cache = setup.memory.unwrap_or(setup.cap) / 100 * CACHE_PERCENT;
+    let db = Database::builder()
+        .set_cache_size(cache as usize)
+        .create(setup.directory.join("store.redb"))?;
+    let write = db.begin_write()?;
+    write.open_table(TABLE)?;
+    write.commit()?;
+    let settings = [
+        ("version", "redb 4".to_owned()),
+        ("cache", format!("{} MiB", cache / MIB)),
+        (
+            "durability",
+            "no log: a commit for each put, a durable one every second".to_owned(),
+        ),
+        ("compression", "none".to_owned()),
+    ];
+    Ok(Box::new(Redb {
+        db,
+        synced: Mutex::new(Instant::now()),
+        settings: settings
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    }))
+}
+
+impl Redb {
+    /// Whether the next commit is a durable one.
+    fn is_due(&self) -> bool {
+        let Ok(mut synced) = self.synced.lock() else {
+            return true;
+        };
+        if synced.elapsed() < EVERY {
+            return false;
+        }
+        *synced = Instant::now();
+        true
+    }
+}
+
+impl Engine for Redb {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Thread { engine: self }))
+    }
+
+    fn flush(&self) -> Result<()> {
+        let write = self.db.begin_write()?;
+        write.open_table(TABLE)?;
+        Ok(write.commit()?)
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        self.settings.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.flush()
+    }
+}
+
+struct Thread<'a> {
+    engine: &'a Redb,
+}
+
+impl Session for Thread<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut write = self.engine.db.begin_write()?;
+        if !self.engine.is_due() {
+            write.set_durability(Durability::None)?;
+        }
+        write.open_table(TABLE)?.insert(key, value)?;
+        Ok(write.commit()?)
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let table = self.engine.db.begin_read()?.open_table(TABLE)?;
+        let value = redb::ReadableTable::get(&table, key)?;
+        if let Some(value) = &value {
+            found(value.value());
+        }
+        Ok(value.is_some())
+    }
+
+    fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
+        let table = self.engine.db.begin_read()?.open_table(TABLE)?;
+        let mut count = 0;
+        for pair in redb::ReadableTable::range(&table, from..)?.take(limit) {
+            let (key, value) = pair?;
+            each(key.value(), value.value());
+            count += 1;
+        }
+        Ok(count)
+    }
+}

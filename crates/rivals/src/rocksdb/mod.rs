@@ -1,0 +1,332 @@
+//! RocksDB, levelled and universal, by its C API.
+//!
+//! Set up as its wiki recommends ("Setup Options and Basic Tuning", "RocksDB Tuning Guide", "Direct IO"): Bloom filters of 10 bits, filters and indexes in
+//! the block cache, dynamic level sizes, direct I/O with a block cache of half of the memory, two background jobs for each processor.
+
+mod ffi;
+
+use crate::c::{Failure, c_path, chars, slice};
+use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
+use anyhow::{Context, Result};
+use std::ffi::{CStr, c_int};
+use std::ptr;
+
+/// Shares of the memory.
+const CACHE_PERCENT: u64 = 50;
+const MEMTABLE_PERCENT: u64 = 12;
+const MEMTABLES: c_int = 3;
+const BLOCK: usize = 4096;
+const BLOOM_BITS: f64 = 10.0;
+/// What the tuning guide says for compactions past the page cache.
+const READ_AHEAD: usize = 2 << 20;
+const MIB: u64 = 1 << 20;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Levelled,
+    Universal,
+}
+
+pub(crate) fn open_levelled(setup: &Setup) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(RocksDb::open(setup, Style::Levelled)?))
+}
+
+pub(crate) fn open_universal(setup: &Setup) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(RocksDb::open(setup, Style::Universal)?))
+}
+
+/// What the memory comes to.
+#[derive(Clone, Copy)]
+struct Sizes {
+    cache: u64,
+    memtable: u64,
+    cores: c_int,
+}
+
+impl Sizes {
+    fn new(setup: &Setup) -> Sizes {
+        let memory = setup.memory.unwrap_or(setup.cap);
+        Sizes {
+            cache: memory / 100 * CACHE_PERCENT,
+            memtable: (memory / 100 * MEMTABLE_PERCENT).clamp(MIB, 64 * MIB),
+            cores: std::thread::available_parallelism().map_or(1, usize::from) as c_int,
+        }
+    }
+
+    /// All options. Whoever asks for them destroys them.
+    fn options(self, style: Style) -> *mut ffi::Options {
+        let Sizes {
+            cache,
+            memtable,
+            cores,
+        } = self;
+        // SAFETY: every pointer is what the library has just returned. The options keep the cache and the table's factory by counts of their own, so
+        // that the handles to them are destroyed here; the policy passes to the table.
+        unsafe {
+            let table = ffi::rocksdb_block_based_options_create();
+            let blocks = ffi::rocksdb_cache_create_lru(cache as usize);
+            ffi::rocksdb_block_based_options_set_block_cache(table, blocks);
+            ffi::rocksdb_block_based_options_set_block_size(table, BLOCK);
+            ffi::rocksdb_block_based_options_set_format_version(table, 5);
+            let bloom = ffi::rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS);
+            ffi::rocksdb_block_based_options_set_filter_policy(table, bloom);
+            ffi::rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
+            ffi::rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(table, 1);
+            let options = ffi::rocksdb_options_create();
+            ffi::rocksdb_options_set_create_if_missing(options, 1);
+            ffi::rocksdb_options_increase_parallelism(options, cores);
+            ffi::rocksdb_options_set_max_background_jobs(options, 2 * cores);
+            ffi::rocksdb_options_set_compression(options, ffi::NO_COMPRESSION);
+            if style == Style::Universal {
+                ffi::rocksdb_options_set_compaction_style(options, ffi::UNIVERSAL_COMPACTION);
+            } else {
+                ffi::rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1);
+            }
+            ffi::rocksdb_options_set_write_buffer_size(options, memtable as usize);
+            ffi::rocksdb_options_set_max_write_buffer_number(options, MEMTABLES);
+            ffi::rocksdb_options_set_target_file_size_base(options, memtable);
+            ffi::rocksdb_options_set_max_bytes_for_level_base(options, 4 * memtable);
+            ffi::rocksdb_options_set_bytes_per_sync(options, MIB);
+            ffi::rocksdb_options_set_use_direct_reads(options, 1);
+            ffi::rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, 1);
+            ffi::rocksdb_options_compaction_readahead_size(options, READ_AHEAD);
+            ffi::rocksdb_options_set_max_open_files(options, -1);
+            ffi::rocksdb_options_set_block_based_table_factory(options, table);
+            ffi::rocksdb_block_based_options_destroy(table);
+            ffi::rocksdb_cache_destroy(blocks);
+            options
+        }
+    }
+
+    fn settings(self, style: Style) -> Vec<(String, String)> {
+        let style = match style {
+            Style::Levelled => "levelled, dynamic level sizes",
+            Style::Universal => "universal",
+        };
+        [
+            ("version", "librocksdb 7.8".to_owned()),
+            ("compaction", style.to_owned()),
+            (
+                "block cache",
+                format!("{} MiB, with filters and indexes", self.cache / MIB),
+            ),
+            ("memtables", format!("{MEMTABLES} x {} MiB", self.memtable / MIB)),
+            ("blocks", format!("{BLOCK} bytes")),
+            ("filter", format!("bloom, {BLOOM_BITS} bits")),
+            ("I/O", "direct; compactions read ahead 2 MiB".to_owned()),
+            ("background jobs", (2 * self.cores).to_string()),
+            ("compression", "none".to_owned()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    }
+}
+
+struct RocksDb {
+    db: *mut ffi::Db,
+    family: *mut ffi::Family,
+    read: *mut ffi::ReadOptions,
+    write: *mut ffi::WriteOptions,
+    settings: Vec<(String, String)>,
+}
+
+// SAFETY: RocksDB's documentation lets any number of threads use a database without synchronisation; the options are only read.
+unsafe impl Send for RocksDb {}
+// SAFETY: as above.
+unsafe impl Sync for RocksDb {}
+
+impl RocksDb {
+    fn open(setup: &Setup, style: Style) -> Result<RocksDb> {
+        let sizes = Sizes::new(setup);
+        let path = c_path(&setup.directory.join("store"))?;
+        let (mut family, mut failure) = (ptr::null_mut(), Failure::default());
+        // SAFETY: every pointer is what the library has just returned. The library copies the options, which are destroyed here.
+        let (db, read, write) = unsafe {
+            let options = sizes.options(style);
+            let name = c"default".as_ptr();
+            let family_options = options.cast_const();
+            let db = ffi::rocksdb_open_column_families(
+                options,
+                path.as_ptr(),
+                1,
+                &raw const name,
+                &raw const family_options,
+                &raw mut family,
+                failure.slot(),
+            );
+            ffi::rocksdb_options_destroy(options);
+            failure.take()?;
+            let write = ffi::rocksdb_writeoptions_create();
+            ffi::rocksdb_writeoptions_disable_WAL(write, c_int::from(setup.log == Log::Off));
+            (db, ffi::rocksdb_readoptions_create(), write)
+        };
+        Ok(RocksDb {
+            db,
+            family,
+            read,
+            write,
+            settings: sizes.settings(style),
+        })
+    }
+
+    fn property(&self, name: &CStr) -> String {
+        // SAFETY: the database is open, the name ends with zero; what is returned is null or a text that is ours to free.
+        unsafe {
+            let text = ffi::rocksdb_property_value(self.db, name.as_ptr());
+            if text.is_null() {
+                return String::new();
+            }
+            let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+            ffi::rocksdb_free(text.cast());
+            copy
+        }
+    }
+}
+
+impl Drop for RocksDb {
+    fn drop(&mut self) {
+        // SAFETY: sessions borrow this and are gone; each is destroyed once, the database last.
+        unsafe {
+            ffi::rocksdb_readoptions_destroy(self.read);
+            ffi::rocksdb_writeoptions_destroy(self.write);
+            ffi::rocksdb_column_family_handle_destroy(self.family);
+            ffi::rocksdb_close(self.db);
+        }
+    }
+}
+
+impl Engine for RocksDb {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Thread { engine: self }))
+    }
+
+    fn flush(&self) -> Result<()> {
+        let mut failure = Failure::default();
+        // SAFETY: the database is open, the options are ours and live until they are destroyed.
+        unsafe {
+            let options = ffi::rocksdb_flushoptions_create();
+            ffi::rocksdb_flushoptions_set_wait(options, 1);
+            ffi::rocksdb_flush(self.db, options, failure.slot());
+            ffi::rocksdb_flushoptions_destroy(options);
+        }
+        failure.take()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        self.settings.clone()
+    }
+
+    fn remarks(&self) -> String {
+        self.property(c"rocksdb.levelstats")
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct Thread<'a> {
+    engine: &'a RocksDb,
+}
+
+impl Session for Thread<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut failure = Failure::default();
+        let (key_at, value_at) = (chars(key), chars(value));
+        let engine = self.engine;
+        // SAFETY: the slices live through the call, which copies them.
+        unsafe {
+            ffi::rocksdb_put(
+                engine.db,
+                engine.write,
+                key_at,
+                key.len(),
+                value_at,
+                value.len(),
+                failure.slot(),
+            );
+        }
+        failure.take()
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let mut failure = Failure::default();
+        let engine = self.engine;
+        // SAFETY: the key lives through the call; what is returned is null or pins a value until it is destroyed, here.
+        unsafe {
+            let pinned =
+                ffi::rocksdb_get_pinned(engine.db, engine.read, chars(key), key.len(), failure.slot());
+            failure.take()?;
+            if pinned.is_null() {
+                return Ok(false);
+            }
+            let mut bytes = 0;
+            let value = ffi::rocksdb_pinnableslice_value(pinned, &raw mut bytes);
+            found(slice(value, bytes));
+            ffi::rocksdb_pinnableslice_destroy(pinned);
+        }
+        Ok(true)
+    }
+
+    fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
+        let mut failure = Failure::default();
+        let mut count = 0;
+        // SAFETY: the iterator lives from its creation to its destruction here; keys and values are valid until it moves.
+        unsafe {
+            let iterator = ffi::rocksdb_create_iterator(self.engine.db, self.engine.read);
+            ffi::rocksdb_iter_seek(iterator, chars(from), from.len());
+            while count < limit && ffi::rocksdb_iter_valid(iterator) != 0 {
+                let (mut key_bytes, mut value_bytes) = (0, 0);
+                let key = ffi::rocksdb_iter_key(iterator, &raw mut key_bytes);
+                let value = ffi::rocksdb_iter_value(iterator, &raw mut value_bytes);
+                each(slice(key, key_bytes), slice(value, value_bytes));
+                count += 1;
+                if count < limit {
+                    ffi::rocksdb_iter_next(iterator);
+                }
+            }
+            ffi::rocksdb_iter_get_error(iterator, failure.slot());
+            ffi::rocksdb_iter_destroy(iterator);
+        }
+        failure.take()?;
+        Ok(count)
+    }
+
+    fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
+        let places: Vec<_> = keys.iter().map(|key| chars(key)).collect();
+        let bytes: Vec<usize> = keys.iter().map(|key| key.len()).collect();
+        let mut values = vec![ptr::null_mut(); keys.len()];
+        let mut errors = vec![ptr::null_mut(); keys.len()];
+        let engine = self.engine;
+        // SAFETY: all four arrays have as many elements as is said, and live through the call; each value is destroyed once, each error freed once.
+        unsafe {
+            ffi::rocksdb_batched_multi_get_cf(
+                engine.db,
+                engine.read,
+                engine.family,
+                keys.len(),
+                places.as_ptr(),
+                bytes.as_ptr(),
+                values.as_mut_ptr(),
+                errors.as_mut_ptr(),
+                false,
+            );
+            let mut count = 0;
+            let mut failed = Ok(());
+            for (place, (&value, &error)) in values.iter().zip(&errors).enumerate() {
+                failed = failed.and(Failure::of(error).take());
+                if value.is_null() {
+                    continue;
+                }
+                let mut bytes = 0;
+                let text = ffi::rocksdb_pinnableslice_value(value, &raw mut bytes);
+                found(place, slice(text, bytes));
+                ffi::rocksdb_pinnableslice_destroy(value);
+                count += 1;
+            }
+            failed.context("reading many keys")?;
+            Ok(count)
+        }
+    }
+}
