@@ -106,7 +106,7 @@ fn compare_randomly(
 
 fn compare_everything(engine: &dyn Engine, map: &Map) -> Result<()> {
     let mut found = Vec::new();
-    engine.session()?.scan(b"", usize::MAX >> 33, &mut |key, value| {
+    engine.session()?.scan(b"u", usize::MAX >> 33, &mut |key, value| {
         found.push((key.to_vec(), value.to_vec()));
     })?;
     let expected: Vec<_> = map
