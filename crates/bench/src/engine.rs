@@ -10,6 +10,8 @@ pub struct Setup {
     pub directory: PathBuf,
     /// The memory that the process may use in all, page cache included, in bytes.
     pub cap: u64,
+    /// Whether the process is kept within it.
+    pub kept: Kept,
     /// The memory that the engine is told to use, where somebody says so.
     pub memory: Option<u64>,
     /// Whether writes are logged.
@@ -20,6 +22,15 @@ pub struct Setup {
     pub value_bytes: usize,
     /// How many records are loaded.
     pub records: u64,
+}
+
+/// Whether something keeps a process within its cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// A control group does: whoever asks the machine for its memory is told the cap.
+    WithinCap,
+    /// Nothing does: an engine that asks the machine is told all of it.
+    Free,
 }
 
 /// Whether what was written survives the death of the process. Nothing is synced for each write.

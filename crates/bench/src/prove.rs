@@ -1,6 +1,6 @@
 //! An adapter against a map: random operations, and every answer compared. Adapters of all rooms are tested with it.
 
-use crate::engine::{Engine, Entry, Log, Setup};
+use crate::engine::{Engine, Entry, Kept, Log, Setup};
 use crate::workload::keys::{Key, Keys};
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ pub fn prove(entry: &Entry, directory: &Path, operations: usize, seed: u64) -> R
     let setup = Setup {
         directory: directory.to_owned(),
         cap: 64 << 20,
+        kept: Kept::Free,
         memory: None,
         log: Log::On,
         threads: 1,
@@ -106,9 +107,11 @@ fn compare_randomly(
 
 fn compare_everything(engine: &dyn Engine, map: &Map) -> Result<()> {
     let mut found = Vec::new();
-    engine.session()?.scan(b"u", usize::MAX >> 33, &mut |key, value| {
-        found.push((key.to_vec(), value.to_vec()));
-    })?;
+    engine
+        .session()?
+        .scan(b"u", usize::MAX >> 33, &mut |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+        })?;
     let expected: Vec<_> = map
         .iter()
         .map(|(key, value)| (key.to_vec(), value.clone()))

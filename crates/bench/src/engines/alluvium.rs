@@ -1,8 +1,11 @@
 //! Alluvium, through its public library and with its defaults.
 
-use crate::engine::{EachPair, Engine, Log, Session, Setup};
+use crate::engine::{EachPair, Engine, Kept, Log, Session, Setup};
 use alluvium::{Db, Keyspace, Options};
 use anyhow::{Result, bail};
+
+/// Alluvium takes no less by itself.
+const LEAST: u64 = 64 << 20;
 
 struct Alluvium {
     db: Db,
@@ -13,9 +16,11 @@ pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     if setup.log == Log::Off {
         bail!("alluvium always has its log: leave out --without-log, or measure it apart");
     }
-    let options = match setup.memory {
-        Some(bytes) => Options::new().memory(bytes),
-        None => Options::new(),
+    let options = match (setup.memory, setup.kept) {
+        (Some(bytes), _) => Options::new().memory(bytes),
+        (None, Kept::WithinCap) => Options::new(),
+        // What it would take by itself if the cap were all there is.
+        (None, Kept::Free) => Options::new().memory((setup.cap / 4).max(LEAST)),
     };
     let db = options.open(setup.directory.join("store"))?;
     let keyspace = db.keyspace("usertable")?;

@@ -4,14 +4,19 @@
 //!
 //! *Does not know*: how they came about.
 //!
-//! *Read in this order*: this file, `machine.rs`, `table.rs`.
+//! *Read in this order*: this file, `machine.rs`, `table.rs`, `plots.rs`, `page.rs`, `compare.rs`.
 
+pub mod compare;
 pub mod machine;
+pub mod page;
+pub mod plots;
 pub mod table;
 
 use crate::run::{Outcome, Row};
+use anyhow::{Context, Result};
 use machine::Machine;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// Everything that was measured, and where.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,6 +44,58 @@ impl Report {
             results: medians(&outcome.rows),
             repetitions: outcome.rows,
         }
+    }
+}
+
+impl Report {
+    /// Adds another one of the same machine: the next point of a sweep.
+    pub fn add(&mut self, other: Report) {
+        self.results.extend(other.results);
+        self.repetitions.extend(other.repetitions);
+        for of_engine in other.settings {
+            if !self.settings.contains(&of_engine) {
+                self.settings.push(of_engine);
+            }
+        }
+        for order in other.orders {
+            if !self.orders.contains(&order) {
+                self.orders.push(order);
+            }
+        }
+    }
+
+    /// Writes the report as JSON; beside it every plot as SVG, and a page that holds all of it.
+    ///
+    /// # Errors
+    /// As the file system says.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+        };
+        write(file, &(serde_json::to_string_pretty(self)? + "\n"))?;
+        let plots = plots::plots(self)?;
+        let stem = file
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        for plot in &plots {
+            write(
+                &file.with_file_name(format!("{stem}-{}.svg", plot.name)),
+                &plot.svg,
+            )?;
+        }
+        write(&file.with_extension("html"), &page::page(self, &plots))
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// As the file system says; when it is no report.
+    pub fn read(file: &Path) -> Result<Report> {
+        let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is no report of `alluvium bench`", file.display()))
     }
 }
 
@@ -100,6 +157,58 @@ fn median(group: &[&Row]) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::latency::Percentiles;
+
+    /// A report of two phases.
+    pub(super) fn tiny(engines: &[&str]) -> Report {
+        let mut results = Vec::new();
+        for phase in ["load", "c"] {
+            for (at, engine) in engines.iter().enumerate() {
+                results.push(Row {
+                    threads: 1,
+                    operations: 1000,
+                    device_reads: 300,
+                    cpu_us_per_op: 3.0,
+                    latency: Percentiles {
+                        p50_us: 7.0,
+                        p99_us: 20.0,
+                        curve: vec![(50.0, 7.0), (99.0, 20.0), (100.0, 900.0)],
+                        ..Percentiles::default()
+                    },
+                    write_amplification: Some(2.0),
+                    space_amplification: Some(1.1),
+                    series: vec![10, 20, 15],
+                    interval_ms: 100,
+                    ..row(engine, phase, 1e5 * (at + 1) as f64, 1 << 20)
+                });
+            }
+        }
+        Report {
+            machine: Machine::default(),
+            orders: Vec::new(),
+            settings: vec![("alluvium".into(), vec![("memory".into(), "1".into())])],
+            repetitions: results.clone(),
+            results,
+        }
+    }
+
+    #[test]
+    fn a_report_is_written_with_its_plots_and_its_page_and_read_again() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("of today.json");
+        let report = tiny(&["alluvium", "lmdb"]);
+        report.write(&file).unwrap();
+        assert_eq!(Report::read(&file).unwrap().results, report.results);
+        for name in [
+            "of today.html",
+            "of today-throughput.svg",
+            "of today-over-time.svg",
+        ] {
+            assert!(place.path().join(name).exists(), "{name}");
+        }
+        std::fs::write(&file, "{}").unwrap();
+        assert!(format!("{:#}", Report::read(&file).unwrap_err()).contains("is no report"));
+    }
 
     fn row(engine: &str, phase: &str, ops_per_s: f64, rss: u64) -> Row {
         Row {

@@ -6,7 +6,7 @@ use super::records::Records;
 use super::worker::Worker;
 use crate::account::memory::{self, Memory};
 use crate::account::{Snapshot, disk_bytes};
-use crate::engine::{Engine, Entry, Setup};
+use crate::engine::{Engine, Entry, Kept, Setup};
 use crate::engines;
 use crate::workload::phase::{Amount, Phase, Task};
 use anyhow::{Context, Result, bail};
@@ -61,6 +61,11 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
     let engine = (entry.open)(&Setup {
         directory: job.directory.clone(),
         cap: job.cap,
+        kept: if job.groups.memory.is_some() {
+            Kept::WithinCap
+        } else {
+            Kept::Free
+        },
         memory: job.memory,
         log: job.log,
         threads: job.threads,

@@ -58,6 +58,30 @@ pub struct Groups {
 }
 
 impl Job {
+    /// A small one without phases, for tests.
+    #[cfg(test)]
+    pub(crate) fn tiny() -> Job {
+        Job {
+            engine: "none".into(),
+            repetition: 1,
+            directory: PathBuf::new(),
+            records: 10_000,
+            keys: Keys::default(),
+            value_bytes: 100,
+            threads: 1,
+            phases: Vec::new(),
+            is_loaded: false,
+            seed: 1,
+            log: Log::On,
+            cap: 64 << 20,
+            memory: None,
+            settle_ms: 0,
+            verify_every: 1,
+            interval_ms: 100,
+            groups: Groups::default(),
+        }
+    }
+
     /// Bytes of a record.
     #[must_use]
     pub fn record_bytes(&self) -> u64 {

@@ -35,11 +35,22 @@ impl Keys {
     }
 }
 
+/// Two digits for each number below a hundred.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
 fn render(mut number: u64) -> Key {
     let mut key = *b"user00000000000000000000";
-    for digit in key[4..].iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
+    for pair in key[4..].rchunks_exact_mut(2) {
+        pair.copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
     }
     key
 }

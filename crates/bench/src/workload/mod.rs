@@ -5,12 +5,13 @@
 //! *Does not know*: engines, clocks, threads.
 //!
 //! *Read in this order*: `keys.rs`, `values.rs`, `zipf.rs`, `choose.rs` (which record), `mix.rs` (what to do with it), `phase.rs` (how it is typed),
-//! `trace/`.
+//! `sweep.rs`, `trace/`.
 
 pub mod choose;
 pub mod keys;
 pub mod mix;
 pub mod phase;
+pub mod sweep;
 pub mod trace;
 pub mod values;
 pub mod zipf;

@@ -8,10 +8,12 @@ use crate::sizes::{self, Bytes, count, human};
 use crate::stop;
 use alluvium_bench::engine::Log;
 use alluvium_bench::engines::{OWN, find};
+use alluvium_bench::report::compare::compare;
 use alluvium_bench::report::{Report, machine::Machine, table};
 use alluvium_bench::run::{self, Cap, Event, Files, Groups, Job, Orders, Runner};
 use alluvium_bench::workload::keys::Keys;
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase, Task, parse_amount, parse_count};
+use alluvium_bench::workload::{sweep, trace};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use std::io::{IsTerminal, Write};
@@ -41,6 +43,12 @@ pub struct Bench {
 pub enum What {
     /// YCSB's workloads: load, and a to f as published.
     Ycsb(Box<Ycsb>),
+    /// One thing changes from point to point: the order of the load, threads, lengths of scans, sizes of values, memory.
+    Sweep(Box<Sweep>),
+    /// Operations in a file: recorded from a workload, replayed by any engine.
+    Trace(Box<Trace>),
+    /// Two reports: what became slower or dearer.
+    Compare(Compare),
     /// One engine in this process, as told on standard input: what `bench` starts.
     #[command(hide = true)]
     Child,
@@ -98,7 +106,7 @@ pub struct Common {
     /// The files of an earlier run with --keep, with as many records, are loaded already.
     #[arg(long)]
     pub reuse: bool,
-    /// Where the report goes, as JSON. Without it, --json prints it.
+    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it. Without it, --json prints the report.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
@@ -120,15 +128,117 @@ pub struct Ycsb {
     pub common: Common,
 }
 
+/// One thing that changes.
+#[derive(Args, Debug)]
+#[command(after_help = SWEEP_EXAMPLES)]
+pub struct Sweep {
+    /// What changes: sequential (how many of a hundred records are loaded in order), threads, scan (records of a scan), value (bytes of a value),
+    /// memory (a hundredth of the data).
+    #[arg(value_name = "WHAT", value_parser = sweep)]
+    pub what: sweep::Sweep,
+    /// The points, separated by commas [default: those of the literature].
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = parse_count)]
+    pub points: Vec<u64>,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+const SWEEP_EXAMPLES: &str = "\
+Examples:
+  alluvium bench sweep sequential --records 10M --memory 256M
+  alluvium bench sweep threads --points 1,2,4,8 --engines alluvium,rocksdb --json threads.json
+  alluvium bench sweep scan --records 5M";
+
+fn sweep(text: &str) -> Result<sweep::Sweep, String> {
+    let found = sweep::SWEEPS.iter().find(|(name, _, _)| *name == text);
+    found.map(|(_, sweep, _)| *sweep).ok_or_else(|| {
+        let names: Vec<&str> = sweep::SWEEPS.iter().map(|(name, _, _)| *name).collect();
+        format!("sweeps are {}", names.join(", "))
+    })
+}
+
+/// Operations in a file.
+#[derive(Args, Debug)]
+#[command(after_help = TRACE_EXAMPLES)]
+pub struct Trace {
+    /// What is done with it.
+    #[command(subcommand)]
+    pub what: TraceWhat,
+}
+
+const TRACE_EXAMPLES: &str = "\
+Examples:
+  alluvium bench trace record a.trace --phase a --records 1M --operations 10M
+  alluvium bench trace replay a.trace --engines alluvium,leveldb --memory 64M";
+
+/// What is done with a trace.
+#[derive(Debug, Subcommand)]
+pub enum TraceWhat {
+    /// Draw operations from a workload and write them down.
+    Record {
+        /// The file.
+        #[arg(value_name = "TRACE")]
+        trace: PathBuf,
+        /// The workload: a to f, with words as in `bench ycsb --phases`.
+        #[arg(long, value_name = "PHASE", default_value = "a")]
+        phase: String,
+        /// How many records there are before.
+        #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+        records: u64,
+        /// How many operations are drawn.
+        #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+        operations: u64,
+        /// What the draws follow from.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+    },
+    /// Load the records, then do what was recorded. How many records there are stands in the trace.
+    Replay {
+        /// The file.
+        #[arg(value_name = "TRACE")]
+        trace: PathBuf,
+        #[command(flatten)]
+        common: Box<Common>,
+    },
+}
+
+/// Two reports.
+#[derive(Args, Debug)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub struct Compare {
+    /// The report from before.
+    #[arg(value_name = "BEFORE")]
+    pub before: PathBuf,
+    /// The report from now.
+    #[arg(value_name = "AFTER")]
+    pub after: PathBuf,
+    /// Say what differs by more than this part, in a hundred.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub by: f64,
+}
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  alluvium bench compare yesterday.json today.json
+  alluvium bench compare yesterday.json today.json --by 10 --json
+
+It exits with 1 when something is worse, and with 0 when nothing is.";
+
 /// The program that has the other engines.
 const RIVALS: &str = "alluvium-rivals";
 
 impl Bench {
     pub(crate) fn run(self, context: &Context) -> Result<Exit> {
+        if !matches!(self.what, What::Child) {
+            stop::listen()?;
+        }
         match self.what {
             What::Child if run::child(&OWN) == ExitCode::SUCCESS => Ok(Exit::Done),
             What::Child => Ok(Exit::Failed),
             What::Ycsb(verb) => verb.run(context),
+            What::Sweep(verb) => verb.run(context),
+            What::Trace(verb) => verb.run(context),
+            What::Compare(verb) => verb.run(context),
         }
     }
 }
@@ -145,6 +255,118 @@ impl Ycsb {
         let report = measure(&orders)?;
         self.common.publish(context, &report)
     }
+}
+
+impl Sweep {
+    fn run(&self, context: &Context) -> Result<Exit> {
+        let job = self.common.orders(context, Vec::new())?;
+        let known = sweep::SWEEPS.iter().find(|(_, sweep, _)| *sweep == self.what);
+        let points = match known {
+            Some((_, _, points)) if self.points.is_empty() => points,
+            _ => &self.points[..],
+        };
+        let points = self.what.points(points, &job.job, self.common.defaults());
+        let points = points.map_err(usage)?;
+        let mut whole: Option<Report> = None;
+        for point in points {
+            screen::note(&format!("-- {}", point.name));
+            let orders = Orders {
+                job: point.job,
+                ..job.clone()
+            };
+            let report = measure(&orders)?;
+            match &mut whole {
+                Some(whole) => whole.add(report),
+                None => whole = Some(report),
+            }
+        }
+        match whole {
+            Some(report) => self.common.publish(context, &report),
+            None => Err(usage("a sweep has at least one point")),
+        }
+    }
+}
+
+impl Trace {
+    fn run(&self, context: &Context) -> Result<Exit> {
+        match &self.what {
+            TraceWhat::Record {
+                trace,
+                phase,
+                records,
+                operations,
+                seed,
+            } => {
+                let nothing = Defaults {
+                    warm: Amount::Operations(0),
+                    run: Amount::Operations(0),
+                    rate: None,
+                };
+                let phase = Phase::parse(phase, nothing).map_err(usage)?;
+                let head = trace::Head {
+                    records: *records,
+                    operations: *operations,
+                };
+                trace::record(trace, &phase, head, *seed)?;
+                screen::note(&format!(
+                    "{} operations on {} records in {}",
+                    count(*operations),
+                    count(*records),
+                    trace.display()
+                ));
+                Ok(Exit::Done)
+            }
+            TraceWhat::Replay { trace, common } => {
+                let head = trace::head(trace)?;
+                let load = Phase::parse("load", common.defaults())?;
+                let replay = Phase {
+                    name: "trace".into(),
+                    task: Task::Trace {
+                        file: std::path::absolute(trace)?,
+                    },
+                    ..load.clone()
+                };
+                let mut orders = common.orders(context, Vec::new())?;
+                orders.job.records = head.records;
+                orders.job.cap = context
+                    .memory
+                    .unwrap_or(default_cap(head.records * orders.job.record_bytes()));
+                orders.job.phases = if common.reuse {
+                    vec![replay]
+                } else {
+                    vec![load, replay]
+                };
+                let report = measure(&orders)?;
+                common.publish(context, &report)
+            }
+        }
+    }
+}
+
+impl Compare {
+    fn run(&self, context: &Context) -> Result<Exit> {
+        let (before, after) = (Report::read(&self.before)?, Report::read(&self.after)?);
+        let found = compare(&before, &after, self.by / 100.0);
+        let is_worse = found.iter().any(|difference| difference.worse > 0.0);
+        let mut out = Output::new();
+        if context.is_json() {
+            out.json(&serde_json::to_value(&found)?)?;
+        } else {
+            for difference in &found {
+                out.line(&difference.to_string())?;
+            }
+        }
+        out.flush()?;
+        if found.is_empty() {
+            screen::note(&format!("nothing differs by more than {} %", self.by));
+        }
+        Ok(if is_worse { Exit::NotFound } else { Exit::Done })
+    }
+}
+
+/// What a process may take if nobody says it: a quarter of the data.
+fn default_cap(data: u64) -> u64 {
+    (data / 4).max(64 << 20)
 }
 
 fn usage(error: impl std::fmt::Display) -> anyhow::Error {
@@ -199,7 +421,7 @@ impl Common {
             is_loaded: self.reuse,
             seed: self.seed,
             log: if self.without_log { Log::Off } else { Log::On },
-            cap: context.memory.unwrap_or((data / 4).max(64 << 20)),
+            cap: context.memory.unwrap_or(default_cap(data)),
             memory: self.engine_memory.map(|memory| memory.0),
             settle_ms,
             verify_every: 8,
@@ -229,8 +451,7 @@ impl Common {
         }
         out.flush()?;
         if let Some(file) = &self.file {
-            let text = serde_json::to_string_pretty(report)? + "\n";
-            std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
+            report.write(file)?;
         }
         Ok(Exit::Done)
     }
@@ -238,7 +459,6 @@ impl Common {
 
 /// Runs what was ordered.
 fn measure(orders: &Orders) -> Result<Report> {
-    stop::listen()?;
     for engine in &orders.engines {
         // Before the first is measured it is known that there is every other.
         Screen.command(engine)?;

@@ -2,10 +2,17 @@
 
 use crate::{Place, Said};
 
-/// A run with few records in a directory of its own.
+/// A run of YCSB with few records in a directory of its own.
 fn bench(place: &Place, more: &[&str]) -> Said {
+    tiny(place, &["ycsb"], more)
+}
+
+/// A run with few records in a directory of its own.
+fn tiny(place: &Place, verb: &[&str], more: &[&str]) -> Said {
     let data = place.path("bench data");
-    let mut words = vec!["bench", "ycsb", "--no-cap", "--records", "2000", "--threads", "2"];
+    let mut words = vec!["bench"];
+    words.extend(verb);
+    words.extend(["--no-cap", "--records", "2000", "--threads", "2"]);
     let data = data.to_str().expect("a path that is text");
     words.extend([
         "--warm",
@@ -75,6 +82,111 @@ fn a_table_is_printed_and_the_report_goes_to_a_file() {
     assert_eq!(said.text().lines().count(), 4);
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(report["results"][0]["engine"], "alluvium");
+    let page = std::fs::read_to_string(place.path("report.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("Settings of alluvium"));
+    assert!(place.path("report-throughput.svg").exists());
+    // The same report against itself, and against one in which everything was twice as fast.
+    let compare = |after: &std::path::Path| {
+        let words = [
+            "bench",
+            "compare",
+            file.to_str().unwrap(),
+            after.to_str().unwrap(),
+            "--json",
+        ];
+        place.run(words)
+    };
+    assert_eq!(compare(&file).ended(0).json(), serde_json::json!([]));
+    let mut slower = report.clone();
+    let ops = report["results"][0]["ops_per_s"].as_f64().unwrap();
+    slower["results"][0]["ops_per_s"] = (ops / 2.0).into();
+    let slower = place.file("slower.json", slower.to_string());
+    let found = compare(&slower).ended(1).json();
+    assert_eq!(
+        (&found[0]["figure"], &found[0]["phase"]),
+        (&"ops_per_s".into(), &"load".into())
+    );
+    compare(&place.path("nowhere.json"))
+        .ended(3)
+        .complained("nowhere.json");
+}
+
+#[test]
+fn sweeps_measure_point_after_point() {
+    let place = Place::new();
+    let names = |verb: &[&str], more: &[&str]| {
+        let report = tiny(&place, verb, more).ended(0).json();
+        let rows = report["results"].as_array().unwrap();
+        rows.iter()
+            .map(|row| row["phase"].as_str().unwrap().to_owned())
+            .filter(|name| name != "settle")
+            .collect::<Vec<_>>()
+    };
+    let json = ["--json"];
+    assert_eq!(
+        names(&["sweep", "sequential", "--points", "0,100"], &json),
+        ["0 % in order: load", "100 % in order: load"]
+    );
+    assert_eq!(
+        names(&["sweep", "scan", "--points", "1,50"], &json),
+        [
+            "scans of 1: e:uniform+exactly=1",
+            "scans of 50: e:uniform+exactly=50"
+        ]
+    );
+    let threads = names(&["sweep", "threads", "--points", "1,2"], &json);
+    assert_eq!((threads.len(), threads[4].as_str()), (8, "2 threads: load"));
+    let values = names(&["sweep", "value", "--points", "16,1000"], &json);
+    assert_eq!(values[3], "values of 1000 bytes: load");
+    let memory = names(&["sweep", "memory", "--points", "50"], &json);
+    assert_eq!(memory.len(), 3);
+    place
+        .run(["bench", "sweep", "weather"])
+        .ended(2)
+        .complained("sweeps are sequential");
+    place
+        .run(["bench", "sweep", "sequential", "--points", "101", "--no-cap"])
+        .ended(2)
+        .complained("only a hundred");
+}
+
+#[test]
+fn a_trace_is_replayed_by_every_engine() {
+    let place = Place::new();
+    let file = place.path("a.trace");
+    let file = file.to_str().unwrap();
+    let record = [
+        "bench",
+        "trace",
+        "record",
+        file,
+        "--phase",
+        "a:uniform",
+        "--records",
+        "1000",
+        "--operations",
+        "3k",
+    ];
+    place.done(record).complained("3,000 operations on 1,000 records");
+    let report = tiny(
+        &place,
+        &["trace", "replay", file],
+        &["--engines", "alluvium,none", "--json"],
+    )
+    .ended(0)
+    .json();
+    let rows = report["results"].as_array().unwrap();
+    let replayed: Vec<_> = rows.iter().filter(|row| row["phase"] == "trace").collect();
+    assert_eq!(replayed.len(), 2);
+    assert!(
+        replayed
+            .iter()
+            .all(|row| row["operations"] == 3000 && row["user_bytes"] == replayed[0]["user_bytes"])
+    );
+    let no_trace = place.file("no.trace", "this is nothing of the kind, whatever it is");
+    tiny(&place, &["trace", "replay", no_trace.to_str().unwrap()], &[])
+        .ended(3)
+        .complained("is no trace");
 }
 
 #[test]

@@ -1,0 +1,147 @@
+//! The small gate: how many instructions a put, a get, a scanned record and a compacted record take, counted by callgrind, against recorded numbers.
+//!
+//! `instructions check` counts and compares, `instructions record` counts and writes the numbers down; both want `valgrind`. `instructions work` is what they
+//! count: one thread, a store in memory, the same operations each time, so that the counts repeat to a fraction of a percent whatever else the machine does.
+//!
+//! Counts depend on the compiler and the processor's architecture. Both stand in the file; on others it is said that nothing can be compared.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod recorded;
+mod work;
+
+use anyhow::{Context, Result, bail, ensure};
+use recorded::Recorded;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// How far a count may be from what was recorded.
+const TOLERANCE: f64 = 0.03;
+
+fn main() -> ExitCode {
+    let verb = std::env::args().nth(1);
+    let done = match verb.as_deref() {
+        Some("work") => work::all(work::Sizes::of(std::env::args().nth(2).as_deref())),
+        Some("check") => check(),
+        Some("record") => record(),
+        _ => Err(anyhow::anyhow!("say check, record, or work")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("instructions: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The numbers, in the repository.
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt")
+}
+
+fn record() -> Result<()> {
+    let recorded = Recorded {
+        machine: machine()?,
+        counts: count()?,
+    };
+    let file = file();
+    std::fs::write(&file, recorded.to_string()).with_context(|| format!("writing {}", file.display()))?;
+    print!("{recorded}");
+    Ok(())
+}
+
+fn check() -> Result<()> {
+    let file = file();
+    let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let recorded: Recorded = text.parse().with_context(|| file.display().to_string())?;
+    let machine = machine()?;
+    if machine != recorded.machine {
+        println!(
+            "nothing is compared: the numbers are those of {}, this is {machine}; `instructions record` writes new ones",
+            recorded.machine
+        );
+        return Ok(());
+    }
+    let mut wrong = Vec::new();
+    for (name, counted) in count()? {
+        let Some(expected) = recorded.counts.iter().find(|(other, _)| *other == name) else {
+            bail!(
+                "{} has no {name}: `instructions record` writes it",
+                file.display()
+            );
+        };
+        let change = counted / expected.1 - 1.0;
+        println!(
+            "{name:<28} {counted:>10.1} instructions, {:>10.1} recorded, {:+.2} %",
+            expected.1,
+            100.0 * change
+        );
+        if change.abs() > TOLERANCE {
+            wrong.push(format!("{name} {:+.1} %", 100.0 * change));
+        }
+    }
+    ensure!(
+        wrong.is_empty(),
+        "more than {:.0} % from what was recorded: {}. If that is meant, `cargo run --release -p alluvium-bench --bin instructions -- record` writes \
+         the new numbers, and the commit says why",
+        100.0 * TOLERANCE,
+        wrong.join(", ")
+    );
+    Ok(())
+}
+
+/// The compiler and the architecture.
+fn machine() -> Result<String> {
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let said = Command::new(rustc)
+        .arg("--version")
+        .output()
+        .context("asking rustc for its version")?;
+    let text = String::from_utf8_lossy(&said.stdout);
+    Ok(format!("{}, {}", text.trim(), std::env::consts::ARCH))
+}
+
+/// Instructions for each operation of each part.
+fn count() -> Result<Vec<(String, f64)>> {
+    let place = std::env::temp_dir().join(format!("alluvium-instructions-{}", std::process::id()));
+    std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
+    let counts = count_in(&place);
+    // What is left there is of no use to anybody, and of no harm.
+    let _ = std::fs::remove_dir_all(&place);
+    counts
+}
+
+fn count_in(place: &Path) -> Result<Vec<(String, f64)>> {
+    let program = std::env::current_exe().context("looking for this program")?;
+    let out = place.join("out");
+    // Only what the functions of this name do is counted.
+    let said = Command::new("valgrind")
+        .args(["--tool=callgrind", "--collect-atstart=no", "--cache-sim=no"])
+        .arg("--toggle-collect=measured_*")
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(program)
+        .arg("work")
+        .output()
+        .context("starting valgrind: is it installed?")?;
+    ensure!(
+        said.status.success(),
+        "valgrind ended with {}: {}",
+        said.status,
+        String::from_utf8_lossy(&said.stderr)
+    );
+    let said = Command::new("callgrind_annotate")
+        .args(["--inclusive=yes", "--threshold=100", "--auto=no"])
+        .arg(&out)
+        .output()
+        .context("starting callgrind_annotate, which comes with valgrind")?;
+    let table = String::from_utf8_lossy(&said.stdout);
+    let parts = work::Sizes::of(None).parts();
+    parts
+        .iter()
+        .map(|part| {
+            let total = recorded::total(&table, part.function)?;
+            Ok((part.name.to_owned(), total as f64 / part.operations as f64))
+        })
+        .collect()
+}

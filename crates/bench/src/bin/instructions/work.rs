@@ -1,0 +1,171 @@
+//! What is counted: the same operations on a store in memory, by one thread and without workers.
+
+use alluvium::{Db, Keyspace, Options};
+use alluvium_bench::workload::keys::{Key, Keys};
+use alluvium_bench::workload::values::Values;
+use alluvium_device::memory::MemoryDirectory;
+use anyhow::{Context, Result, ensure};
+use std::hint::black_box;
+use std::sync::Arc;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Records of the store.
+    records: u64,
+    /// How often all of them are put before they are compacted.
+    rounds: u64,
+}
+
+/// What is counted of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) name: &'static str,
+    /// The function that does it, and nothing else.
+    pub(super) function: &'static str,
+    pub(super) operations: u64,
+}
+
+const MEMORY: u64 = 256 << 20;
+
+impl Sizes {
+    /// `tiny` for tests.
+    pub(super) fn of(word: Option<&str>) -> Sizes {
+        if word == Some("tiny") {
+            Sizes {
+                records: 500,
+                rounds: 2,
+            }
+        } else {
+            Sizes {
+                records: 20_000,
+                rounds: 4,
+            }
+        }
+    }
+
+    /// The parts, in their order.
+    pub(super) fn parts(self) -> [Part; 6] {
+        let part = |name, function, operations| Part {
+            name,
+            function,
+            operations,
+        };
+        let records = self.records;
+        [
+            part("put", "measured_put", records),
+            part("get, memtable", "measured_get_memtable", records),
+            part("checkpoint, record", "measured_checkpoint", records),
+            part("get, cached pages", "measured_get_cached_pages", records),
+            part("scan, record", "measured_scan", records),
+            part("compaction, record", "measured_compaction", records * self.rounds),
+        ]
+    }
+}
+
+/// Does all of it. What the functions called `measured_…` do is counted.
+pub(super) fn all(sizes: Sizes) -> Result<()> {
+    // No record cache: what is counted is the tree.
+    let options = Options::new().memory(MEMORY).record_memory(0).workers(0);
+    let db = options.open_in(Arc::new(MemoryDirectory::new()))?;
+    let keyspace = db.keyspace("usertable")?;
+    // Keys and values are made before anything is counted. The last hundred records make what the others find: threads' buffers, handles.
+    let all: Vec<Record> = (0..sizes.records + 100).map(record).collect();
+    let (data, first) = all.split_at(sizes.records as usize);
+    put(&keyspace, first)?;
+    get(&keyspace, first)?;
+    measured_put(&keyspace, data)?;
+    measured_get_memtable(&keyspace, data)?;
+    measured_checkpoint(&db)?;
+    get(&keyspace, data)?;
+    measured_get_cached_pages(&keyspace, data)?;
+    let scanned = measured_scan(&keyspace)?;
+    ensure!(scanned == all.len(), "{scanned} records were scanned");
+    for _ in 1..sizes.rounds {
+        put(&keyspace, data)?;
+        db.checkpoint()?;
+    }
+    measured_compaction(&db)?;
+    get(&keyspace, data)?;
+    drop(keyspace);
+    Ok(db.close()?)
+}
+
+/// A key and its value.
+type Record = (Key, [u8; 100]);
+
+fn record(number: u64) -> Record {
+    let key = Keys::default().of(number);
+    let mut value = [0; 100];
+    Values::fill(&mut value, &key, number);
+    (key, value)
+}
+
+fn put(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+    for (key, value) in data {
+        keyspace.put(key, value)?;
+    }
+    Ok(())
+}
+
+fn get(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+    for (key, _) in data {
+        let value = keyspace.get(key)?.context("it was put")?;
+        black_box(&value);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn measured_put(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+    put(keyspace, data)
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn measured_get_memtable(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+    // Something of its own, or the linker would make this and the other get one.
+    black_box("memtable");
+    get(keyspace, data)
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn measured_checkpoint(db: &Db) -> Result<()> {
+    Ok(db.checkpoint()?)
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn measured_get_cached_pages(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+    black_box("pages");
+    get(keyspace, data)
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn measured_scan(keyspace: &Keyspace) -> Result<usize> {
+    let mut count = 0;
+    for pair in keyspace.iter() {
+        black_box(pair?);
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn measured_compaction(db: &Db) -> Result<()> {
+    Ok(db.compact()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tiny_round_of_it_works() {
+        all(Sizes::of(Some("tiny"))).unwrap();
+    }
+}

@@ -1,0 +1,142 @@
+//! Two reports: what became slower, and what became dearer.
+
+use super::Report;
+use super::table::figures;
+use crate::run::Row;
+use serde::{Deserialize, Serialize};
+
+/// A figure that differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The engine.
+    pub engine: String,
+    /// The phase.
+    pub phase: String,
+    /// Which figure.
+    pub figure: String,
+    /// What it was, and what it is.
+    pub before: f64,
+    /// See `before`.
+    pub after: f64,
+    /// How much worse it is, as a part of what it was; negative where it is better.
+    pub worse: f64,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Better {
+    More,
+    Less,
+}
+
+/// A figure that is compared: its name, which way is better, and where it stands.
+type Figure = (&'static str, Better, fn(&Row) -> Option<f64>);
+
+/// What is compared. Latencies of the slowest few say little about one run, and are left out.
+const FIGURES: [Figure; 8] = [
+    ("ops_per_s", Better::More, |row| {
+        (row.operations > 0).then_some(row.ops_per_s)
+    }),
+    ("p50_us", Better::Less, |row| {
+        (row.operations > 0).then_some(row.latency.p50_us)
+    }),
+    ("p99_us", Better::Less, |row| {
+        (row.operations > 0).then_some(row.latency.p99_us)
+    }),
+    ("cpu_us_per_op", Better::Less, |row| {
+        (row.operations > 0).then_some(row.cpu_us_per_op)
+    }),
+    ("device_reads_per_op", Better::Less, |row| {
+        (row.device_reads > 100).then(|| row.reads_per_op())
+    }),
+    ("write_amplification", Better::Less, |row| row.write_amplification),
+    ("space_amplification", Better::Less, |row| row.space_amplification),
+    ("rss_peak_bytes", Better::Less, |row| {
+        Some(row.rss_peak_bytes as f64)
+    }),
+];
+
+/// Every figure of a phase that both have and that differs by more than a part, such as 0.05; the worst first.
+#[must_use]
+pub fn compare(before: &Report, after: &Report, by: f64) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    for new in &after.results {
+        let same =
+            |old: &&Row| (&old.engine, &old.phase, old.threads) == (&new.engine, &new.phase, new.threads);
+        let Some(old) = before.results.iter().find(same) else {
+            continue;
+        };
+        for (figure, better, of) in FIGURES {
+            let (Some(was), Some(is)) = (of(old), of(new)) else {
+                continue;
+            };
+            if was <= 0.0 {
+                continue;
+            }
+            let change = is / was - 1.0;
+            if change.abs() > by {
+                differences.push(Difference {
+                    engine: new.engine.clone(),
+                    phase: new.phase.clone(),
+                    figure: figure.to_owned(),
+                    before: was,
+                    after: is,
+                    worse: if better == Better::More { -change } else { change },
+                });
+            }
+        }
+    }
+    differences.sort_by(|one, other| other.worse.total_cmp(&one.worse));
+    differences
+}
+
+/// A line for people.
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = if self.worse > 0.0 { "worse" } else { "better" };
+        write!(
+            f,
+            "{:>6.1} % {word:<6}  {:<12} {:<24} {:<20} {} -> {}",
+            100.0 * self.worse.abs(),
+            self.engine,
+            self.phase,
+            self.figure,
+            figures(self.before),
+            figures(self.after)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::tiny;
+
+    #[test]
+    fn what_became_slower_comes_first() {
+        let before = tiny(&["alluvium", "rocksdb"]);
+        let mut after = before.clone();
+        after.results[0].ops_per_s *= 0.8;
+        after.results[1].cpu_us_per_op *= 0.5;
+        after.results[1].latency.p50_us *= 1.01;
+        let found = compare(&before, &after, 0.05);
+        assert_eq!(found.len(), 2);
+        assert_eq!(
+            (found[0].figure.as_str(), found[1].figure.as_str()),
+            ("ops_per_s", "cpu_us_per_op")
+        );
+        assert!((found[0].worse - 0.2).abs() < 1e-9 && (found[1].worse + 0.5).abs() < 1e-9);
+        assert!(found[0].to_string().contains("20.0 % worse"), "{}", found[0]);
+        assert!(compare(&before, &before, 0.0).is_empty());
+    }
+
+    #[test]
+    fn what_only_one_has_is_not_compared() {
+        let before = tiny(&["alluvium"]);
+        let mut after = tiny(&["fjall"]);
+        assert!(compare(&before, &after, 0.0).is_empty());
+        after.results[0].engine = "alluvium".into();
+        after.results[0].threads = 9;
+        assert!(compare(&before, &after, 0.0).is_empty());
+    }
+}

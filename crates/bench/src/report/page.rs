@@ -1,0 +1,70 @@
+//! One page of HTML that holds everything: the machine, the settings, the table, the plots. It needs nothing from elsewhere.
+
+use super::plots::Plot;
+use super::{Report, table};
+use std::fmt::Write;
+
+/// The page.
+#[must_use]
+pub fn page(report: &Report, plots: &[Plot]) -> String {
+    let mut page = String::from(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Alluvium, measured</title>\n<style>\nbody { font: 15px/1.5 sans-serif; margin: 2em \
+         auto; max-width: 70em; padding: 0 1em }\npre { overflow-x: auto; background: #f5f5f5; padding: 1em; font-size: 12px }\ntd { padding: 0 1em 0 0; \
+         vertical-align: top }\nsvg { max-width: 100%; height: auto }\n</style>\n<h1>Alluvium, measured</h1>\n",
+    );
+    let list = |page: &mut String, title: &str, lines: &[(String, String)]| {
+        let _ = writeln!(page, "<h2>{}</h2>\n<table>", escaped(title));
+        for (name, text) in lines {
+            let _ = writeln!(page, "<tr><td>{}<td>{}", escaped(name), escaped(text));
+        }
+        page.push_str("</table>\n");
+    };
+    let machine: Vec<(String, String)> = report
+        .machine
+        .lines()
+        .into_iter()
+        .map(|(name, text)| (name.to_owned(), text))
+        .collect();
+    list(&mut page, "The machine", &machine);
+    list(&mut page, "What was asked for", &report.orders);
+    let _ = writeln!(
+        page,
+        "<h2>Figures</h2>\n<pre>{}</pre>",
+        escaped(&table::table(report))
+    );
+    for plot in plots {
+        page.push_str(&plot.svg);
+        page.push('\n');
+    }
+    for (engine, settings) in &report.settings {
+        list(&mut page, &format!("Settings of {engine}"), settings);
+    }
+    page.push_str("</html>\n");
+    page
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::tiny;
+
+    #[test]
+    fn the_page_holds_everything_and_nothing_is_markup_that_should_not_be() {
+        let mut report = tiny(&["alluvium"]);
+        report.orders.push(("data".into(), "<b>2 & 3</b>".into()));
+        let plots = [Plot {
+            name: "throughput",
+            svg: "<svg></svg>".into(),
+        }];
+        let page = page(&report, &plots);
+        assert!(page.contains("&lt;b&gt;2 &amp; 3&lt;/b&gt;") && page.contains("<svg></svg>"));
+        assert!(page.contains("alluvium") && page.ends_with("</html>\n"));
+    }
+}

@@ -1,0 +1,348 @@
+//! Plots as SVG: bars by phase, lines over time and over percentiles.
+
+use super::Report;
+use crate::run::Row;
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+/// A plot: what it is called in a file's name, and the SVG.
+#[derive(Clone, Debug)]
+pub struct Plot {
+    /// Its part of a file's name.
+    pub name: &'static str,
+    /// The SVG.
+    pub svg: String,
+}
+
+const SIZE: (u32, u32) = (960, 420);
+
+/// One colour for each engine.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(31, 119, 180),
+    RGBColor(255, 127, 14),
+    RGBColor(44, 160, 44),
+    RGBColor(214, 39, 40),
+    RGBColor(148, 103, 189),
+    RGBColor(140, 86, 75),
+    RGBColor(127, 127, 127),
+    RGBColor(23, 190, 207),
+];
+
+/// All plots of a report; those that would be empty are left out.
+///
+/// # Errors
+/// When something cannot be drawn.
+pub fn plots(report: &Report) -> Result<Vec<Plot>> {
+    let engines = names(&report.results, |row| &row.engine);
+    let phases = names(&report.results, |row| &row.phase);
+    let bars = |title: &str, of: &dyn Fn(&Row) -> Option<f64>| {
+        let groups: Vec<Group> = phases
+            .iter()
+            .map(|phase| Group {
+                name: phase.clone(),
+                values: engines
+                    .iter()
+                    .map(|engine| find(report, engine, phase).and_then(of))
+                    .collect(),
+            })
+            .filter(|group| group.values.iter().flatten().any(|value| *value > 0.0))
+            .collect();
+        draw_bars(title, &engines, &groups)
+    };
+    let done = |row: &Row| row.operations > 0;
+    let mut plots = Vec::new();
+    let mut add = |name, svg: Result<Option<String>>| -> Result<()> {
+        plots.extend(svg?.map(|svg| Plot { name, svg }));
+        Ok(())
+    };
+    add(
+        "throughput",
+        bars("thousand operations a second", &|row| {
+            done(row).then_some(row.ops_per_s / 1e3)
+        }),
+    )?;
+    add(
+        "processor",
+        bars("microseconds of processor time for an operation", &|row| {
+            done(row).then_some(row.cpu_us_per_op)
+        }),
+    )?;
+    add(
+        "reads",
+        bars("device reads for an operation", &|row| {
+            (done(row) && row.device_reads > 0).then(|| row.reads_per_op())
+        }),
+    )?;
+    add(
+        "write-amplification",
+        bars("bytes written for each of the user's", &|row| {
+            row.write_amplification
+        }),
+    )?;
+    add(
+        "space",
+        bars("bytes on the device for each of the records'", &|row| {
+            row.space_amplification
+        }),
+    )?;
+    add("latency", latency(report, &engines, &phases))?;
+    add("over-time", over_time(report, &engines, &phases))?;
+    Ok(plots)
+}
+
+/// Different names in the order in which they come.
+fn names(rows: &[Row], of: impl Fn(&Row) -> &String) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for row in rows {
+        if !names.contains(of(row)) {
+            names.push(of(row).clone());
+        }
+    }
+    names
+}
+
+fn find<'a>(report: &'a Report, engine: &str, phase: &str) -> Option<&'a Row> {
+    report
+        .results
+        .iter()
+        .find(|row| row.engine == engine && row.phase == phase)
+}
+
+/// Bars that stand side by side, one for each engine.
+struct Group {
+    name: String,
+    values: Vec<Option<f64>>,
+}
+
+/// A line of one engine.
+struct Line {
+    colour: RGBColor,
+    points: Vec<(f64, f64)>,
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+fn wrong(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("drawing a plot: {error}")
+}
+
+fn colour(engine: usize) -> RGBColor {
+    COLOURS[engine % COLOURS.len()]
+}
+
+fn draw_bars(title: &str, engines: &[String], groups: &[Group]) -> Result<Option<String>> {
+    let all = || {
+        groups
+            .iter()
+            .flat_map(|group| group.values.iter().flatten().copied())
+    };
+    let most = all().fold(0.0, f64::max);
+    if most <= 0.0 {
+        return Ok(None);
+    }
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        area.fill(&WHITE).map_err(wrong)?;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, ("sans-serif", 18))
+            .margin(10)
+            .x_label_area_size(36)
+            .y_label_area_size(64)
+            .build_cartesian_2d(0.0..groups.len() as f64, 0.0..most * 1.15)
+            .map_err(wrong)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_labels(0)
+            .draw()
+            .map_err(wrong)?;
+        let width = 0.8 / engines.len() as f64;
+        for (at, group) in groups.iter().enumerate() {
+            for (engine, value) in group.values.iter().enumerate() {
+                let Some(value) = *value else { continue };
+                let left = at as f64 + 0.1 + engine as f64 * width;
+                let bar = Rectangle::new(
+                    [(left, 0.0), (left + width * 0.92, value)],
+                    colour(engine).filled(),
+                );
+                let label = Text::new(
+                    super::table::figures(value),
+                    (left, value + most * 0.05),
+                    ("sans-serif", 10),
+                );
+                chart.draw_series([bar]).map_err(wrong)?;
+                chart.draw_series([label]).map_err(wrong)?;
+            }
+            let name = Text::new(
+                group.name.clone(),
+                (at as f64 + 0.12, -most * 0.04),
+                ("sans-serif", 12),
+            );
+            chart.plotting_area().draw(&name).map_err(wrong)?;
+        }
+        legend(&area, engines)?;
+        area.present().map_err(wrong)?;
+    }
+    Ok(Some(svg))
+}
+
+fn legend(area: &Area<'_>, engines: &[String]) -> Result<()> {
+    for (engine, name) in engines.iter().enumerate() {
+        let (left, top) = (SIZE.0 as i32 - 150, 12 + 16 * engine as i32);
+        let square = Rectangle::new([(left, top), (left + 10, top + 10)], colour(engine).filled());
+        area.draw(&square).map_err(wrong)?;
+        let text = Text::new(name.clone(), (left + 16, top), ("sans-serif", 12));
+        area.draw(&text).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// Latencies by percentile, of the first phase that reads; both axes are logarithmic: each step to the right is ten times rarer.
+fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Option<String>> {
+    let Some(phase) = phases
+        .iter()
+        .find(|phase| !["load", "settle"].contains(&phase.as_str()))
+    else {
+        return Ok(None);
+    };
+    let rarity = |percentile: f64| 100.0 / (100.0 - percentile).max(0.001);
+    let lines = lines(report, engines, phase, |row| {
+        let curve = row.latency.curve.iter();
+        curve.map(|&(percentile, us)| (rarity(percentile), us)).collect()
+    });
+    let title = format!("latency, microseconds: one of so many operations of {phase} takes longer");
+    draw_lines(&title, engines, &lines, Scale::Logarithmic)
+}
+
+/// Throughput over time, of the load if there is one.
+fn over_time(report: &Report, engines: &[String], phases: &[String]) -> Result<Option<String>> {
+    let Some(phase) = phases.iter().find(|phase| *phase == "load").or(phases.first()) else {
+        return Ok(None);
+    };
+    let lines = lines(report, engines, phase, |row| {
+        let seconds = row.interval_ms as f64 / 1e3;
+        // At most some hundred points: means of neighbours.
+        let each = row.series.len().div_ceil(400).max(1);
+        let chunks = row.series.chunks(each).enumerate();
+        chunks
+            .map(|(at, counts)| {
+                let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+                ((at * each) as f64 * seconds, mean / seconds / 1e3)
+            })
+            .collect()
+    });
+    let title = format!("{phase}: thousand operations a second, over seconds");
+    draw_lines(&title, engines, &lines, Scale::Linear)
+}
+
+fn lines(
+    report: &Report,
+    engines: &[String],
+    phase: &str,
+    of: impl Fn(&Row) -> Vec<(f64, f64)>,
+) -> Vec<Line> {
+    let line = |(at, engine): (usize, &String)| {
+        let row = find(report, engine, phase).filter(|row| row.operations > 0)?;
+        Some(Line {
+            colour: colour(at),
+            points: of(row),
+        })
+    };
+    engines.iter().enumerate().filter_map(line).collect()
+}
+
+#[derive(Clone, Copy)]
+enum Scale {
+    Linear,
+    Logarithmic,
+}
+
+fn draw_lines(title: &str, engines: &[String], lines: &[Line], scale: Scale) -> Result<Option<String>> {
+    let points = || lines.iter().flat_map(|line| line.points.iter().copied());
+    if points().count() < 2 {
+        return Ok(None);
+    }
+    let right = points().map(|(x, _)| x).fold(0.0, f64::max);
+    let top = points().map(|(_, y)| y).fold(0.0, f64::max);
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        area.fill(&WHITE).map_err(wrong)?;
+        let mut builder = ChartBuilder::on(&area);
+        builder
+            .caption(title, ("sans-serif", 18))
+            .margin(10)
+            .x_label_area_size(36)
+            .y_label_area_size(64);
+        let style = |line: &Line| line.colour.stroke_width(2);
+        match scale {
+            Scale::Linear => {
+                let mut chart = builder
+                    .build_cartesian_2d(0.0..right.max(1e-3), 0.0..(top * 1.1).max(1e-3))
+                    .map_err(wrong)?;
+                chart.configure_mesh().draw().map_err(wrong)?;
+                for line in lines {
+                    let series = LineSeries::new(line.points.iter().copied(), style(line));
+                    chart.draw_series(series).map_err(wrong)?;
+                }
+            }
+            Scale::Logarithmic => {
+                let least = points().map(|(_, y)| y).fold(f64::MAX, f64::min).max(0.01);
+                let (x, y) = (
+                    (1.0..right).log_scale(),
+                    (least..top.max(least * 2.0)).log_scale(),
+                );
+                let mut chart = builder.build_cartesian_2d(x, y).map_err(wrong)?;
+                chart.configure_mesh().draw().map_err(wrong)?;
+                for line in lines {
+                    let points = line.points.iter().map(|&(x, y)| (x, y.max(least)));
+                    chart
+                        .draw_series(LineSeries::new(points, style(line)))
+                        .map_err(wrong)?;
+                }
+            }
+        }
+        legend(&area, engines)?;
+        area.present().map_err(wrong)?;
+    }
+    Ok(Some(svg))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::tiny;
+
+    #[test]
+    fn every_plot_names_every_engine() {
+        let plots = plots(&tiny(&["alluvium", "rocksdb"])).unwrap();
+        let names: Vec<&str> = plots.iter().map(|plot| plot.name).collect();
+        assert_eq!(
+            names,
+            [
+                "throughput",
+                "processor",
+                "reads",
+                "write-amplification",
+                "space",
+                "latency",
+                "over-time"
+            ]
+        );
+        for plot in &plots {
+            assert!(plot.svg.starts_with("<svg") && plot.svg.trim_end().ends_with("</svg>"));
+            for engine in ["alluvium", "rocksdb"] {
+                assert!(plot.svg.contains(engine), "{engine} in {}", plot.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_without_figures_has_no_plots() {
+        let mut report = tiny(&["alluvium"]);
+        report.results.clear();
+        assert!(plots(&report).unwrap().is_empty());
+    }
+}

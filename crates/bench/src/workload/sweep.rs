@@ -1,0 +1,183 @@
+//! Sweeps: one thing changes from point to point, everything else stays.
+
+use super::phase::{Defaults, Phase};
+use crate::run::Job;
+use anyhow::{Result, bail};
+
+/// What changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// How many of a hundred records of a load come in order.
+    Sequential,
+    /// How many threads work: load, reads, updates.
+    Threads,
+    /// How many records a scan reads.
+    Scan,
+    /// Bytes of a value, with as many bytes of data.
+    Value,
+    /// Memory, as a part of the data in a hundred.
+    Memory,
+}
+
+/// A point: its name, and what is done there.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// As in `threads 2`.
+    pub name: String,
+    /// The job.
+    pub job: Job,
+}
+
+/// All sweeps with their names, and the points if nobody says others.
+pub const SWEEPS: [(&str, Sweep, &[u64]); 5] = [
+    ("sequential", Sweep::Sequential, &[0, 25, 50, 75, 100]),
+    ("threads", Sweep::Threads, &[1, 2, 4]),
+    ("scan", Sweep::Scan, &[1, 10, 100, 1000, 10_000, 100_000]),
+    ("value", Sweep::Value, &[16, 100, 1000, 1024, 4096, 16_384]),
+    ("memory", Sweep::Memory, &[5, 10, 25, 50, 100]),
+];
+
+impl Sweep {
+    /// The points of a sweep, from a job that has everything else.
+    ///
+    /// # Errors
+    /// When a point makes no sense.
+    pub fn points(self, values: &[u64], job: &Job, defaults: Defaults) -> Result<Vec<Point>> {
+        if values.is_empty() {
+            bail!("a sweep has at least one point");
+        }
+        let points = values
+            .iter()
+            .map(|&value| self.point(value, job, defaults))
+            .collect::<Result<Vec<Point>>>()?;
+        if self != Sweep::Scan {
+            return Ok(points);
+        }
+        // All lengths are scanned in one store: loading it again for each would change nothing.
+        let mut all = job.clone();
+        all.phases = points.into_iter().flat_map(|point| point.job.phases).collect();
+        Ok(vec![Point {
+            name: "scans".into(),
+            job: all,
+        }])
+    }
+
+    fn point(self, value: u64, job: &Job, defaults: Defaults) -> Result<Point> {
+        let phases = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| Phase::parse(text, defaults))
+                .collect::<Result<Vec<_>>>()
+        };
+        let mut job = job.clone();
+        if value == 0 && self != Sweep::Sequential {
+            bail!("a point of 0 makes no sense here");
+        }
+        let name = match self {
+            Sweep::Sequential => {
+                if value > 100 {
+                    bail!("{value} of a hundred records in order: there are only a hundred");
+                }
+                job.keys.sequential_percent = value as u8;
+                job.phases = phases(&["load"])?;
+                format!("{value} % in order")
+            }
+            Sweep::Threads => {
+                job.threads = value as usize;
+                job.phases = phases(&["load", "c:uniform", "c", "a"])?;
+                format!("{value} threads")
+            }
+            Sweep::Scan => {
+                job.phases = phases(&[&format!("e:uniform+exactly={value}")])?;
+                scans_only(&mut job.phases);
+                format!("scans of {value}")
+            }
+            Sweep::Value => {
+                let data = job.records * job.record_bytes();
+                job.value_bytes = value as usize;
+                job.records = (data / job.record_bytes()).max(1);
+                job.phases = phases(&["load", "c:uniform", "e"])?;
+                format!("values of {value} bytes")
+            }
+            Sweep::Memory => {
+                let data = job.records * job.record_bytes();
+                job.cap = (data / 100 * value).max(LEAST_CAP);
+                job.phases = phases(&["load", "c:uniform", "c"])?;
+                format!("memory {value} % of the data")
+            }
+        };
+        for phase in &mut job.phases {
+            phase.name = format!("{name}: {}", phase.name);
+        }
+        Ok(Point { name, job })
+    }
+}
+
+/// With less no engine works.
+const LEAST_CAP: u64 = 48 << 20;
+
+/// Nothing is inserted: what changes is the length alone.
+fn scans_only(phases: &mut [Phase]) {
+    for phase in phases {
+        if let super::phase::Task::Mix { mix, .. } = &mut phase.task {
+            mix.scan += mix.insert;
+            mix.insert = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::phase::{Amount, Lengths, Task};
+
+    const NOTHING: Defaults = Defaults {
+        warm: Amount::Operations(0),
+        run: Amount::Operations(10),
+        rate: None,
+    };
+
+    fn points(sweep: Sweep, values: &[u64]) -> Vec<Point> {
+        sweep.points(values, &Job::tiny(), NOTHING).unwrap()
+    }
+
+    #[test]
+    fn one_thing_changes() {
+        let base = Job::tiny();
+        let all = points(Sweep::Sequential, &[0, 50, 100]);
+        let percents: Vec<u8> = all
+            .iter()
+            .map(|point| point.job.keys.sequential_percent)
+            .collect();
+        assert_eq!(percents, [0, 50, 100]);
+        let scans = points(Sweep::Scan, &[10, 1000]);
+        assert_eq!((scans.len(), scans[0].job.phases.len()), (1, 2));
+        let scans = &scans[0].job.phases[1];
+        assert_eq!(scans.scan, Lengths::Exactly(1000));
+        assert!(matches!(scans.task, Task::Mix { mix, .. } if mix.scan == 100 && mix.insert == 0));
+        assert_eq!(points(Sweep::Threads, &[4])[0].job.threads, 4);
+        let values = &points(Sweep::Value, &[1000])[0].job;
+        let (data, of_base) = (
+            values.records * values.record_bytes(),
+            base.records * base.record_bytes(),
+        );
+        assert!(data <= of_base && data + values.record_bytes() > of_base);
+        let memory = points(Sweep::Memory, &[5, 100]);
+        assert_eq!(memory[0].job.cap, LEAST_CAP);
+        assert!(Sweep::Memory.points(&[0], &base, NOTHING).is_err());
+        assert!(Sweep::Sequential.points(&[101], &base, NOTHING).is_err());
+    }
+
+    #[test]
+    fn phases_of_points_have_names_of_their_own() {
+        let mut names: Vec<String> = points(Sweep::Threads, &[1, 2])
+            .iter()
+            .flat_map(|point| point.job.phases.iter().map(|phase| phase.name.clone()))
+            .collect();
+        assert_eq!(names[0], "1 threads: load");
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
