@@ -60,7 +60,7 @@ impl<'a> Job<'a> {
             let write = || -> Result<()> {
                 for block in blocks {
                     let next = block.saved.clone();
-                    self.writer.take(block).map_err(|error| {
+                    self.writer.take(&block).map_err(|error| {
                         let what = format!(
                             "writing rows before line {} of {name}; run the same command again to go on",
                             next.lines + 1

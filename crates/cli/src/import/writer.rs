@@ -66,8 +66,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a block.
-    pub(super) fn take(&mut self, block: Block) -> Result<()> {
-        if self.follow(&block) == Follows::No {
+    pub(super) fn take(&mut self, block: &Block) -> Result<()> {
+        if self.follow(block) == Follows::No {
             self.settle()?;
         }
         if block.order == Order::Empty && self.load.is_some() && !block.is_last {
@@ -75,9 +75,9 @@ impl<'a> Writer<'a> {
         }
         if self.ascended < self.enough {
             self.settle()?;
-            return self.batch(&block);
+            return self.batch(block);
         }
-        self.load(&block)?;
+        self.load(block)?;
         let is_due = |load: &Load| load.bytes >= LOAD || load.since.elapsed() >= LOAD_AGE;
         if block.is_last || self.load.as_ref().is_some_and(is_due) {
             self.settle()?;
@@ -249,13 +249,13 @@ mod tests {
         let mut writer = Writer::new(&db, keyspace.clone(), places.clone(), identity.clone());
         let before = db.sequence();
         for first in 0..8 {
-            writer.take(block(first * 1000, 1000)).expect("there is room");
+            writer.take(&block(first * 1000, 1000)).expect("there is room");
         }
         // What is being loaded is not there yet, and so is not said to be.
         assert_eq!(keyspace.get(7999u32.to_be_bytes()).expect("it is read"), None);
         assert!(remembered().offset < 8000);
         // An earlier key comes: what was loaded takes effect first.
-        writer.take(block(500, 10)).expect("there is room");
+        writer.take(&block(500, 10)).expect("there is room");
         assert_eq!(remembered().offset, 510);
         assert!(
             db.sequence() - before < 4000,

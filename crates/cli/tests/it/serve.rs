@@ -14,23 +14,13 @@ struct Served {
 
 impl Served {
     fn new(place: &Place, more: &[&str]) -> Served {
-        let arguments = [
-            &[
-                "serve",
-                "--json",
-                "--redis",
-                "127.0.0.1:0",
-                "--memcached",
-                "127.0.0.1:0",
-            ],
-            if more.contains(&"--web") {
-                &[]
-            } else {
-                &["--web", "127.0.0.1:0"]
-            },
-            more,
-        ]
-        .concat();
+        let mut arguments = "serve --json --redis 127.0.0.1:0 --memcached 127.0.0.1:0"
+            .split(' ')
+            .collect::<Vec<_>>();
+        if !more.contains(&"--web") {
+            arguments.extend(["--web", "127.0.0.1:0"]);
+        }
+        arguments.extend(more);
         let mut child = place
             .command(arguments)
             .stdout(Stdio::piped())
