@@ -89,6 +89,58 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
+/// The results in Markdown, for a page: a line for each phase, a column for each engine; thousand operations a second, microseconds of processor time and
+/// reads of the device for an operation, bytes written for each of the user's.
+#[must_use]
+pub fn markdown(report: &Report) -> String {
+    let mut engines: Vec<&str> = Vec::new();
+    let mut phases: Vec<(&str, usize)> = Vec::new();
+    for row in &report.results {
+        if !engines.contains(&row.engine.as_str()) {
+            engines.push(&row.engine);
+        }
+        if !phases.contains(&(row.phase.as_str(), row.threads)) {
+            phases.push((&row.phase, row.threads));
+        }
+    }
+    let mut text = format!("| phase, threads | {} |\n|---|", engines.join(" | "));
+    text.push_str(&"---|".repeat(engines.len()));
+    text.push('\n');
+    for (phase, threads) in phases {
+        let cell = |engine: &&str| {
+            let found = report.results.iter().find(|row| {
+                (row.engine.as_str(), row.phase.as_str(), row.threads) == (*engine, phase, threads)
+            });
+            found.map_or_else(|| "–".to_owned(), short)
+        };
+        let cells: Vec<String> = engines.iter().map(cell).collect();
+        text.push_str(&format!("| {phase}, {threads} | {} |\n", cells.join(" | ")));
+    }
+    text
+}
+
+/// A result in a few words.
+fn short(row: &Row) -> String {
+    let mut words = Vec::new();
+    if row.operations > 0 {
+        words.push(format!("{} k/s", figures(row.ops_per_s / 1e3)));
+        words.push(format!("{} µs", figures(row.cpu_us_per_op)));
+        if row.device_reads > 0 {
+            words.push(format!("{} reads", figures(row.reads_per_op())));
+        }
+    }
+    if let Some(written) = row.write_amplification {
+        words.push(format!("{} written", figures(written)));
+    }
+    if row.operations == 0 {
+        words.extend(
+            row.space_amplification
+                .map(|space| format!("{} space", figures(space))),
+        );
+    }
+    words.join("; ")
+}
+
 /// Three figures or so.
 pub(super) fn figures(value: f64) -> String {
     let digits = match value.abs() {
@@ -103,6 +155,19 @@ pub(super) fn figures(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::report::machine::Machine;
+
+    #[test]
+    fn a_page_has_a_line_for_each_phase_and_a_column_for_each_engine() {
+        let text = markdown(&crate::report::tests::tiny(&["alluvium", "rocksdb"]));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "| phase, threads | alluvium | rocksdb |");
+        assert_eq!(lines[1], "|---|---|---|");
+        assert_eq!(
+            lines[2],
+            "| load, 1 | 100 k/s; 3.00 µs; 0.30 reads; 2.00 written | 200 k/s; 3.00 µs; 0.30 reads; 2.00 written |"
+        );
+        assert_eq!(lines.len(), 4);
+    }
 
     #[test]
     fn columns_stand_below_each_other() {

@@ -49,6 +49,8 @@ pub enum What {
     Trace(Box<Trace>),
     /// Two reports: what became slower or dearer.
     Compare(Compare),
+    /// Reports as one table in Markdown, for a page.
+    Table(Table),
     /// One engine in this process, as told on standard input: what `bench` starts.
     #[command(hide = true)]
     Child,
@@ -224,6 +226,19 @@ Examples:
 
 It exits with 1 when something is worse, and with 0 when nothing is.";
 
+/// Reports.
+#[derive(Args, Debug)]
+#[command(after_help = TABLE_EXAMPLES)]
+pub struct Table {
+    /// The reports: of several engines, or of several numbers of threads.
+    #[arg(value_name = "REPORT", required = true)]
+    pub reports: Vec<PathBuf>,
+}
+
+const TABLE_EXAMPLES: &str = "\
+Examples:
+  alluvium bench table alluvium.json rocksdb.json > table.md";
+
 /// The program that has the other engines.
 const RIVALS: &str = "alluvium-rivals";
 
@@ -239,6 +254,7 @@ impl Bench {
             What::Sweep(verb) => verb.run(context),
             What::Trace(verb) => verb.run(context),
             What::Compare(verb) => verb.run(context),
+            What::Table(verb) => verb.run(),
         }
     }
 }
@@ -361,6 +377,22 @@ impl Compare {
             screen::note(&format!("nothing differs by more than {} %", self.by));
         }
         Ok(if is_worse { Exit::NotFound } else { Exit::Done })
+    }
+}
+
+impl Table {
+    fn run(&self) -> Result<Exit> {
+        let mut reports = self.reports.iter().map(|file| Report::read(file));
+        let mut whole = reports
+            .next()
+            .ok_or_else(|| usage("there is no report to show"))??;
+        for report in reports {
+            whole.add(report?);
+        }
+        let mut out = Output::new();
+        out.write_all(table::markdown(&whole).as_bytes())?;
+        out.flush()?;
+        Ok(Exit::Done)
     }
 }
 

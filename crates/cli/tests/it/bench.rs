@@ -85,6 +85,11 @@ fn a_table_is_printed_and_the_report_goes_to_a_file() {
     let page = std::fs::read_to_string(place.path("report.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("Settings of alluvium"));
     assert!(place.path("report-throughput.svg").exists());
+    let table = place.done(["bench", "table", file.to_str().unwrap()]).text();
+    assert!(
+        table.starts_with("| phase, threads | alluvium |\n|---|---|\n| load, 2 |"),
+        "{table}"
+    );
     // The same report against itself, and against one in which everything was twice as fast.
     let compare = |after: &std::path::Path| {
         let words = [
