@@ -511,7 +511,7 @@ fn measure(orders: &Orders) -> Result<Report> {
     if outcome.was_stopped {
         return Err(failure(
             Exit::Interrupted,
-            "stopped; processes, control groups and files are gone",
+            "stopped; processes, control groups, and files that are not to be kept, are gone",
         ));
     }
     let described = described(orders)

@@ -1,6 +1,8 @@
 //! `bench`: tiny runs by the real binary and its children.
 
 use crate::{Place, Said};
+use std::process::Stdio;
+use std::time::Duration;
 
 /// A run of YCSB with few records in a directory of its own.
 fn bench(place: &Place, more: &[&str]) -> Said {
@@ -220,4 +222,62 @@ fn what_cannot_be_measured_is_said() {
     bench(&place, &["--engines", "alluvium,leveldb-of-old"])
         .ended(2)
         .complained("alluvium-rivals");
+}
+
+#[test]
+fn ctrl_c_leaves_neither_processes_nor_groups_nor_files() {
+    let place = Place::new();
+    let data = place.path("bench data");
+    let words = [
+        "bench",
+        "ycsb",
+        "--records",
+        "50M",
+        "--directory",
+        data.to_str().unwrap(),
+    ];
+    // Who may not make control groups does without.
+    let may = place.run(
+        [
+            &words[..],
+            &["--phases", "c", "--warm", "0", "--run", "1", "--records", "100"],
+        ]
+        .concat(),
+    );
+    let free: &[&str] = if may.code == Some(0) { &[] } else { &["--no-cap"] };
+    let runner = place
+        .command([&words[..], free].concat())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The store is there once the child is at work.
+    while !data.join("alluvium").join("store").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let number = runner.id();
+    // SAFETY: it sends a signal to a process of this test, which has not been waited for.
+    assert_eq!(unsafe { libc::kill(number as i32, libc::SIGINT) }, 0);
+    let said: Said = runner.wait_with_output().unwrap().into();
+    let said = said.ended(130).complained("stopped");
+    assert!(!data.exists(), "{said:?}");
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    for (controller, path) in groups
+        .lines()
+        .filter_map(|line| line.split_once(':')?.1.split_once(':'))
+    {
+        let group = std::path::Path::new("/sys/fs/cgroup")
+            .join(controller)
+            .join(path.trim_start_matches('/'));
+        let left = std::fs::read_dir(group)
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok);
+        let mine = format!("alluvium-bench-{number}-");
+        assert!(
+            left.map(|entry| entry.file_name())
+                .all(|name| !name.to_string_lossy().starts_with(&mine))
+        );
+    }
 }
