@@ -509,6 +509,10 @@ fn measure(orders: &Orders) -> Result<Report> {
     }
     let outcome = outcome?;
     if outcome.was_stopped {
+        if !outcome.rows.is_empty() {
+            let so_far = Report::new(machine, Vec::new(), outcome);
+            screen::note(&table::table(&so_far));
+        }
         return Err(failure(
             Exit::Interrupted,
             "stopped; processes, control groups, and files that are not to be kept, are gone",
