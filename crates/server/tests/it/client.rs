@@ -62,6 +62,20 @@ impl Client {
         }
     }
 
+    /// The same; none when nobody listens.
+    pub(crate) fn try_connect(address: SocketAddr) -> Option<Client> {
+        let socket = TcpStream::connect(address).ok()?;
+        socket.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        Some(Client {
+            reader: BufReader::new(socket),
+        })
+    }
+
+    /// Whether the bytes could be sent.
+    pub(crate) fn try_send_bytes(&mut self, bytes: &[u8]) -> bool {
+        self.reader.get_mut().write_all(bytes).is_ok()
+    }
+
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         self.reader.get_mut().write_all(bytes).unwrap();
     }

@@ -5,6 +5,7 @@ mod collections;
 mod connections;
 mod differential;
 mod keys;
+mod kill;
 mod limits;
 mod memcached;
 mod memcached_differential;

@@ -1,0 +1,190 @@
+//! The server is killed while clients write, again and again: what was acknowledged is there afterwards.
+//!
+//! `ALLUVIUM_KILLS` says how often, `ALLUVIUM_KILLS_SEED` when. The server that is killed is this program, which runs the one test that is ignored
+//! otherwise.
+
+use crate::client::{Client, options, request};
+use alluvium::{Db, Options};
+use alluvium_server::Server;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Where the store is, for the program that is killed.
+const PLACE: &str = "ALLUVIUM_KILLED_STORE";
+
+const CLIENTS: usize = 6;
+const KEYS: u64 = 300;
+const PIPELINE: u64 = 16;
+
+#[test]
+#[ignore = "it is the program that another test kills"]
+fn a_server_until_it_is_killed() {
+    let Ok(place) = std::env::var(PLACE) else {
+        return;
+    };
+    let db: Db = Options::new().memory(64 << 20).open(place).unwrap();
+    let server = Server::start(&db, options()).unwrap();
+    println!("\nlistening at {}", server.redis_addr().unwrap());
+    server.join().unwrap();
+}
+
+/// A server of its own process.
+struct Killed {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Killed {
+    fn start(place: &Path) -> Killed {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "kill::a_server_until_it_is_killed",
+                "--exact",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env(PLACE, place)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let said = |line: std::io::Result<String>| {
+            let line = line.unwrap();
+            Some(line.strip_prefix("listening at ")?.parse().unwrap())
+        };
+        let address = lines.into_iter().find_map(said);
+        let address = address.expect("the server says where it listens");
+        Killed { child, address }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What one client has sent and what was acknowledged: the number of each key's last SET, and of its counter.
+#[derive(Clone)]
+struct Promises {
+    sent: Vec<u64>,
+    acknowledged: Vec<u64>,
+    next: u64,
+    counted: u64,
+    may_be_counted: u64,
+}
+
+/// Writes in pipelines until the server is gone.
+fn write(address: SocketAddr, name: usize, promises: &mut Promises) {
+    let Some(mut client) = Client::try_connect(address) else {
+        return;
+    };
+    loop {
+        let mut bytes = Vec::new();
+        let first = promises.next;
+        for number in first..first + PIPELINE {
+            let key = number % KEYS;
+            promises.sent[key as usize] = number;
+            let (key, value) = (format!("{name}:{key}"), format!("{number}"));
+            bytes.extend_from_slice(&request(&[b"SET", key.as_bytes(), value.as_bytes()]));
+        }
+        bytes.extend_from_slice(&request(&[b"INCR", format!("{name}:count").as_bytes()]));
+        promises.may_be_counted += 1;
+        promises.next += PIPELINE;
+        if !client.try_send_bytes(&bytes) {
+            return;
+        }
+        for number in first..first + PIPELINE {
+            match client.try_reply().as_deref() {
+                Some("OK") => promises.acknowledged[(number % KEYS) as usize] = number,
+                Some(other) => panic!("{other}"),
+                None => return,
+            }
+        }
+        match client.try_reply() {
+            Some(reply) => promises.counted = reply[1..].parse().expect("a number"),
+            None => return,
+        }
+    }
+}
+
+fn number(reply: &str) -> u64 {
+    reply.trim_matches('"').parse().unwrap_or(0)
+}
+
+/// Whether everything is there that was acknowledged, and nothing that was not sent.
+fn check(client: &mut Client, name: usize, promises: &mut Promises) {
+    for key in 0..KEYS as usize {
+        let found = number(&client.ask(&format!("GET {name}:{key}")));
+        let (acknowledged, sent) = (promises.acknowledged[key], promises.sent[key]);
+        assert!(
+            (acknowledged..=sent).contains(&found),
+            "{name}:{key} is {found}; {acknowledged} was acknowledged, {sent} was sent"
+        );
+        promises.acknowledged[key] = found;
+        promises.sent[key] = found;
+    }
+    let counted = number(&client.ask(&format!("GET {name}:count")));
+    assert!(
+        (promises.counted..=promises.may_be_counted).contains(&counted),
+        "{name} has counted to {counted}; {} was acknowledged, {} were sent",
+        promises.counted,
+        promises.may_be_counted
+    );
+    (promises.counted, promises.may_be_counted) = (counted, counted);
+}
+
+#[test]
+fn what_was_acknowledged_survives_the_servers_being_killed() {
+    let setting = |name: &str, otherwise: u64| {
+        std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+    };
+    let (kills, seed) = (setting("ALLUVIUM_KILLS", 3), setting("ALLUVIUM_KILLS_SEED", 1));
+    let mut random = fastrand::Rng::with_seed(seed);
+    let place = tempfile::tempdir().unwrap();
+    let store = place.path().join("store");
+    let new = Promises {
+        sent: vec![0; KEYS as usize],
+        acknowledged: vec![0; KEYS as usize],
+        next: KEYS,
+        counted: 0,
+        may_be_counted: 0,
+    };
+    let all: Vec<Mutex<Promises>> = (0..CLIENTS).map(|_| Mutex::new(new.clone())).collect();
+    for _ in 0..kills {
+        let mut server = Killed::start(&store);
+        let mut client = Client::connect(server.address);
+        for (name, promises) in all.iter().enumerate() {
+            check(&mut client, name, &mut promises.lock().unwrap());
+        }
+        let life = Duration::from_millis(random.u64(5..250));
+        std::thread::scope(|scope| {
+            for (name, promises) in all.iter().enumerate() {
+                let address = server.address;
+                scope.spawn(move || write(address, name, &mut promises.lock().unwrap()));
+            }
+            std::thread::sleep(life);
+            server.kill();
+        });
+    }
+    let server = Killed::start(&store);
+    let mut client = Client::connect(server.address);
+    let mut sets = 0;
+    for (name, promises) in all.iter().enumerate() {
+        let promises = &mut promises.lock().unwrap();
+        check(&mut client, name, promises);
+        sets += promises.counted * PIPELINE;
+    }
+    assert!(sets > 0, "nothing was written between the kills");
+    println!("killed {kills} times, about {sets} SETs");
+}
