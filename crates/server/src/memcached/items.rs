@@ -110,7 +110,11 @@ impl<'s> Items<'s> {
                 let expires_ms = format::decode_item(&stored)?.expires_ms;
                 let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
                 match until.filter(|_| expires_ms != 0) {
-                    Some(until) => batch.put_until(items, key, &stored, until)?,
+                    Some(until) => {
+                        let bytes = (key.len() + stored.len()) as u64;
+                        self.store.expiring.note(expires_ms, bytes);
+                        batch.put_until(items, key, &stored, until)?
+                    }
                     None => batch.put(items, key, &stored)?,
                 }
             }

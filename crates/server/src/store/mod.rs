@@ -5,7 +5,7 @@
 //! *Does not know*: protocols, connections, replies.
 //!
 //! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs` (typed keys on top of it), `scan.rs` (walks), `locks.rs`,
-//! `clock.rs`, `reaper.rs`.
+//! `clock.rs`, `reaper.rs` with `expiring.rs`.
 //!
 //! Invariants:
 //!
@@ -17,6 +17,7 @@
 
 mod clock;
 mod entries;
+mod expiring;
 mod locks;
 mod reaper;
 mod scan;
@@ -32,6 +33,7 @@ use crate::model::format;
 use crate::waits;
 use alluvium::{Db, Durability, Keyspace, Result, Value};
 use clock::Clock;
+use expiring::Expiring;
 use locks::Locks;
 use parking_lot::Mutex;
 use std::fmt;
@@ -51,6 +53,7 @@ pub(crate) struct Store {
     pub(crate) items: Keyspace,
     pub(crate) locks: Locks,
     clock: Clock,
+    pub(crate) expiring: Expiring,
     /// Which databases may hold collections (S8).
     has_collections: [AtomicBool; DATABASES as usize],
     numbers: Mutex<Range<u64>>,
@@ -93,6 +96,7 @@ impl Store {
             items,
             locks: Locks::new(),
             clock,
+            expiring: Expiring::default(),
             has_collections,
             numbers: Mutex::new(numbers..numbers),
             cas: AtomicU64::new(cas),

@@ -1,6 +1,6 @@
 //! What becomes of collections that have expired: somebody deletes their elements without being asked.
 //!
-//! Strings expire in the store itself, which drops them when it compacts. A collection's record does, too, but its elements would stay; so
+//! Strings expire in the store itself, which drops them when it compacts; it is told to when much has expired (`expiring.rs`). A collection's record does, too, but its elements would stay; so
 //! each collection that expires is listed by its time, and a thread goes through the list.
 
 use super::locks::{Mode, Wanted};
@@ -49,6 +49,7 @@ impl Reaper {
                         if count > 0 || ticks % TICKS_PER_NOTE == 0 {
                             store.note_time()?;
                         }
+                        store.make_room()?;
                         Ok(())
                     });
                     if let Err(error) = result {
@@ -69,6 +70,15 @@ impl Reaper {
 }
 
 impl Store {
+    /// Compacts the store when half of it has expired.
+    fn make_room(&self) -> Result<(), Failure> {
+        let size = || Ok(self.data.size_on_disk()? + self.items.size_on_disk()?);
+        if self.expiring.is_much(self.now_ms(), size)? {
+            self.db.compact()?;
+        }
+        Ok(())
+    }
+
     /// Deletes the elements of collections that have expired; how many collections.
     pub(crate) fn reap(&self) -> Result<usize, Failure> {
         let mut count = 0;

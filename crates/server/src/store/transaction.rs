@@ -64,6 +64,9 @@ pub(crate) struct Transaction<'s> {
     emptied: Vec<u8>,
     /// About how many bytes were written.
     bytes: usize,
+    /// How many of them expire, and when the last ones do.
+    expiring: u64,
+    last_expiry_ms: u64,
 }
 
 impl<'s> Transaction<'s> {
@@ -80,6 +83,8 @@ impl<'s> Transaction<'s> {
             touched: Vec::new(),
             emptied: Vec::new(),
             bytes: 0,
+            expiring: 0,
+            last_expiry_ms: 0,
         }
     }
 
@@ -187,7 +192,7 @@ impl<'s> Transaction<'s> {
 
     /// The key has this value, until `expires_ms` if that is not 0.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>, expires_ms: u64) {
-        self.bytes += key.len() + value.len();
+        self.count(key.len() + value.len(), expires_ms);
         self.writes.insert(key, Write::Put { value, expires_ms });
     }
 
@@ -200,8 +205,18 @@ impl<'s> Transaction<'s> {
         };
         record.clear();
         format::write_text(record, parts, expires_ms);
-        self.bytes += place.len() + record.len();
-        put(batch, self.store, &place, record, expires_ms)
+        let bytes = place.len() + record.len();
+        put(batch, self.store, &place, record, expires_ms)?;
+        self.count(bytes, expires_ms);
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: usize, expires_ms: u64) {
+        self.bytes += bytes;
+        if expires_ms != 0 {
+            self.expiring += bytes as u64;
+            self.last_expiry_ms = self.last_expiry_ms.max(expires_ms);
+        }
     }
 
     /// The key has no value.
@@ -261,6 +276,9 @@ impl<'s> Transaction<'s> {
             return Ok(Outcome::Nothing);
         }
         self.store.db.write(batch)?;
+        if self.expiring > 0 {
+            self.store.expiring.note(self.last_expiry_ms, self.expiring);
+        }
         for (database, key) in &self.touched {
             held.touch(*database, key);
         }

@@ -4,6 +4,7 @@ mod client;
 mod collections;
 mod connections;
 mod differential;
+mod expired;
 mod keys;
 mod kill;
 mod limits;

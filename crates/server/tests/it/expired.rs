@@ -1,0 +1,49 @@
+//! What has expired gives its space back, without a command.
+//!
+//! `ALLUVIUM_EXPIRED_KEYS` says how many keys.
+
+use crate::client::{Fixture, request};
+use std::time::{Duration, Instant};
+
+/// How long the background has for it, at most.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[test]
+fn the_space_of_expired_keys_comes_back_without_a_command() {
+    let keys = std::env::var("ALLUVIUM_EXPIRED_KEYS").map_or(20_000, |text| text.parse().expect("a number"));
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let value = vec![b'v'; 400];
+    for first in (0..keys).step_by(100) {
+        let mut bytes = Vec::new();
+        for key in first..first + 100 {
+            // What compresses well is no measure of space.
+            let name = format!("key {:016x}", u64::wrapping_mul(key, 0x9E37_79B9_7F4A_7C15));
+            bytes.extend_from_slice(&request(&[b"SET", name.as_bytes(), &value, b"PX", b"2000"]));
+        }
+        client.send_bytes(&bytes);
+        for _ in 0..100 {
+            assert_eq!(client.reply(), "OK");
+        }
+    }
+    fixture.db.checkpoint().unwrap();
+    let data = fixture.db.keyspace("redis").unwrap();
+    let before = data.size_on_disk().unwrap();
+    let began = Instant::now();
+    loop {
+        let after = data.size_on_disk().unwrap();
+        if after < before / 20 {
+            println!(
+                "{keys} keys: {before} bytes, {after} after {:.1} s",
+                began.elapsed().as_secs_f64()
+            );
+            break;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{after} of {before} bytes are still taken"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(client.ask("DBSIZE"), ":0");
+}
