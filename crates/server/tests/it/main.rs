@@ -1,6 +1,7 @@
 //! A real server on a free port, and clients that speak to it.
 
 mod client;
+mod cold;
 mod collections;
 mod connections;
 mod differential;

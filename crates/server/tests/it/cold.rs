@@ -1,0 +1,71 @@
+//! Reads that the device must answer: replies are right, in order, and nobody waits for another's.
+
+use crate::client::{Client, Fixture, options, request};
+use alluvium::Options;
+use alluvium_server::Server;
+
+const KEYS: u64 = 20_000;
+
+fn value(key: u64) -> String {
+    format!("{key}-{}", "v".repeat(200))
+}
+
+#[test]
+fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order() {
+    let Fixture { server, db, place } = Fixture::new();
+    let mut client = Client::connect(server.redis_addr().unwrap());
+    for first in (0..KEYS).step_by(100) {
+        let sets = (first..first + 100)
+            .map(|key| request(&[b"SET", format!("{key}").as_bytes(), value(key).as_bytes()]));
+        client.send_bytes(&sets.collect::<Vec<_>>().concat());
+        (0..100).for_each(|_| assert_eq!(client.reply(), "OK"));
+    }
+    client.script("HSET h a 1 b 2 => :2\n SADD s x => :1");
+    server.stop();
+    server.join().unwrap();
+    drop((server, client));
+    db.close().unwrap();
+    // Nothing is in memory now.
+    let db = Options::new()
+        .memory(64 << 20)
+        .open(place.path().join("store"))
+        .unwrap();
+    let server = Server::start(&db, options()).unwrap();
+    let address = server.redis_addr().unwrap();
+    let reads_before = db.stats().operations.multi_get_keys;
+    std::thread::scope(|scope| {
+        for seed in 0..8 {
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                let mut client = Client::connect(address);
+                for round in 0..60 {
+                    let keys: Vec<u64> = (0..20).map(|_| random.u64(..KEYS)).collect();
+                    let mut bytes = Vec::new();
+                    for key in &keys {
+                        let key = format!("{key}");
+                        bytes.extend_from_slice(&request(&[b"GET", key.as_bytes()]));
+                        bytes.extend_from_slice(&request(&[b"STRLEN", key.as_bytes()]));
+                    }
+                    // Those that lock their keys are in batches of their own kind, too.
+                    let own = format!("own:{seed}");
+                    bytes.extend_from_slice(&request(&[b"INCR", own.as_bytes()]));
+                    bytes.extend_from_slice(&request(&[b"HGET", b"h", b"b"]));
+                    bytes.extend_from_slice(&request(&[b"ECHO", b"end"]));
+                    // In pieces, so that more arrives while something waits.
+                    let (head, tail) = bytes.split_at(random.usize(..bytes.len()));
+                    client.send_bytes(head);
+                    client.send_bytes(tail);
+                    for &key in &keys {
+                        assert_eq!(client.reply(), format!("\"{}\"", value(key)));
+                        assert_eq!(client.reply(), format!(":{}", value(key).len()));
+                    }
+                    assert_eq!(client.reply(), format!(":{}", round + 1));
+                    assert_eq!(client.reply(), "\"2\"");
+                    assert_eq!(client.reply(), "\"end\"");
+                }
+            });
+        }
+    });
+    let read = db.stats().operations.multi_get_keys - reads_before;
+    assert!(read > 8 * 60 * 40, "{read} keys were read");
+}
