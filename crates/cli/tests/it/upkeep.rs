@@ -152,16 +152,25 @@ fn a_repair_says_what_it_would_do_and_does_it_only_when_told_to() {
         files.sort_by(|one, other| one.1.cmp(&other.1));
         files
     };
-    // Pages of the data are damaged, here and there.
+    // A leaf of the largest run is damaged.
+    let tree = place.done(["inspect", "--json"]).json();
+    let pivots = tree["root"]["pivots"].as_array().unwrap();
+    let layers = pivots.iter().flat_map(|pivot| {
+        let lists = [&pivot["own"], &pivot["pending"]];
+        lists.into_iter().flat_map(|list| list.as_array().unwrap())
+    });
+    let largest = layers.max_by_key(|layer| layer["bytes"].as_u64()).unwrap();
+    let name = largest["runs"][0].as_str().unwrap();
+    let run = place.done(["inspect", "--json", "--run", name]).json();
+    let extent = |name: &str| run["extents"][0][name].as_u64().unwrap() as usize;
+    // Not the first, which may hold the catalog: without that nothing can be opened.
+    let at = extent("offset") + extent("live_bytes") / 2;
     let (mut bytes, data) = files()
         .into_iter()
         .filter(|(_, path)| path.to_string_lossy().contains("data"))
         .max_by_key(|(bytes, _)| bytes.len())
         .unwrap();
-    let third = bytes.len() / 3;
-    for byte in bytes[third..2 * third].iter_mut().step_by(4096) {
-        *byte ^= 1;
-    }
+    bytes[at] ^= 1;
     fs::write(&data, bytes).unwrap();
     let before = files();
     let said = place.run(["repair", "--json"]).ended(5);
