@@ -81,15 +81,22 @@ pub(crate) struct Debt {
     pub(crate) parts: u64,
     /// Compactions that are due.
     pub(crate) compactions: usize,
+    /// How many runs a lookup may meet, in hundredths of what there should be at most. Compactions that are due do not show it: while one waits,
+    /// its pivot may get any number of runs.
+    pub(crate) crowding: u64,
 }
 
 /// Compactions that may be due before writers are held back, and at which they are held back most.
 const EASY: usize = 24;
 const HARD: usize = 96;
 
+/// Crowding from which on writers are held back, and at which they are held back most.
+const EASY_CROWDING: u64 = 100;
+const HARD_CROWDING: u64 = 200;
+
 /// Whether caps on the background must yield, so that nobody is held back.
-pub(crate) fn hurries(sealed: usize, compactions: usize) -> bool {
-    sealed >= MOST_SEALED || compactions >= EASY
+pub(crate) fn hurries(debt: &Debt) -> bool {
+    debt.sealed >= MOST_SEALED || debt.compactions >= EASY || debt.crowding >= EASY_CROWDING
 }
 
 /// How many slices of work a writer does for each part of a memtable that he fills, in hundredths, where there is no background; more with
@@ -103,8 +110,8 @@ pub(crate) fn share(debt: &Debt) -> u64 {
     compactions + sealed
 }
 
-/// The delays that a writer takes at most for each part of a memtable that he fills, in microseconds: for compactions that are due, and for
-/// memtables that wait. A part takes about a millisecond to fill, so that at the end nine tenths of the speed are gone.
+/// The delays that a writer takes at most for each part of a memtable that he fills, in microseconds: for compactions that are due, for runs that
+/// they have left in the way of lookups, and for memtables that wait. A part takes about a millisecond to fill, so that at the end nine tenths of the speed are gone.
 const MOST_DELAY_US: u64 = 8000;
 
 /// From this many parts of memtables on that are not in the tree, writers are held back, and most where there is no room for more.
@@ -119,7 +126,9 @@ pub(crate) const LEAST_DELAY_US: u64 = 200;
 pub(crate) fn delay_us(debt: &Debt) -> u64 {
     let over = debt.parts.clamp(EASY_PARTS, HARD_PARTS) - EASY_PARTS;
     let memtables = square(over, HARD_PARTS - EASY_PARTS);
-    compactions(debt).max(memtables) * MOST_DELAY_US / WHOLE
+    let crowding = debt.crowding.clamp(EASY_CROWDING, HARD_CROWDING) - EASY_CROWDING;
+    let runs = square(crowding, HARD_CROWDING - EASY_CROWDING);
+    compactions(debt).max(memtables).max(runs) * MOST_DELAY_US / WHOLE
 }
 
 const WHOLE: u64 = 10_000;
@@ -229,7 +238,14 @@ mod tests {
         let by_parts: Vec<u64> = (EASY_PARTS..=HARD_PARTS)
             .map(|full| delay_us(&parts(full)))
             .collect();
-        for delays in [by_compactions, by_parts] {
+        let crowding = |crowding| Debt {
+            crowding,
+            ..Debt::default()
+        };
+        let by_crowding: Vec<u64> = (EASY_CROWDING..=HARD_CROWDING)
+            .map(|runs| delay_us(&crowding(runs)))
+            .collect();
+        for delays in [by_compactions, by_parts, by_crowding] {
             assert_eq!((delays[0], delays[delays.len() - 1]), (0, MOST_DELAY_US));
             assert!(
                 delays.is_sorted()
@@ -240,5 +256,28 @@ mod tests {
         }
         assert_eq!(delay_us(&parts(HARD_PARTS + 1)), MOST_DELAY_US);
         assert_eq!(delay_us(&compactions(usize::MAX)), MOST_DELAY_US);
+        assert_eq!(delay_us(&crowding(u64::MAX)), MOST_DELAY_US);
+    }
+
+    #[test]
+    fn caps_yield_as_soon_as_writers_would_be_held_back() {
+        let quiet = Debt::default();
+        assert!(!hurries(&quiet));
+        for debt in [
+            Debt {
+                sealed: MOST_SEALED,
+                ..quiet
+            },
+            Debt {
+                compactions: EASY,
+                ..quiet
+            },
+            Debt {
+                crowding: EASY_CROWDING,
+                ..quiet
+            },
+        ] {
+            assert!(hurries(&debt), "{debt:?}");
+        }
     }
 }

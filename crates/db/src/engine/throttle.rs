@@ -128,11 +128,7 @@ impl Engine {
         let since = self.pressure.since.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if since >= part {
             self.pressure.since.fetch_sub(since, Ordering::Relaxed);
-            let debt = Debt {
-                sealed: self.queue.sealed(),
-                parts: self.queue.filled(),
-                compactions: self.tree.due(),
-            };
+            let debt = self.debt();
             let parts = since / part;
             if self.plan.workers == 0 {
                 self.help(policy::share(&debt) * parts / 100)?;
@@ -187,7 +183,16 @@ impl Engine {
 
     /// Whether so much is due that writers are held back, or soon will be.
     pub(crate) fn hurries(&self) -> bool {
-        policy::hurries(self.queue.sealed(), self.tree.due())
+        policy::hurries(&self.debt())
+    }
+
+    fn debt(&self) -> Debt {
+        Debt {
+            sealed: self.queue.sealed(),
+            parts: self.queue.filled(),
+            compactions: self.tree.due(),
+            crowding: self.tree.crowding(),
+        }
     }
 
     /// Bytes that the device was asked for by compactions and by memtables on their way out.

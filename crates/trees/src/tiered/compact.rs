@@ -420,6 +420,7 @@ impl Job {
         trunk.unpin(self.id);
         tree.publish(&mut trunk, &version, root, version.cut, &[]);
         drop(trunk);
+        tree.note_crowding();
         self.give_up();
     }
 

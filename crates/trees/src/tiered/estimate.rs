@@ -63,6 +63,8 @@ pub(super) struct Totals {
     pub(super) tables: AtomicU64,
     /// Compactions that are due or under way.
     pub(super) due: AtomicU64,
+    /// How many runs lie on the longest path, in hundredths of what there should be at most.
+    pub(super) crowding: AtomicU64,
 }
 
 /// Buffers that a compaction has for each run that it reads, and for what it writes.
@@ -110,6 +112,21 @@ impl Tree {
     #[must_use]
     pub fn due(&self) -> usize {
         self.shared.totals.due.load(Ordering::Relaxed) as usize
+    }
+
+    /// How many runs lie on the longest path from the root to a leaf, in hundredths of what a tree of its height should have at most: above 100,
+    /// compactions do not keep up. As the last memtable or compaction has left it; costs a load, so whoever writes may ask.
+    #[must_use]
+    pub fn crowding(&self) -> u64 {
+        self.shared.totals.crowding.load(Ordering::Relaxed)
+    }
+
+    /// Runs were added, or became fewer.
+    pub(super) fn note_crowding(&self) {
+        let levels = u64::from(self.version().root.height) + 1;
+        let most = levels * self.shared.options.shape.most_runs() as u64;
+        let crowding = 100 * self.longest_path() as u64 / most;
+        self.shared.totals.crowding.store(crowding, Ordering::Relaxed);
     }
 
     /// About how much there is of a range: bytes, records and deletes among them, older versions included. Exact but for a leaf's worth at

@@ -108,6 +108,7 @@ impl Incorporation {
             cursor.next();
         }
         self.install()?;
+        self.tree.note_crowding();
         Ok(Progress::Done)
     }
 
