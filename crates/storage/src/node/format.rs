@@ -3,7 +3,7 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     8  offset of the encoded node in its tier's file, bytes, a multiple of 512
-//!      8     8  birth: the generation that was being built when the node was written
+//!      8     8  birth: the generation that was being built when its writer began
 //!     16     8  XXH3-64 of the encoded bytes
 //!     24     4  length of the encoded bytes
 //!     28     1  tier

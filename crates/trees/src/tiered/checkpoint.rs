@@ -4,6 +4,7 @@ use super::form::{self, Open};
 use super::format::{Form, GroupName, Payload};
 use super::node::{Group, Node};
 use super::tree::{Tree, TreeOptions, Trunk, all_nodes};
+use super::uses::{RunKey, key_of};
 use crate::maplet::Maplet;
 use crate::range::KeyRange;
 use crate::run::{self, Placed, Run, Slot, ValuePointer, ValueWriter};
@@ -371,7 +372,7 @@ fn write_level(
 struct Opener<'s> {
     store: &'s Store,
     groups: HashMap<u64, (NodePointer, Arc<Group>)>,
-    runs: HashMap<(u8, u64, u64), Run>,
+    runs: HashMap<RunKey, Run>,
 }
 
 impl Opener<'_> {
@@ -389,7 +390,7 @@ impl Opener<'_> {
     }
 
     fn run(&mut self, pointer: &NodePointer) -> Result<Run> {
-        let key = (pointer.tier, pointer.offset, pointer.birth);
+        let key = key_of(pointer);
         if let Some(run) = self.runs.get(&key) {
             return Ok(run.clone());
         }

@@ -12,11 +12,12 @@ use alluvium_storage::extents::Extent;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// What names a run: where its footer is, and when it was written.
-type RunKey = (u8, u64, u64);
+/// What names a run: where its footer is, when somebody began to write it, and its checksum. Place and birth alone do not tell runs apart: one may die while
+/// a compaction that began in the same generation has not asked for space yet, and then gets the same.
+pub(super) type RunKey = (u8, u64, u64, u64);
 
-fn key_of(pointer: &NodePointer) -> RunKey {
-    (pointer.tier, pointer.offset, pointer.birth)
+pub(super) fn key_of(pointer: &NodePointer) -> RunKey {
+    (pointer.tier, pointer.offset, pointer.birth, pointer.checksum)
 }
 
 #[derive(Debug)]
@@ -84,7 +85,11 @@ impl Uses {
             });
             uses.parts += 1;
             for (index, _) in run.extents_for(range) {
-                assert!(!uses.gone[index], "an extent is used again after its last use");
+                assert!(
+                    !uses.gone[index],
+                    "an extent of the run at {:?} is used again after its last use",
+                    run.pointer()
+                );
                 uses.counts[index] += 1;
             }
         }
