@@ -221,11 +221,12 @@ fn fill(shape: &str, random: &mut fastrand::Rng) -> (String, String) {
         match word {
             "K" | "N" => {
                 // What memcached makes of a number that is empty depends on what lies behind it in memory. Whether it pads one that has become shorter,
-                // and so what it makes of one with something behind it, depends on what else holds the item at that moment.
-                let is_joined = ["append", "prepend"].iter().any(|verb| shape.starts_with(verb))
+                // and so what it makes of one with something behind it, or that was stale before it grew, depends on what else holds the item at that moment.
+                let is_delicate = shape.split(' ').any(|word| word == "I")
+                    || ["append", "prepend"].iter().any(|verb| shape.starts_with(verb))
                     || ["MA", "MP"].iter().any(|mode| shape.ends_with(mode));
                 let key = match random.u8(..20) {
-                    0 if !shape.contains("N1000") && !is_joined => format!("n{}", random.u8(..4)),
+                    0 if !shape.contains("N1000") && !is_delicate => format!("n{}", random.u8(..4)),
                     _ => format!("{}{}", word.to_lowercase(), random.u8(..6)),
                 };
                 if first.is_empty() {
