@@ -159,7 +159,7 @@ impl Serve {
         })
     }
 
-    /// Says where it can be reached, now that it can; other commands find it by a note beside the store.
+    /// Says where it can be reached, now that it can. Other commands find it by a note beside the store, which is there before anybody is told.
     fn announce(&self, context: &Context, server: &Server) -> Result<Option<Note>> {
         let (redis, memcached) = (server.redis_addr(), server.memcached_addr());
         let scheme = if self.tls_certificate.is_some() {
@@ -168,6 +168,7 @@ impl Serve {
             "http"
         };
         let web = server.web_addr().map(|address| format!("{scheme}://{address}"));
+        let note = web.as_ref().and_then(|url| Note::write(&context.path, url));
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         if context.is_json() {
             let mut out = Output::new();
@@ -175,7 +176,7 @@ impl Serve {
             out.flush()?;
         }
         let shown = |name: &str, address: Option<SocketAddr>| Some(format!("{name} on {}", address?));
-        let places: Vec<String> = [shown("Redis", redis), shown("memcached", memcached), web.clone()]
+        let places: Vec<String> = [shown("Redis", redis), shown("memcached", memcached), web]
             .into_iter()
             .flatten()
             .collect();
@@ -184,6 +185,6 @@ impl Serve {
             places.join(", "),
             context.path.display()
         ));
-        Ok(web.and_then(|url| Note::write(&context.path, &url)))
+        Ok(note)
     }
 }
