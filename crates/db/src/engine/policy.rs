@@ -38,9 +38,9 @@ pub(crate) enum Task {
 pub(crate) enum Duty {
     /// Writes memtables out, and has log ready for what is written next.
     Incorporate,
-    /// Makes checkpoints: it waits for the device most of the time.
+    /// Makes checkpoints, and gives space back: it waits for the device most of the time.
     Checkpoint,
-    /// Compacts, and gives space back.
+    /// Compacts.
     Compact,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn hurries(debt: &Debt) -> bool {
 }
 
 /// How many slices of work a writer does for each part of a memtable that he fills, in hundredths, where there is no background; more with
-/// every compaction that is due, so that writing slows down smoothly and never stops.
+/// every compaction that is due, so that writing slows down smoothly and never stops. Crowding does not count here: the writer himself does the work.
 pub(crate) fn share(debt: &Debt) -> u64 {
     let compactions = compactions(debt) * 400 / WHOLE;
     let sealed = match debt.sealed {
