@@ -49,6 +49,16 @@ impl Served {
     }
 }
 
+impl Drop for Served {
+    /// A test that fails leaves no server behind.
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
 fn asked(address: &str, request: &str, reply: &str) {
     let mut socket = TcpStream::connect(address).expect("it listens");
     socket.write_all(request.as_bytes()).unwrap();

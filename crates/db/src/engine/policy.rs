@@ -100,7 +100,8 @@ pub(crate) fn hurries(debt: &Debt) -> bool {
 }
 
 /// How many slices of work a writer does for each part of a memtable that he fills, in hundredths, where there is no background; more with
-/// every compaction that is due, so that writing slows down smoothly and never stops. Crowding does not count here: the writer himself does the work.
+/// every compaction that is due, so that writing slows down smoothly and never stops. How many runs lie in the way of a
+/// lookup does not count here.
 pub(crate) fn share(debt: &Debt) -> u64 {
     let compactions = compactions(debt) * 400 / WHOLE;
     let sealed = match debt.sealed {

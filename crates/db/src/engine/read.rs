@@ -79,13 +79,13 @@ impl Engine {
         at: At,
     ) -> Result<Option<Vec<Option<Found>>>> {
         let now_ms = self.now_ms();
-        'anew: loop {
+        loop {
             let place = self.place(at);
             let slots = self.queue.slots();
             let mut reader = self.tree.reader();
             self.is_open()?;
             if self.is_forgotten(at, place) {
-                continue 'anew;
+                continue;
             }
             let mut answers = Vec::with_capacity(keys.len());
             let mut value = Vec::new();
