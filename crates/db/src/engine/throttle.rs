@@ -26,15 +26,30 @@ pub(crate) struct Pressure {
     /// The newest memtable may hold deletes.
     deletes: AtomicBool,
     /// Bytes that writers have written since they last looked at the debt.
-    since: AtomicU64,
+    since: Sum,
     /// Microseconds of delay that were too few to be taken.
-    owed_us: AtomicU64,
+    owed_us: Sum,
     lock: Mutex<()>,
     relieved: Condvar,
     /// The workers sleep on it.
     wanted: Condvar,
     /// How often they were called.
     calls: AtomicU64,
+}
+
+/// What many add to, until somebody finds that it is enough and takes it: whatever was added is taken once.
+#[derive(Debug, Default)]
+struct Sum(AtomicU64);
+
+impl Sum {
+    /// Adds, and takes what has come together if that is `enough`; zero if it is not. Of several who find so at once, the later
+    /// ones get what the first has left, which may be too little.
+    fn add(&self, more: u64, enough: u64) -> u64 {
+        if self.0.fetch_add(more, Ordering::Relaxed) + more < enough {
+            return 0;
+        }
+        self.0.swap(0, Ordering::Relaxed)
+    }
 }
 
 impl Pressure {
@@ -80,9 +95,8 @@ impl Pressure {
 
     /// Rests for so long, or a little longer if others come too.
     fn delay(&self, us: u64) {
-        let owed = self.owed_us.fetch_add(us, Ordering::Relaxed) + us;
-        if owed >= policy::LEAST_DELAY_US {
-            self.owed_us.fetch_sub(owed, Ordering::Relaxed);
+        let owed = self.owed_us.add(us, policy::LEAST_DELAY_US);
+        if owed > 0 {
             std::thread::sleep(Duration::from_micros(owed));
         }
     }
@@ -125,9 +139,8 @@ impl Engine {
         }
         let part = self.plan.scale.memtable / PARTS;
         let bytes = room_for(commit);
-        let since = self.pressure.since.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let since = self.pressure.since.add(bytes, part);
         if since >= part {
-            self.pressure.since.fetch_sub(since, Ordering::Relaxed);
             let debt = self.debt();
             let parts = since / part;
             if self.plan.workers == 0 {
@@ -290,5 +303,33 @@ impl Engine {
             self.pressure.has_room();
             self.pressure.relieved();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_threads_add_is_taken_once() {
+        const EACH: u64 = 200_000;
+        let sum = Sum::default();
+        let taken: u64 = std::thread::scope(|scope| {
+            let add = || (0..EACH).map(|step| sum.add(step % 7, 5)).sum::<u64>();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(add)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("no thread panics"))
+                .sum()
+        });
+        let added = 4 * (0..EACH).map(|step| step % 7).sum::<u64>();
+        assert_eq!(taken + sum.0.load(Ordering::Relaxed), added);
+    }
+
+    #[test]
+    fn what_is_too_little_stays() {
+        let sum = Sum::default();
+        assert_eq!((sum.add(4, 10), sum.add(5, 10), sum.add(1, 10)), (0, 0, 10));
+        assert_eq!(sum.add(25, 10), 25);
     }
 }

@@ -420,7 +420,6 @@ impl Job {
         trunk.unpin(self.id);
         tree.publish(&mut trunk, &version, root, version.cut, &[]);
         drop(trunk);
-        tree.note_crowding();
         self.give_up();
     }
 

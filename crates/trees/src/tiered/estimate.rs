@@ -1,6 +1,7 @@
 //! What a tree is about to cost: memory now, work that is due, space and records of a range. All of it from totals and sums that are kept
 //! anyway; no leaf is read.
 
+use super::maintain::longest_path;
 use super::node::{Node, Part};
 use super::tree::Tree;
 use crate::range::KeyRange;
@@ -115,17 +116,17 @@ impl Tree {
     }
 
     /// How many runs lie on the longest path from the root to a leaf, in hundredths of what a tree of its height should have at most: above 100,
-    /// compactions do not keep up. As the last memtable or compaction has left it; costs a load, so whoever writes may ask.
+    /// compactions do not keep up. As the last change has left it; costs a load, so whoever writes may ask.
     #[must_use]
     pub fn crowding(&self) -> u64 {
         self.shared.totals.crowding.load(Ordering::Relaxed)
     }
 
-    /// Runs were added, or became fewer.
-    pub(super) fn note_crowding(&self) {
-        let levels = u64::from(self.version().root.height) + 1;
+    /// `root` is the root from now on.
+    pub(super) fn note_crowding(&self, root: &Node) {
+        let levels = u64::from(root.height) + 1;
         let most = levels * self.shared.options.shape.most_runs() as u64;
-        let crowding = 100 * self.longest_path() as u64 / most;
+        let crowding = 100 * longest_path(root) as u64 / most;
         self.shared.totals.crowding.store(crowding, Ordering::Relaxed);
     }
 

@@ -108,7 +108,6 @@ impl Incorporation {
             cursor.next();
         }
         self.install()?;
-        self.tree.note_crowding();
         Ok(Progress::Done)
     }
 

@@ -1,7 +1,7 @@
 //! The steps of a tree, in the order of their priority, and the maintenance that nobody's writes ask for.
 
 use super::compact::{Job, Progress};
-use super::node::{Node, Part};
+use super::node::{Node, Part, Pivot};
 use super::policy::{self, Wish};
 use super::shape::{self, Rank};
 use super::tree::{Tree, replace};
@@ -99,11 +99,7 @@ impl Tree {
     /// The most runs that a lookup may have to ask, and a scan to merge: on the longest path from the root to a leaf.
     #[must_use]
     pub fn longest_path(&self) -> usize {
-        let mut most = 0;
-        walk(&self.version().root, &Above::default(), &mut |leaf, above| {
-            most = most.max(above.runs + leaf.runs(0));
-        });
-        most
+        longest_path(&self.version().root)
     }
 
     /// Whether a step is due.
@@ -233,6 +229,14 @@ struct Above {
     range_deletes: u64,
     /// The newest message.
     newest: Sequence,
+}
+
+/// The most runs on a path from this node to a leaf.
+pub(super) fn longest_path(node: &Node) -> usize {
+    let below = |pivot: &Pivot| pivot.child.as_deref().map_or(0, longest_path);
+    let paths = node.pivots.iter().enumerate();
+    let lengths = paths.map(|(index, pivot)| node.runs(index) + below(pivot));
+    lengths.max().unwrap_or(0)
 }
 
 fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {

@@ -266,6 +266,7 @@ impl Tree {
             }),
         };
         tree.add_up_memory(&tree.lock());
+        tree.note_crowding(&tree.version().root);
         tree
     }
 
@@ -425,6 +426,7 @@ impl Tree {
             trunk.memory += node.memory_bytes();
         }
         self.shared.version.store(Arc::new(version));
+        self.note_crowding(&root);
         trunk.pass_wishes_on(&gone, &made);
         trunk.abandon_overtaken(&root, flushed, self.shared.store.epochs());
         for node in &gone {
