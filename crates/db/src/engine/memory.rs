@@ -1,13 +1,16 @@
 //! One number for the memory: who takes what of it, and what is left for pages.
 //!
-//! Memtables and the log have their shares whether they use them or not, for they fill within seconds. What the tree keeps in memory grows with
-//! the data: as soon as it needs more than its sixteenth, the cache of pages gives way.
+//! Memtables and the log have what they have needed within the last seconds, and some more, for they fill fast; where nobody writes, pages and
+//! records have their room. What the tree keeps in memory grows with the data: as soon as it needs more than its sixteenth, the cache of
+//! pages gives way.
 
 use super::Engine;
 use super::policy::MOST_SEALED;
+use super::records::share;
 use crate::{Error, Result};
 use alluvium_storage::{Cache, watermark};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Bytes of memory that a store takes, by what for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,35 @@ const TREE_SHARE: u64 = 16;
 /// A change of the cache's budget by less than this part of the whole is not worth its work.
 const WORTH: u64 = 64;
 
+/// What memtables and log keep to themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Claim {
+    bytes: u64,
+    /// When so much was needed last.
+    needed: Option<Instant>,
+}
+
+/// How long they keep what they have needed. Whoever writes in bursts would have pages read again after each otherwise.
+const HOLD: Duration = Duration::from_secs(5);
+/// They have so large a part of their shares beyond what they use: what may be written before anybody looks again.
+const AHEAD: u64 = 4;
+
+impl Claim {
+    /// What they keep when they use so many bytes, of `share` that they may.
+    fn update(&mut self, used: u64, share: u64, now: Instant) -> u64 {
+        let wanted = (used + share / AHEAD).min(share);
+        let is_held = self.needed.is_some_and(|needed| now < needed + HOLD);
+        if wanted >= self.bytes {
+            self.needed = Some(now);
+            self.bytes = wanted;
+        } else if !is_held {
+            self.bytes = wanted;
+        }
+        self.bytes = self.bytes.min(share);
+        self.bytes
+    }
+}
+
 impl Engine {
     /// Who takes how much.
     pub(crate) fn memory_use(&self) -> MemoryUse {
@@ -57,34 +89,42 @@ impl Engine {
         }
     }
 
-    /// What is there for pages when everybody else has its share.
-    fn left_for_pages(&self, budget: u64) -> u64 {
-        let now = self.memory_use();
+    /// What memtables and log may take at most.
+    fn share_of_writes(&self) -> u64 {
         let scale = &self.plan.scale;
-        let memtables = (MOST_SEALED as u64 + 1) * scale.memtable;
-        let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
-        budget.saturating_sub(memtables + scale.log.limit_bytes + now.records + grown)
+        (MOST_SEALED as u64 + 1) * scale.memtable + scale.log.limit_bytes
     }
 
-    /// The cache of pages takes what the others leave.
+    /// The caches of pages and of records take what the others leave.
     pub(crate) fn fit_memory(&self) -> Result<()> {
         let budget = self.memory.load(Ordering::Relaxed);
         if budget == 0 {
             return Ok(());
         }
+        let now = self.memory_use();
+        let writes =
+            self.claim
+                .lock()
+                .update(now.memtables + now.log, self.share_of_writes(), Instant::now());
+        let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
+        let caches = budget.saturating_sub(writes + grown);
+        let records = now.records.min(share::most(caches));
+        if self.plan.balances && records < now.records {
+            self.records.set_budget(records);
+        }
         let cache = self.store.cache();
         let least = Cache::least_budget(self.plan.page_size).max(budget / TREE_SHARE);
-        let (now, wanted) = (cache.stats().budget_bytes, self.left_for_pages(budget).max(least));
-        if now.abs_diff(wanted) > budget / WORTH {
-            cache.set_budget(wanted)?;
+        let pages = caches.saturating_sub(records).max(least);
+        if now.pages.abs_diff(pages) > budget / WORTH {
+            cache.set_budget(pages)?;
         }
         Ok(())
     }
 
     /// From now on all of it together takes so many bytes. Memtables and log stay as large as they are until the next opening.
     pub(crate) fn set_memory(&self, bytes: u64) -> Result<()> {
-        let least = self.plan.scale.memtable * (MOST_SEALED as u64 + 1) + self.plan.scale.log.limit_bytes;
-        let least = least + least / 4;
+        let writes = self.share_of_writes();
+        let least = writes + writes / 4;
         if bytes < least || self.memory.load(Ordering::Relaxed) == 0 {
             let why = format!(
                 "{bytes} bytes is less than {least}, which memtables and log take until the next opening"
@@ -96,5 +136,24 @@ impl Engine {
         }
         self.memory.store(bytes, Ordering::Relaxed);
         self.fit_memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_writes_need_is_theirs_at_once_and_a_while_longer() {
+        let (start, mut claim) = (Instant::now(), Claim::default());
+        let mut at = |seconds, used| claim.update(used, 400, start + Duration::from_secs(seconds));
+        assert_eq!(at(0, 0), 100, "room for what may come");
+        assert_eq!(at(1, 150), 250);
+        assert_eq!(at(2, 390), 400, "never more than their share");
+        assert_eq!(at(3, 0), 400);
+        assert_eq!(at(6, 310), 400, "needed again");
+        assert_eq!(at(10, 0), 400);
+        assert_eq!(at(11, 20), 120);
+        assert_eq!(at(12, 30), 130);
     }
 }

@@ -88,6 +88,7 @@ pub(crate) struct Engine {
     pub(crate) ingests: Ingests,
     records: Records,
     seen: Mutex<balance::Seen>,
+    claim: Mutex<memory::Claim>,
     work: Work,
     pressure: Pressure,
     pub(crate) tallies: Tallies,

@@ -135,6 +135,7 @@ impl Engine {
             ingests: Ingests::default(),
             records: Records::new(plan.records, covered),
             seen: Mutex::default(),
+            claim: Mutex::default(),
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),

@@ -1,14 +1,14 @@
 //! Point lookups: readers that see one version, one key or many at a time.
 
 use super::gather::{Answer, Gather, Known};
+use super::many::Many;
 use super::search::Search;
 use super::tree::{SEED, Tree, Version};
 use crate::fetch::{Blocking, Brought, Fetch, Peeking, found};
 use crate::merge::Operator;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_filters as filters;
-use alluvium_storage::{Guard, Pending, Residence, Result};
-use std::collections::VecDeque;
+use alluvium_storage::{Guard, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
@@ -152,69 +152,9 @@ impl Reader<'_> {
     /// When there are not as many lookups as keys.
     pub fn gather_many(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()> {
         assert_eq!(keys.len(), gathers.len(), "a lookup for each key");
-        let undecided = (0..keys.len()).filter(|&index| !gathers[index].is_decided());
-        let mut open: Vec<(usize, Search)> = undecided.map(|index| (index, Search::default())).collect();
-        // What is asked for together is waited for at once where there is nothing else to do meanwhile.
-        let alone = open.len() <= TOGETHER;
-        let mut chunks = VecDeque::new();
-        while !open.is_empty() {
-            let rest = open.split_off(open.len().min(TOGETHER));
-            chunks.push_back(Chunk {
-                open: std::mem::replace(&mut open, rest),
-                pending: None,
-                waits: alone,
-            });
-        }
-        while let Some(mut chunk) = chunks.pop_front() {
-            if let Some(pending) = &mut chunk.pending {
-                pending.wait();
-            }
-            self.go_on_with(&mut chunk, keys, gathers)?;
-            if !chunk.open.is_empty() {
-                chunks.push_back(chunk);
-            }
-        }
+        Many::new(self, keys, gathers).finish()?;
         keys.iter().for_each(|key| self.note(key));
         Ok(())
-    }
-
-    /// Goes on with a few keys until they are done, or what they need was asked for.
-    fn go_on_with(&self, chunk: &mut Chunk, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()> {
-        let mut brought = Brought::default();
-        loop {
-            let fetch = Peeking::new(self.blocking(), &brought);
-            let mut result = Ok(());
-            chunk.open.retain_mut(|(index, search)| {
-                let Gather { operator, known } = &mut gathers[*index];
-                match search.go_on(&self.version, keys[*index], known, *operator, &fetch) {
-                    Poll::Pending => true,
-                    Poll::Ready(done) => {
-                        if let Err(error) = done {
-                            result = Err(error);
-                        }
-                        false
-                    }
-                }
-            });
-            result?;
-            // Whoever is still open has noted what it needs.
-            let missing = fetch.into_missing();
-            if missing.is_empty() {
-                return Ok(());
-            }
-            if !chunk.waits {
-                let from = self.blocking();
-                let pending = from.cache.request(&missing, from.purpose, Residence::Keep)?;
-                let is_asked = pending.skipped() == 0;
-                chunk.pending = Some(pending);
-                // From the next time on they wait, so that this comes to an end: what was brought may have gone before it was looked at.
-                chunk.waits = true;
-                if is_asked {
-                    return Ok(());
-                }
-            }
-            brought.wait(self.blocking(), missing)?;
-        }
     }
 
     /// Maintenance wants to know which leaves are asked much.
@@ -222,17 +162,6 @@ impl Reader<'_> {
         let hash = filters::hash(SEED, key);
         self.tree.note_get(&self.version.root, key, hash);
     }
-}
-
-/// So many keys of a batch are searched before what they lack is asked for.
-const TOGETHER: usize = 16;
-
-/// A few keys of a batch.
-struct Chunk {
-    open: Vec<(usize, Search)>,
-    pending: Option<Pending>,
-    /// Whether it waits for what it lacks.
-    waits: bool,
 }
 
 impl Tree {

@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `rules.rs` (what
-//! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `asynchronous.rs`, `scan.rs` (with
+//! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `many.rs`, `asynchronous.rs`, `scan.rs` (with
 //! `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `estimate.rs`, `draw.rs`, `outline.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
@@ -52,6 +52,7 @@ mod inflight;
 mod ingest;
 mod lookup;
 mod maintain;
+mod many;
 mod memtables;
 mod node;
 mod outline;

@@ -37,6 +37,11 @@ pub(crate) fn is_enough(view: &View) -> bool {
     view.lookups >= ENOUGH_LOOKUPS
 }
 
+/// What records have at most of so many bytes for both caches.
+pub(crate) fn most(all: u64) -> u64 {
+    all * MOST_PERCENT / 100
+}
+
 /// Bytes for records from now on.
 ///
 /// A byte more for records saves as many device reads as ghosts were hit, for each byte that the ghosts stand for. A byte more for
@@ -44,7 +49,7 @@ pub(crate) fn is_enough(view: &View) -> bool {
 /// rule, so that one leaf is about as hot as the next.
 pub(crate) fn next(view: &View) -> u64 {
     let all = view.records + view.pages;
-    let (least, most) = (all * LEAST_PERCENT / 100, all * MOST_PERCENT / 100);
+    let (least, most) = (all * LEAST_PERCENT / 100, most(all));
     if !is_enough(view) || view.reads == 0 || view.ghost_hits == 0 {
         return view.records;
     }

@@ -1,0 +1,174 @@
+//! The search for many keys in one version: what some of them wait for is read while others are searched.
+//!
+//! ```text
+//! few keys -> search -> those that lack a node come together -> one request for all -> wait -> search -> ...
+//! ```
+//!
+//! Keys that lack a node join others that do, whether these have been searched once or several times, until they are enough for a
+//! request, or there is nothing else to do: a request has a price, and so has waiting for each of several by itself.
+
+use super::gather::Gather;
+use super::lookup::Reader;
+use super::search::Search;
+use crate::fetch::{Brought, Peeking};
+use alluvium_storage::{NodePointer, Pending, Residence, Result};
+use std::collections::VecDeque;
+use std::task::Poll;
+
+/// So many keys lack a node when it is asked for.
+const TOGETHER: usize = 16;
+
+/// How often a key may have lacked a node before everything that it needs is kept until it is done: the cache may have lost what it was
+/// brought before it was looked at, and with little memory again and again.
+const PATIENCE: u32 = 4;
+
+/// A key that is being searched for, by its place in the batch.
+#[derive(Debug)]
+struct Open {
+    index: usize,
+    search: Search,
+    /// How often it has lacked a node.
+    waits: u32,
+}
+
+/// A few keys, and what they wait for.
+#[derive(Debug, Default)]
+struct Few {
+    open: Vec<Open>,
+    pending: Option<Pending>,
+}
+
+/// Keys that lack a node that nobody has asked for yet, and what they lack.
+#[derive(Debug, Default)]
+struct Lacking {
+    open: Vec<Open>,
+    nodes: Vec<NodePointer>,
+}
+
+/// A batch that is being searched for.
+pub(super) struct Many<'r, 't, 'k, 'g, 'o> {
+    reader: &'r Reader<'t>,
+    keys: &'k [&'k [u8]],
+    gathers: &'g mut [Gather<'o>],
+    queue: VecDeque<Few>,
+    lacking: Lacking,
+}
+
+impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
+    pub(super) fn new(
+        reader: &'r Reader<'t>,
+        keys: &'k [&'k [u8]],
+        gathers: &'g mut [Gather<'o>],
+    ) -> Many<'r, 't, 'k, 'g, 'o> {
+        let undecided: Vec<usize> = (0..keys.len())
+            .filter(|&index| !gathers[index].is_decided())
+            .collect();
+        let few = |indexes: &[usize]| Few {
+            open: indexes.iter().copied().map(Open::new).collect(),
+            pending: None,
+        };
+        Many {
+            reader,
+            keys,
+            queue: undecided.chunks(TOGETHER).map(few).collect(),
+            gathers,
+            lacking: Lacking::default(),
+        }
+    }
+
+    /// Searches until all are done.
+    pub(super) fn finish(mut self) -> Result<()> {
+        loop {
+            let Some(Few { open, pending }) = self.queue.pop_front() else {
+                if self.lacking.open.is_empty() {
+                    return Ok(());
+                }
+                self.ask()?;
+                continue;
+            };
+            if let Some(mut pending) = pending
+                && !pending.poll()
+            {
+                // The device may as well have everything, while nobody else has anything to do.
+                if !self.lacking.open.is_empty() {
+                    self.ask()?;
+                }
+                pending.wait();
+            }
+            self.search(open)?;
+            if self.lacking.open.len() >= TOGETHER {
+                self.ask()?;
+            }
+        }
+    }
+
+    /// Goes on with a few keys. Those that lack a node are added to the others that do.
+    fn search(&mut self, open: Vec<Open>) -> Result<()> {
+        let brought = Brought::default();
+        let fetch = Peeking::new(self.reader.blocking(), &brought);
+        for mut key in open {
+            if self.go_on(&mut key, &fetch)?.is_pending() {
+                key.waits += 1;
+                self.lacking.open.push(key);
+            }
+        }
+        self.lacking.nodes.append(&mut fetch.into_missing());
+        Ok(())
+    }
+
+    fn go_on(&mut self, key: &mut Open, fetch: &Peeking<'_>) -> Result<Poll<()>> {
+        let Gather { operator, known } = &mut self.gathers[key.index];
+        let name = self.keys[key.index];
+        match self.reader.go_on(&mut key.search, name, known, *operator, fetch) {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(done) => done.map(Poll::Ready),
+        }
+    }
+
+    /// Asks for what is lacking; whoever lacks it is searched for again once it has been read.
+    fn ask(&mut self) -> Result<()> {
+        let Lacking { open, nodes } = std::mem::take(&mut self.lacking);
+        let from = self.reader.blocking();
+        if open.iter().any(|key| key.waits > PATIENCE) {
+            return self.insist(open, nodes);
+        }
+        let pending = from.cache.request(&nodes, from.purpose, Residence::Keep)?;
+        // There is no frame for some of it.
+        if pending.skipped() > 0 {
+            return self.insist(open, nodes);
+        }
+        self.queue.push_back(Few {
+            open,
+            pending: Some(pending),
+        });
+        Ok(())
+    }
+
+    /// Reads and waits until these keys are done, and keeps what was read until then.
+    fn insist(&mut self, mut open: Vec<Open>, mut nodes: Vec<NodePointer>) -> Result<()> {
+        let mut brought = Brought::default();
+        while !open.is_empty() {
+            brought.wait(self.reader.blocking(), nodes)?;
+            let fetch = Peeking::new(self.reader.blocking(), &brought);
+            let mut left = Vec::new();
+            for mut key in open {
+                if self.go_on(&mut key, &fetch)?.is_pending() {
+                    left.push(key);
+                }
+            }
+            open = left;
+            nodes = fetch.into_missing();
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    fn new(index: usize) -> Open {
+        Open {
+            index,
+            search: Search::default(),
+            waits: 0,
+        }
+    }
+}
