@@ -34,10 +34,27 @@ pub(super) enum State {
 
 /// The CLOCK bit: used since the hand last passed.
 const REFERENCED: u32 = 1;
-/// Brought in by a pass-through read and not used by anyone else since.
+/// Brought in by a read and not used by anyone else since.
 const COLD: u32 = 2;
+/// It was asked for ahead: the next use is that of whoever asked.
+const AWAITED: u32 = 4;
+/// The read was meant to pass through.
+const PASSING: u32 = 8;
 /// The frame's chunk is being drained: the frame goes into no list.
 const DRAINING: u32 = 1 << 8;
+
+/// What is known of a node's use when it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// It will be used again: it has come back, or it was just written and put here for that.
+    Proven,
+    /// Whoever asked for it has used it. Nobody else, so far.
+    Trial,
+    /// Whoever asked for it will use it.
+    Awaited,
+    /// It is to be used once.
+    Passing,
+}
 
 /// What identifies a node: its whole pointer. The checksum is part of it, so that a node which was written over one that
 /// was given up within the same generation has another key.
@@ -75,7 +92,7 @@ pub(super) struct Header {
     state: AtomicU32,
     /// How many `FrameRef`s there are.
     pins: AtomicU32,
-    /// [`REFERENCED`] and [`COLD`].
+    /// [`REFERENCED`], or [`COLD`] with what goes with it, or nothing.
     heat: AtomicU32,
     /// The size class, and [`DRAINING`].
     class: AtomicU32,
@@ -136,13 +153,15 @@ impl Header {
     }
 
     /// Says which node the frame holds. Its bytes are written; the page table comes next.
-    pub(super) fn publish(&self, key: &Key, residence: super::Residence) {
+    pub(super) fn publish(&self, key: &Key, manner: Manner) {
         for (word, value) in self.key.iter().zip(key.0) {
             word.store(value, Ordering::Relaxed);
         }
-        let heat = match residence {
-            super::Residence::Keep => 0,
-            super::Residence::PassThrough => COLD,
+        let heat = match manner {
+            Manner::Proven => 0,
+            Manner::Trial => COLD,
+            Manner::Awaited => COLD | AWAITED,
+            Manner::Passing => COLD | PASSING,
         };
         self.heat.store(heat, Ordering::Relaxed);
         self.step(State::Filling, State::Resident);
@@ -187,8 +206,11 @@ impl Header {
     /// Marks the frame as used. Hot frames are read only: the bit is tested before it is set.
     #[inline]
     pub(super) fn touch(&self) {
-        if self.heat.load(Ordering::Relaxed) != REFERENCED {
-            self.heat.store(REFERENCED, Ordering::Relaxed);
+        let heat = self.heat.load(Ordering::Relaxed);
+        if heat != REFERENCED {
+            let is_first = heat & AWAITED != 0;
+            let heat = if is_first { heat & !AWAITED } else { REFERENCED };
+            self.heat.store(heat, Ordering::Relaxed);
         }
     }
 
@@ -201,9 +223,19 @@ impl Header {
         heat & REFERENCED != 0
     }
 
-    /// Whether the frame was brought in by a pass-through read and not used since.
+    /// Whether the frame was brought in and not used since.
     pub(super) fn is_cold(&self) -> bool {
-        self.heat.load(Ordering::Relaxed) == COLD
+        self.heat.load(Ordering::Relaxed) & COLD != 0
+    }
+
+    /// Whether a read that was meant to pass through has brought it in, and it was not used since.
+    pub(super) fn is_passing(&self) -> bool {
+        self.heat.load(Ordering::Relaxed) & PASSING != 0
+    }
+
+    /// A cold frame is one of the others from now on.
+    pub(super) fn settle(&self) {
+        self.heat.store(0, Ordering::Relaxed);
     }
 
     /// Adds a reference that outlives guards; whether it is the first. The caller has one already, or a guard under
@@ -245,14 +277,13 @@ impl Default for Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Residence;
 
     #[test]
     fn a_pinned_frame_is_not_recycled_until_its_last_reference_is_dropped() {
         let header = Header::default();
         let key = Key([1, 2, 3, 4]);
         header.take();
-        header.publish(&key, Residence::Keep);
+        header.publish(&key, Manner::Proven);
         assert!(header.holds(&key) && !header.holds(&Key([1, 2, 3, 5])));
         assert!(header.pin());
         assert!(!header.pin());
@@ -268,11 +299,22 @@ mod tests {
     fn a_use_warms_a_cold_frame_and_the_hand_forgets_it() {
         let header = Header::default();
         header.take();
-        header.publish(&Key([0; 4]), Residence::PassThrough);
-        assert!(header.is_cold() && !header.cool());
+        header.publish(&Key([0; 4]), Manner::Passing);
+        assert!(header.is_cold() && header.is_passing() && !header.cool());
         header.touch();
-        assert!(!header.is_cold());
+        assert!(!header.is_cold() && !header.is_passing());
         assert!(header.cool());
         assert!(!header.cool() && !header.is_cold());
+    }
+
+    #[test]
+    fn the_first_use_of_what_was_asked_for_ahead_is_that_of_who_asked() {
+        let header = Header::default();
+        header.take();
+        header.publish(&Key([0; 4]), Manner::Awaited);
+        header.touch();
+        assert!(header.is_cold() && !header.cool());
+        header.touch();
+        assert!(!header.is_cold() && header.cool());
     }
 }

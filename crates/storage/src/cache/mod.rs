@@ -41,6 +41,7 @@ mod failure;
 mod flights;
 mod frame;
 mod geometry;
+mod ghosts;
 mod lane;
 #[cfg(all(test, alluvium_model_check))]
 mod model;
@@ -71,6 +72,7 @@ use crossbeam_utils::CachePadded;
 use flights::Flights;
 use frame::{FrameId, Header, Key};
 use geometry::Geometry;
+use ghosts::Ghosts;
 use lane::{Headers, Lane};
 use parking_lot::Mutex;
 use read::{Otherwise, Reading};
@@ -98,7 +100,7 @@ const ROUNDS_TO_SHRINK: usize = 8;
 pub enum Residence {
     /// It is kept like any other node.
     Keep,
-    /// It passes through: it is the first to go, and makes room for itself. For scans and compactions.
+    /// It passes through: it makes room for itself, and nobody remembers that it was here. For scans and compactions.
     PassThrough,
 }
 
@@ -145,8 +147,9 @@ pub(crate) struct Shared {
     lanes: Box<[CachePadded<Mutex<Lane>>]>,
     flights: Flights,
     chunks: CachePadded<Chunks>,
-    /// Frames that pass-through reads have filled, oldest first.
+    /// Frames that reads have filled, oldest first. Those used again since are not cold any more.
     cold: CachePadded<Mutex<VecDeque<FrameId>>>,
+    ghosts: Ghosts,
     /// Batches that nobody waits for any more.
     orphans: CachePadded<Mutex<Vec<Arc<Reading>>>>,
     resident_bytes: CachePadded<AtomicU64>,
@@ -240,6 +243,8 @@ impl Cache {
         let arena = Arena::reserve(wanted as usize, budget_bytes as usize)?;
         let fixed = Self::fixed_bytes();
         let (_, frames) = Budget::shape(budget_bytes, fixed, &geometry);
+        let ghosts = Ghosts::new(frames);
+        let fixed = fixed + ghosts.bytes();
         let shared = Shared {
             tables: Tables::new(frames)?,
             arena,
@@ -255,6 +260,7 @@ impl Cache {
             flights: Flights::new(),
             chunks: CachePadded::new(Chunks::new()),
             cold: CachePadded::default(),
+            ghosts,
             orphans: CachePadded::default(),
             resident_bytes: CachePadded::default(),
             pinned_bytes: CachePadded::default(),

@@ -1,7 +1,6 @@
 //! Model checks of the cache's lock-free cores under loom: see `crate::sync` for the command.
 
-use super::Residence;
-use super::frame::{FrameId, Header, Key, State};
+use super::frame::{FrameId, Header, Key, Manner, State};
 use super::table::{Change, Found, Table};
 use super::turn::{Progress, Turn};
 use crate::epoch::ledger::Ledger;
@@ -58,7 +57,7 @@ impl World {
         self.header(frame).take();
         // SAFETY: what the model is to show: nobody reads a frame that is being filled.
         self.contents[frame.0 as usize].with_mut(|content| unsafe { *content = birth });
-        self.header(frame).publish(&key(birth), Residence::Keep);
+        self.header(frame).publish(&key(birth), Manner::Proven);
         assert_eq!(self.table.insert(key(birth).hash(), frame), Change::Made);
     }
 

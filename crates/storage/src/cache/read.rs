@@ -12,7 +12,7 @@
 
 use super::budget::{Charge, Owner};
 use super::flights::Flight;
-use super::frame::{FrameId, Key};
+use super::frame::{FrameId, Key, Manner};
 use super::node_ref::{Home, Private};
 use super::requests::{Group, grouped};
 use super::turn::{Progress, Turn};
@@ -50,6 +50,8 @@ struct Entry {
     hash: u64,
     memory: Memory,
     residence: Residence,
+    /// Nobody waits for it yet.
+    ahead: bool,
 }
 
 /// A batch that was submitted.
@@ -246,6 +248,7 @@ impl Shared {
             hash,
             memory,
             residence,
+            ahead: patient,
         });
         shard.push(Flight {
             key,
@@ -445,7 +448,9 @@ impl Shared {
             hash,
             memory,
             residence,
+            ahead,
         } = entry;
+        let manner = self.manner(hash, residence, ahead);
         let home = match memory {
             Memory::Frame(frame) => match self.fill_frame(&pointer, frame, brought) {
                 Ok(()) => Ok(Home::Frame(frame)),
@@ -458,7 +463,7 @@ impl Shared {
         };
         let mut shard = self.flights.shard(hash);
         let listed = match &home {
-            Ok(Home::Frame(frame)) => self.publish(*frame, &key, hash, residence, guard),
+            Ok(Home::Frame(frame)) => self.publish(*frame, &key, hash, manner, guard),
             _ => true,
         };
         shard.retain(|flight| flight.key != key);
@@ -469,11 +474,21 @@ impl Shared {
         match &home {
             // Whoever waits for the node may still read it: it is retired like any other.
             Ok(Home::Frame(frame)) if !listed => self.retire(&[*frame], guard),
-            Ok(Home::Frame(frame)) if residence == Residence::PassThrough => self.note_cold(*frame),
+            Ok(Home::Frame(frame)) if manner != Manner::Proven => self.note_cold(*frame),
             Ok(_) => {}
             Err(_) => self.counters.failed(guard),
         }
         home.map_err(Arc::new)
+    }
+
+    /// How a node that was read begins here.
+    fn manner(&self, hash: u64, residence: Residence, ahead: bool) -> Manner {
+        match residence {
+            Residence::PassThrough => Manner::Passing,
+            Residence::Keep if self.ghosts.recall(hash) => Manner::Proven,
+            Residence::Keep if ahead => Manner::Awaited,
+            Residence::Keep => Manner::Trial,
+        }
     }
 
     /// Makes a frame, whose bytes are written, visible; whether the page table had room.
@@ -482,13 +497,13 @@ impl Shared {
         frame: FrameId,
         key: &Key,
         hash: u64,
-        residence: Residence,
+        manner: Manner,
         guard: &Guard,
     ) -> bool {
         let header = self.header(frame);
         let bytes = self.geometry.cut(header.class()).frame_bytes as u64;
         self.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
-        header.publish(key, residence);
+        header.publish(key, manner);
         self.tables.insert(hash, frame, guard)
     }
 
@@ -624,7 +639,7 @@ impl Shared {
         if self.look(&key, hash, guard).is_some() || shard.iter().any(|flight| flight.key == key) {
             drop(shard);
             self.return_frame(frame, guard);
-        } else if !self.publish(frame, &key, hash, Residence::Keep, guard) {
+        } else if !self.publish(frame, &key, hash, Manner::Proven, guard) {
             drop(shard);
             self.retire(&[frame], guard);
         }

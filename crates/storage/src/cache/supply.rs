@@ -1,6 +1,10 @@
 //! Where free frames come from: the thread's lane, the class's pool, a new chunk, and the CLOCK hand (SplinterDB's: each
 //! thread in need claims the next 64 frames for itself, Conway 2023, §3.4).
 //!
+//! What a read brings is on trial: it goes by the time of its coming, not by the hand, once there is more of that than an eighth, unless it
+//! is used again meanwhile. Who comes back soon after is kept at once (S3-FIFO: Yang et al., SOSP 2023). So leaves that are read once do not
+//! drive out the index nodes and maplets that are read a little less often than the hand goes round.
+//!
 //! An evicted frame is usable only two epochs later, and the thread that evicts it is pinned itself. So a thread evicts
 //! *ahead*: it keeps a stock of free and retired frames that lasts while epochs pass. When the stock is out (guards that
 //! live long, many misses under one guard) a read is served from private memory, and the stock is made larger.
@@ -16,7 +20,7 @@ const HAND: usize = 64;
 const AHEAD_FRACTION: usize = 16;
 /// How many hands are swept in one go if all frames of them are in use: their bits are clear the next time.
 const MAX_HANDS: usize = 16;
-/// Pass-through reads get this fraction of all frames, and reuse those.
+/// What was read and not used again gets this fraction of all frames.
 const COLD_FRACTION: usize = 8;
 
 impl Shared {
@@ -116,7 +120,7 @@ impl Shared {
         if wanted > 0 {
             let mut evicted = Vec::with_capacity(HAND);
             let spare = match residence {
-                Residence::Keep => 0,
+                Residence::Keep => self.cold_share(),
                 Residence::PassThrough => self.cold_share() / 4,
             };
             self.evict_cold(class, guard, spare, wanted, &mut evicted);
@@ -151,7 +155,7 @@ impl Shared {
             .count()
     }
 
-    /// Evicts what pass-through reads have brought in, oldest first, but for the newest `spare`.
+    /// Evicts what reads have brought in and nobody has used again, oldest first, but for the newest `spare`.
     fn evict_cold(
         &self,
         class: usize,
@@ -173,19 +177,32 @@ impl Shared {
                 cold.pop_front()
             };
             let Some(frame) = frame else { return };
-            if self.header(frame).is_cold() && self.unmap(frame, guard) {
-                gained += usize::from(self.header(frame).class() == class);
+            let header = self.header(frame);
+            if !header.is_cold() {
+                continue;
+            }
+            if header.class() != class && !header.is_passing() {
+                // It makes no room for this class: others may still want it.
+                self.note_cold(frame);
+                continue;
+            }
+            let (hash, is_passing) = (header.key().hash(), header.is_passing());
+            if self.unmap(frame, guard) {
+                gained += usize::from(header.class() == class);
                 evicted.push(frame);
+                if !is_passing {
+                    self.ghosts.note(hash);
+                }
             }
         }
     }
 
-    /// How many frames pass-through reads may have.
+    /// How many frames there may be that were not used again.
     fn cold_share(&self) -> usize {
         (self.chunks.assigned() as usize * self.geometry.max_frames() / COLD_FRACTION).max(2)
     }
 
-    /// Notes a frame that a pass-through read has filled.
+    /// Notes a frame that a read has filled.
     pub(super) fn note_cold(&self, frame: FrameId) {
         let mut cold = self.cold.lock();
         if cold.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
@@ -210,11 +227,13 @@ impl Shared {
                     let chunk = chunks[(at / per_chunk) as usize];
                     let frame = self.geometry.frame(chunk, (at % per_chunk) as usize);
                     let header = self.header(frame);
-                    if header.state() == State::Resident
-                        && header.pins() == 0
-                        && !header.cool()
-                        && self.unmap(frame, guard)
-                    {
+                    if header.state() != State::Resident || header.pins() > 0 {
+                        continue;
+                    }
+                    if header.is_cold() {
+                        // Its time has not come. If nobody remembers it, the hand takes it the next time.
+                        header.settle();
+                    } else if !header.cool() && self.unmap(frame, guard) {
                         evicted.push(frame);
                     }
                 }

@@ -1,0 +1,67 @@
+//! Nodes that have gone without a second use: one that comes back is used more often than it seemed.
+//!
+//! A table of tags, one word each: whoever comes later takes the place. It may forget a node, and seldom takes one for another.
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// Those that went last, about as many as the cache has frames.
+#[derive(Debug)]
+pub(super) struct Ghosts {
+    tags: Box<[AtomicU32]>,
+}
+
+const LEAST: usize = 64;
+const MOST: usize = 1 << 24;
+
+impl Ghosts {
+    pub(super) fn new(frames: usize) -> Ghosts {
+        let count = frames.clamp(LEAST, MOST).next_power_of_two();
+        Ghosts {
+            tags: (0..count).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        (self.tags.len() * size_of::<AtomicU32>()) as u64
+    }
+
+    /// A node's place, and its tag, which is never zero.
+    fn place(&self, hash: u64) -> (&AtomicU32, u32) {
+        let at = (hash >> 32) as usize & (self.tags.len() - 1);
+        (&self.tags[at], hash as u32 | 1)
+    }
+
+    /// A node goes.
+    pub(super) fn note(&self, hash: u64) {
+        let (place, tag) = self.place(hash);
+        place.store(tag, Ordering::Relaxed);
+    }
+
+    /// Whether a node that comes has been here lately; forgets it.
+    pub(super) fn recall(&self, hash: u64) -> bool {
+        let (place, tag) = self.place(hash);
+        let known = place.load(Ordering::Relaxed) == tag;
+        if known {
+            place.store(0, Ordering::Relaxed);
+        }
+        known
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_is_known_once_and_until_another_takes_its_place() {
+        let ghosts = Ghosts::new(1);
+        let hash = |place: u64, tag: u64| place << 32 | tag;
+        ghosts.note(hash(3, 7));
+        assert!(!ghosts.recall(hash(3, 9)) && !ghosts.recall(hash(4, 7)));
+        assert!(ghosts.recall(hash(3, 7)) && !ghosts.recall(hash(3, 7)));
+        ghosts.note(hash(3, 7));
+        ghosts.note(hash(3 + LEAST as u64, 9));
+        assert!(!ghosts.recall(hash(3, 7)));
+        assert_eq!(Ghosts::new(100).bytes(), 4 * 128);
+    }
+}
