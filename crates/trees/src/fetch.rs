@@ -18,6 +18,13 @@ pub(crate) trait Fetch {
         cache.prefetch(pointer, guard);
     }
 
+    /// The same for what it reads next, once that is here.
+    #[inline]
+    fn prefetch_header(&self, pointer: &NodePointer) {
+        let Blocking { cache, guard, .. } = self.blocking();
+        cache.prefetch_header(pointer, guard);
+    }
+
     /// Nodes that are not there, in the order of their pointers.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 

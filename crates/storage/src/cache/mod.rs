@@ -322,6 +322,17 @@ impl Cache {
         self.shared.tables.prefetch(Key::of(pointer).hash(), guard);
     }
 
+    /// The same for what comes after that, once that is here.
+    #[inline]
+    pub fn prefetch_header(&self, pointer: &NodePointer, guard: &Guard) {
+        let shared = &self.shared;
+        // The first frame with the tag is the right one nearly always.
+        let _ = shared.tables.find(Key::of(pointer).hash(), guard, |frame| {
+            alluvium_base::prefetch_line(shared.header(frame));
+            true
+        });
+    }
+
     /// The same without a trace in the node's warmth: for whoever had it read ahead and uses it once.
     ///
     /// # Panics

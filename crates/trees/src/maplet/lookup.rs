@@ -55,6 +55,12 @@ impl Hits {
         self.len += 1;
     }
 
+    /// These values, in place of those that are there.
+    pub(crate) fn set(&mut self, values: impl Iterator<Item = u16>) {
+        self.clear();
+        values.for_each(|value| self.push(value));
+    }
+
     fn clear(&mut self) {
         self.len = 0;
         self.all.clear();
@@ -160,34 +166,90 @@ fn blocking<'g>(cache: &'g Cache, guard: &'g Guard) -> Blocking<'g> {
     }
 }
 
-/// The pages of a path that know of a key, by its hash, in the order of their maplets, if all of them are there; their first lines are
-/// on their way then. Whoever asks one after the other need not ask all.
-#[inline]
-pub(crate) fn peek_path<'f, F: Fetch>(
-    maplets: &[&Maplet],
-    hash: u64,
-    fetch: &'f F,
-    pages: &mut Path<NodeRef<'f>>,
-) -> bool {
-    for maplets in maplets.chunks(GROUP) {
-        let mut pointers = [const { None::<NodePointer> }; GROUP];
-        for (pointer, maplet) in pointers.iter_mut().zip(maplets) {
+/// The pages of a path that know of a key, and what a lookup has to do before it can ask them. Whoever looks several keys up takes each step
+/// for all of them before the next, so that what a step reads is on its way while the others' is read.
+#[derive(Default)]
+pub(crate) struct Pages<'f> {
+    pointers: Path<NodePointer>,
+    nodes: Path<NodeRef<'f>>,
+}
+
+impl<'f> Pages<'f> {
+    /// Finds out which pages these are, by a key's hash, in the order of the maplets; where the cache keeps them is on its way then.
+    #[inline]
+    pub(crate) fn locate<'m, F: Fetch>(
+        &mut self,
+        maplets: impl Iterator<Item = &'m Maplet>,
+        hash: u64,
+        fetch: &F,
+    ) {
+        for maplet in maplets {
             let page = maplet.page(hash);
             fetch.prefetch(&page);
-            *pointer = Some(page);
+            self.pointers.push(page);
         }
-        for (pointer, maplet) in pointers.iter().flatten().zip(maplets) {
+    }
+
+    /// The frames' headers are on their way then.
+    #[inline]
+    pub(crate) fn approach<F: Fetch>(&self, fetch: &F) {
+        for pointer in &self.pointers {
+            fetch.prefetch_header(pointer);
+        }
+    }
+
+    /// Takes the pages, if all of them are there; whether they are. The lines that a lookup reads first are on their way then.
+    #[inline]
+    pub(crate) fn take<'m, F: Fetch>(
+        &mut self,
+        maplets: impl Iterator<Item = &'m Maplet>,
+        hash: u64,
+        fetch: &'f F,
+    ) -> bool {
+        for (pointer, maplet) in self.pointers.iter().zip(maplets) {
             let Some(page) = fetch.peek(pointer) else {
+                self.nodes.clear();
                 return false;
             };
             prefetch(maplet, &page, hash);
-            pages.push(page);
+            self.nodes.push(page);
         }
+        true
     }
-    true
+
+    /// What is to be looked up in the pages that are here, as far as they are pages of their maplets.
+    pub(crate) fn probes<'p, 'm: 'p>(
+        &'p self,
+        maplets: impl Iterator<Item = &'m Maplet> + 'p,
+        hash: u64,
+    ) -> impl Iterator<Item = (PageView<'p>, Fingerprint)> + 'p {
+        self.nodes.iter().zip(maplets).map_while(move |(page, maplet)| {
+            let geometry = maplet.geometry();
+            let view = PageView::new(geometry, page).ok()?;
+            Some((view, geometry.fingerprint(hash)))
+        })
+    }
+
+    /// Whether nobody has found out yet which they are.
+    #[inline]
+    pub(crate) fn are_unknown(&self) -> bool {
+        self.pointers.is_empty()
+    }
+
+    /// Whether there are pages to be asked.
+    #[inline]
+    pub(crate) fn are_here(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// A page that is here, by the place of its maplet.
+    #[inline]
+    pub(crate) fn page(&self, place: usize) -> &NodeRef<'f> {
+        &self.nodes[place]
+    }
 }
 
-/// The same with pages from anywhere. When it is pending `out` is of no use.
+/// Looks a key up in every maplet of a path, as [`lookup_path`] does, with pages from anywhere. When it is pending `out` is of no use.
 #[inline]
 pub(crate) fn probe_path<F: Fetch>(
     maplets: &[&Maplet],

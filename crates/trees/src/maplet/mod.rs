@@ -33,7 +33,7 @@ mod write;
 
 pub use check::Violation;
 pub use lookup::{Answers, Hits, lookup_path};
-pub(crate) use lookup::{Path, peek_path, probe_path};
+pub(crate) use lookup::{Pages, Path, probe_path};
 pub use merge::{Merger, Progress, Source};
 pub use write::Written;
 

@@ -9,14 +9,16 @@
 
 use super::gather::Gather;
 use super::lookup::Reader;
-use super::search::Search;
+use super::search::{Search, Way, ask_together};
 use crate::fetch::{Brought, Peeking};
 use alluvium_storage::{NodePointer, Pending, Residence, Result};
 use std::collections::VecDeque;
 use std::task::Poll;
 
-/// So many keys lack a node when it is asked for.
+/// So many keys are searched for together.
 const TOGETHER: usize = 16;
+/// So many of them lack a node when it is asked for.
+const ENOUGH: usize = 12;
 
 /// How often a key may have lacked a node before everything that it needs is kept until it is done: the cache may have lost what it was
 /// brought before it was looked at, and with little memory again and again.
@@ -96,33 +98,42 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
                 pending.wait();
             }
             self.search(open)?;
-            if self.lacking.open.len() >= TOGETHER {
+            if self.lacking.open.len() >= ENOUGH {
                 self.ask()?;
             }
         }
     }
 
     /// Goes on with a few keys. Those that lack a node are added to the others that do.
-    fn search(&mut self, open: Vec<Open>) -> Result<()> {
+    fn search(&mut self, mut open: Vec<Open>) -> Result<()> {
+        let reader = self.reader;
         let brought = Brought::default();
-        let fetch = Peeking::new(self.reader.blocking(), &brought);
-        for mut key in open {
-            if self.go_on(&mut key, &fetch)?.is_pending() {
-                key.waits += 1;
-                self.lacking.open.push(key);
+        let fetch = Peeking::new(reader.blocking(), &brought);
+        // The memory of the machine too answers several as fast as one.
+        let mut ways: Vec<Way<'_, '_>> = Vec::with_capacity(open.len());
+        for key in &open {
+            let mut way = Way::of(reader.seen(), self.keys[key.index]);
+            way.locate(&key.search, &fetch);
+            ways.push(way);
+        }
+        ways.iter().for_each(|way| way.approach(&fetch));
+        for way in &mut ways {
+            way.take(&fetch);
+        }
+        ask_together(&ways, open.iter_mut().map(|key| &mut key.search));
+        for (mut key, mut way) in open.into_iter().zip(ways) {
+            let Gather { operator, known } = &mut self.gathers[key.index];
+            let name = self.keys[key.index];
+            match key.search.go_along(&mut way, name, known, *operator, &fetch) {
+                Poll::Ready(done) => done?,
+                Poll::Pending => {
+                    key.waits += 1;
+                    self.lacking.open.push(key);
+                }
             }
         }
         self.lacking.nodes.append(&mut fetch.into_missing());
         Ok(())
-    }
-
-    fn go_on(&mut self, key: &mut Open, fetch: &Peeking<'_>) -> Result<Poll<()>> {
-        let Gather { operator, known } = &mut self.gathers[key.index];
-        let name = self.keys[key.index];
-        match self.reader.go_on(&mut key.search, name, known, *operator, fetch) {
-            Poll::Pending => Ok(Poll::Pending),
-            Poll::Ready(done) => done.map(Poll::Ready),
-        }
     }
 
     /// Asks for what is lacking; whoever lacks it is searched for again once it has been read.
@@ -146,14 +157,18 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
 
     /// Reads and waits until these keys are done, and keeps what was read until then.
     fn insist(&mut self, mut open: Vec<Open>, mut nodes: Vec<NodePointer>) -> Result<()> {
+        let reader = self.reader;
         let mut brought = Brought::default();
         while !open.is_empty() {
-            brought.wait(self.reader.blocking(), nodes)?;
-            let fetch = Peeking::new(self.reader.blocking(), &brought);
+            brought.wait(reader.blocking(), nodes)?;
+            let fetch = Peeking::new(reader.blocking(), &brought);
             let mut left = Vec::new();
             for mut key in open {
-                if self.go_on(&mut key, &fetch)?.is_pending() {
-                    left.push(key);
+                let Gather { operator, known } = &mut self.gathers[key.index];
+                let name = self.keys[key.index];
+                match reader.go_on(&mut key.search, name, known, *operator, &fetch) {
+                    Poll::Ready(done) => done?,
+                    Poll::Pending => left.push(key),
                 }
             }
             open = left;

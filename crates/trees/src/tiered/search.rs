@@ -8,8 +8,8 @@ use crate::fetch::Fetch;
 use crate::maplet::{self, Maplet};
 use crate::merge::Operator;
 use crate::run;
-use alluvium_filters as filters;
-use alluvium_storage::{Error, NodeRef, Result};
+use alluvium_filters::{self as filters, Found};
+use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
@@ -28,12 +28,72 @@ pub(super) struct Search {
     records: usize,
 }
 
-/// The pages of maplets that know of the key, from that of the part `first` on: there were all that are left.
-#[derive(Default)]
-struct Peeked<'f> {
-    pages: maplet::Path<NodeRef<'f>>,
-    first: usize,
+/// A key's way from the root to its leaf: the parts that count for it, newest first, and the pages of their maplets from the part `first`
+/// on. Whoever searches for several keys takes each step for all of them before the next.
+pub(super) struct Way<'v, 'f> {
+    parts: maplet::Path<&'v Part>,
     hash: u64,
+    pages: maplet::Pages<'f>,
+    first: usize,
+}
+
+impl<'v, 'f> Way<'v, 'f> {
+    /// The way of a key in a version.
+    pub(super) fn of(version: &'v Version, key: &[u8]) -> Way<'v, 'f> {
+        Way {
+            parts: path(&version.root, key),
+            hash: filters::hash(SEED, key),
+            pages: maplet::Pages::default(),
+            first: 0,
+        }
+    }
+
+    /// Finds out which pages a search will ask.
+    pub(super) fn locate<F: Fetch>(&mut self, search: &Search, fetch: &F) {
+        if search.layer < self.parts.len() && !search.knows(search.layer) {
+            self.locate_from(search.layer, fetch);
+        }
+    }
+
+    fn locate_from<F: Fetch>(&mut self, first: usize, fetch: &F) {
+        self.first = first;
+        self.pages.locate(maplets(&self.parts[first..]), self.hash, fetch);
+    }
+
+    /// Has the processor bring what must be read to find them.
+    pub(super) fn approach<F: Fetch>(&self, fetch: &F) {
+        self.pages.approach(fetch);
+    }
+
+    /// Takes them, if all are there; whether they are.
+    pub(super) fn take<F: Fetch>(&mut self, fetch: &'f F) -> bool {
+        self.pages
+            .take(maplets(&self.parts[self.first..]), self.hash, fetch)
+    }
+}
+
+/// Asks the maplets of many ways whose pages were taken, all together: each search knows then which runs of its way may have its key.
+pub(super) fn ask_together<'s>(ways: &[Way<'_, '_>], searches: impl Iterator<Item = &'s mut Search>) {
+    let mut searches: Vec<&mut Search> = searches.collect();
+    let (mut probes, mut askers) = (Vec::new(), Vec::new());
+    for (asker, (way, search)) in ways.iter().zip(&mut searches).enumerate() {
+        let pages = way.pages.probes(maplets(&way.parts[way.first..]), way.hash);
+        for (place, probe) in pages.enumerate() {
+            if place == 0 {
+                (search.first, search.asked) = (way.first, 0);
+            }
+            probes.push(probe);
+            askers.push((asker, place));
+        }
+    }
+    filters::lookup_many(&probes, |probe, found| {
+        let (asker, place) = askers[probe];
+        searches[asker].learn(place, found);
+    });
+}
+
+fn maplets<'v>(parts: &[&'v Part]) -> impl Iterator<Item = &'v Maplet> {
+    parts.iter().map(|part| &part.group.maplet)
 }
 
 /// The parts of a path that count for a key, newest first.
@@ -68,13 +128,23 @@ impl Search {
         operator: Option<&dyn Operator>,
         fetch: &F,
     ) -> Poll<Result<()>> {
-        let parts = path(&version.root, key);
-        let mut peeked = Peeked::default();
-        while self.layer < parts.len() && !known.is_decided() {
+        self.go_along(&mut Way::of(version, key), key, known, operator, fetch)
+    }
+
+    /// The same on the key's way, of which the first steps may have been taken.
+    pub(super) fn go_along<'f, F: Fetch>(
+        &mut self,
+        way: &mut Way<'_, 'f>,
+        key: &[u8],
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        fetch: &'f F,
+    ) -> Poll<Result<()>> {
+        while self.layer < way.parts.len() && !known.is_decided() {
             if !self.knows(self.layer) {
-                ready!(self.ask_maplets(&parts, key, &mut peeked, fetch))?;
+                ready!(self.ask_maplets(way, fetch))?;
             }
-            ready!(self.ask_group(&parts[self.layer].group, key, known, operator, fetch))?;
+            ready!(self.ask_group(&way.parts[self.layer].group, key, known, operator, fetch))?;
             self.layer += 1;
             self.runs = 0;
         }
@@ -86,32 +156,38 @@ impl Search {
         (self.first..self.first + self.asked).contains(&layer)
     }
 
+    /// A maplet has answered. Behind one whose answer is elsewhere, the others are asked again in their turn.
+    fn learn(&mut self, place: usize, found: Found<'_>) {
+        if let Found::Here(values) = found
+            && place == self.asked
+        {
+            if self.hits.len() <= place {
+                self.hits.resize_with(place + 1, maplet::Hits::default);
+            }
+            self.hits[place].set(values);
+            self.asked += 1;
+        }
+    }
+
     /// Finds out which runs of the next part may have the key, at least. Pages that must be read are read together, for all the parts that are
     /// left; where none must be, one is asked after the other, the newest first.
-    fn ask_maplets<'f, F: Fetch>(
-        &mut self,
-        parts: &[&Part],
-        key: &[u8],
-        peeked: &mut Peeked<'f>,
-        fetch: &'f F,
-    ) -> Poll<Result<()>> {
-        let left = &parts[self.layer..];
-        if peeked.pages.is_empty() {
-            peeked.hash = filters::hash(SEED, key);
-            let maplets: maplet::Path<&Maplet> = left.iter().map(|part| &part.group.maplet).collect();
-            if !maplet::peek_path(&maplets, peeked.hash, fetch, &mut peeked.pages) {
-                self.asked = 0;
-                ready!(maplet::probe_path(&maplets, peeked.hash, fetch, &mut self.hits))?;
+    fn ask_maplets<'f, F: Fetch>(&mut self, way: &mut Way<'_, 'f>, fetch: &'f F) -> Poll<Result<()>> {
+        self.asked = 0;
+        if !way.pages.are_here() {
+            if way.pages.are_unknown() {
+                way.locate_from(self.layer, fetch);
+            }
+            if !way.take(fetch) {
+                let left: maplet::Path<&Maplet> = maplets(&way.parts[self.layer..]).collect();
+                ready!(maplet::probe_path(&left, way.hash, fetch, &mut self.hits))?;
                 (self.first, self.asked) = (self.layer, left.len());
                 return Poll::Ready(Ok(()));
             }
-            peeked.first = self.layer;
         }
-        self.asked = 0;
         self.hits.resize_with(1, maplet::Hits::default);
-        let page = &peeked.pages[self.layer - peeked.first];
-        let maplet = &left[0].group.maplet;
-        ready!(maplet.ask(page, peeked.hash, fetch, &mut self.hits[0]))?;
+        let page = way.pages.page(self.layer - way.first);
+        let maplet = &way.parts[self.layer].group.maplet;
+        ready!(maplet.ask(page, way.hash, fetch, &mut self.hits[0]))?;
         (self.first, self.asked) = (self.layer, 1);
         Poll::Ready(Ok(()))
     }
