@@ -70,7 +70,7 @@ use budget::Budget;
 use chunks::Chunks;
 use crossbeam_utils::CachePadded;
 use flights::Flights;
-use frame::{FrameId, Header, Key};
+use frame::{FrameId, Header, Key, Manner};
 use geometry::Geometry;
 use ghosts::Ghosts;
 use lane::{Headers, Lane};
@@ -446,14 +446,28 @@ impl Cache {
     /// # Panics
     /// When `node` does not have the pointer's number of pages.
     pub fn insert(&self, pointer: &NodePointer, node: &[u8]) {
+        self.put(pointer, node, Manner::Proven);
+    }
+
+    /// The same for a node that may not be wanted soon: only while the cache is not full, so that nothing makes room for it.
+    ///
+    /// # Panics
+    /// As [`Cache::insert`].
+    pub fn offer(&self, pointer: &NodePointer, node: &[u8]) {
+        if self.shared.chunks.assigned() < self.shared.allowed_chunks() {
+            self.put(pointer, node, Manner::Trial);
+        }
+    }
+
+    fn put(&self, pointer: &NodePointer, node: &[u8], manner: Manner) {
         assert!(
             pointer.check(&pointer.place(), self.shared.page_size).is_ok()
                 && node.len() == self.shared.page_size.node_bytes(pointer.pages),
-            "a node of {} bytes is inserted for {pointer:?}",
+            "a node of {} bytes is put into the cache for {pointer:?}",
             node.len()
         );
         let guard = self.shared.epochs.pin();
-        self.shared.insert(pointer, node, &guard);
+        self.shared.insert(pointer, node, manner, &guard);
     }
 
     /// Drops a node that will not be wanted again, so that its frame is free sooner. A hint: a forgotten node is merely

@@ -624,7 +624,7 @@ impl Shared {
     }
 
     /// Puts a node that was just written into the cache, if there is a frame for it.
-    pub(super) fn insert(&self, pointer: &NodePointer, node: &[u8], guard: &Guard) {
+    pub(super) fn insert(&self, pointer: &NodePointer, node: &[u8], manner: Manner, guard: &Guard) {
         let key = Key::of(pointer);
         let hash = key.hash();
         if self.look(&key, hash, guard).is_some() {
@@ -639,9 +639,12 @@ impl Shared {
         if self.look(&key, hash, guard).is_some() || shard.iter().any(|flight| flight.key == key) {
             drop(shard);
             self.return_frame(frame, guard);
-        } else if !self.publish(frame, &key, hash, Manner::Proven, guard) {
+        } else if !self.publish(frame, &key, hash, manner, guard) {
             drop(shard);
             self.retire(&[frame], guard);
+        } else if manner != Manner::Proven {
+            drop(shard);
+            self.note_cold(frame);
         }
     }
 }

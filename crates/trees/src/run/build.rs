@@ -460,6 +460,10 @@ impl Builder {
             self.written += 1;
             self.leaves.set_codec(closed.codec);
             let nodes = self.write_node(&mut closed.bytes)?;
+            if nodes.parts.is_empty() {
+                // What was just written is read soon, as often as not.
+                self.cache.offer(&nodes.head, &closed.bytes);
+            }
             let next = self.closed.front().map(|next| &*next.separator);
             let high = next.or(last).unwrap_or(&self.separator);
             for node in nodes.all() {
