@@ -27,7 +27,7 @@ pub struct Arguments {
     /// Print JSON for programs instead of text for people.
     #[arg(long, global = true)]
     pub json: bool,
-    /// The memory that the store may take in all, as in 512M or 2G [default: a quarter of what there is].
+    /// The memory that the store may take in all, as in 512M or 2G [default: a quarter of what the machine has, or half of its container's].
     #[arg(long, global = true, value_name = "SIZE", value_parser = sizes::parse)]
     pub memory: Option<Bytes>,
     /// What to do.

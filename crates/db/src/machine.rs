@@ -6,11 +6,17 @@ use alluvium_device::machine;
 pub(crate) use alluvium_device::machine::stand_back;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The share of the machine's memory that a store takes when nobody says how much: a quarter, at least 64 MiB.
+/// What a store takes when nobody says how much.
 pub(crate) fn memory_budget() -> u64 {
-    machine::memory_limit()
-        .map_or(256 * MIB, |bytes| (bytes / 4).max(64 * MIB))
-        .max(MIN_MEMORY)
+    budget(machine::memory(), machine::container_memory())
+}
+
+/// A quarter of the machine's memory, which others use as well, or half of a container's, which is there for this one program: whichever is
+/// less, and 64 MiB at least.
+fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
+    let parts = [machine.map(|bytes| bytes / 4), container.map(|bytes| bytes / 2)];
+    let least = parts.into_iter().flatten().min();
+    least.unwrap_or(256 * MIB).max(64 * MIB).max(MIN_MEMORY)
 }
 
 /// How many threads work in the background when nobody says how many.
@@ -22,4 +28,21 @@ pub(crate) fn workers() -> usize {
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_takes_a_quarter_of_a_machine_or_half_of_a_container() {
+        let of = |machine: u64, container: Option<u64>| {
+            budget(Some(machine * MIB), container.map(|mib| mib * MIB)) / MIB
+        };
+        assert_eq!(of(8192, None), 2048);
+        assert_eq!(of(8192, Some(512)), 256);
+        assert_eq!(of(8192, Some(6000)), 2048);
+        assert_eq!(of(200, Some(100)), 64);
+        assert_eq!(budget(None, None), 256 * MIB);
+    }
 }

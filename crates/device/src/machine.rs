@@ -1,4 +1,4 @@
-//! How much memory this process may use (the machine's, or its container's where that is less), and who has its processors first.
+//! How much memory the machine has, and this process's container, and who has the processors first.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 /// What a control group without a limit says, and more.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Bytes of memory that this process may use, as far as the operating system says.
+/// Bytes of the machine's memory, if the operating system says so.
 #[must_use]
-pub fn memory_limit() -> Option<u64> {
-    let machine = fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| total(&text));
+pub fn memory() -> Option<u64> {
+    total(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// Bytes of memory that this process's container may use: the least that its control groups say, if any says something.
+#[must_use]
+pub fn container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = group_files(&groups, Path::new("/sys/fs/cgroup"))
         .into_iter()
         .filter_map(|file| limit(&fs::read_to_string(file).ok()?));
-    limits.chain(machine).min()
+    limits.min()
 }
 
 /// How far a thread of the background stands back, as a nice value: while a processor is wanted by others it has a third of what they have.
@@ -91,6 +94,7 @@ mod tests {
     #[test]
     fn the_machine_has_memory() {
         assert_eq!(total("MemFree: 1 kB\nMemTotal:       24 kB\n"), Some(24 << 10));
-        assert!(memory_limit().is_none_or(|bytes| bytes > 1 << 20));
+        assert!(memory().is_none_or(|bytes| bytes > 1 << 20));
+        assert!(container_memory().is_none_or(|bytes| bytes > 1 << 20));
     }
 }
