@@ -5,7 +5,7 @@ use crate::Result;
 use crate::format::TreeKey;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
-use alluvium_trees::tiered::{Found, Gather, KeyspaceRules};
+use alluvium_trees::tiered::{Found, Gather, KeyspaceRules, Reader};
 use smallvec::SmallVec;
 
 /// How many keys of a batch the processor is asked for before they are looked up.
@@ -36,12 +36,7 @@ impl Engine {
                 continue;
             }
             for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
-                gather.range_deleted(slot.memtable.range_deleted(key, place));
-                for message in slot.memtable.get(key, place) {
-                    if gather.message(&message).is_break() {
-                        break;
-                    }
-                }
+                gather.memtable(&slot.memtable, key);
                 if gather.is_decided() {
                     return Ok(gather.found());
                 }
@@ -71,12 +66,41 @@ impl Engine {
         }
     }
 
-    /// The values of many keys of the tree that have the same rules, in their order, if none of them needs the device; none otherwise.
-    pub(crate) fn get_in_memory(
+    /// The values of many keys of the tree that have the same rules, in their order.
+    pub(crate) fn multi_get(
         &self,
         keys: &[TreeKey],
         rules: &KeyspaceRules,
         at: At,
+    ) -> Result<Vec<Option<Found>>> {
+        let gather = |reader: &mut Reader<'_>, keys: &[&[u8]], gathers: &mut [Gather<'_>]| {
+            reader.gather_many(keys, gathers)?;
+            Ok(true)
+        };
+        let found = self.read_many(keys, rules, at, gather)?;
+        Ok(found.expect("everything is found where the device is waited for"))
+    }
+
+    /// The same if none of them needs the device; none otherwise.
+    pub(crate) fn multi_get_in_memory(
+        &self,
+        keys: &[TreeKey],
+        rules: &KeyspaceRules,
+        at: At,
+    ) -> Result<Option<Vec<Option<Found>>>> {
+        let gather = |reader: &mut Reader<'_>, keys: &[&[u8]], gathers: &mut [Gather<'_>]| {
+            Ok(reader.gather_many_in_memory(keys, gathers)?)
+        };
+        self.read_many(keys, rules, at, gather)
+    }
+
+    /// Reads many keys, with what the tree says by `gather`, if that has found everything.
+    fn read_many(
+        &self,
+        keys: &[TreeKey],
+        rules: &KeyspaceRules,
+        at: At,
+        gather: impl Fn(&mut Reader<'_>, &[&[u8]], &mut [Gather<'_>]) -> Result<bool>,
     ) -> Result<Option<Vec<Option<Found>>>> {
         let now_ms = self.now_ms();
         loop {
@@ -87,15 +111,16 @@ impl Engine {
             if self.is_forgotten(at, place) {
                 continue;
             }
-            let mut answers = Vec::with_capacity(keys.len());
-            let mut value = Vec::new();
             let cut = reader.cut();
+            let slots: SmallVec<[_; 4]> = slots.iter().filter(|slot| slot.base() >= cut).collect();
+            let mut gathers = Vec::with_capacity(keys.len());
+            let mut missed: SmallVec<[usize; 64]> = SmallVec::new();
             let mut hashes: SmallVec<[u64; 64]> = SmallVec::new();
+            let mut value = Vec::new();
             for key in 0..keys.len() + AHEAD {
                 // What a key needs first, what another needs next, and what has been brought meanwhile.
                 if let Some(first) = keys.get(key) {
-                    let slots = slots.iter().filter(|slot| slot.base() >= cut);
-                    slots.for_each(|slot| slot.memtable.prefetch(first));
+                    slots.iter().for_each(|slot| slot.memtable.prefetch(first));
                     hashes.push(self.records.prefetch(first));
                 }
                 if let Some(&next) = key.checked_sub(AHEAD / 2).and_then(|next| hashes.get(next)) {
@@ -105,98 +130,30 @@ impl Engine {
                     continue;
                 };
                 let mut gather = Gather::new(place, now_ms, rules.operator.as_deref()).holding();
-                for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
-                    if !gather.is_decided() {
-                        gather.memtable(&slot.memtable, key);
+                slots.iter().for_each(|slot| gather.memtable(&slot.memtable, key));
+                if !gather.is_decided() && is_kept(rules, at) {
+                    value.clear();
+                    if self.records.get(key, seen(&gather, place, cut), &mut value) {
+                        let _ = gather.message(&Message::put(0, &value));
+                    } else if gather.is_untouched() {
+                        missed.push(gathers.len());
                     }
                 }
-                let asks = !gather.is_decided() && is_kept(rules, at);
-                let is_untouched = gather.is_untouched();
-                value.clear();
-                let up_to = seen(&gather, place, reader.cut());
-                let is_kept_here = asks && self.records.get(key, up_to, &mut value);
-                if is_kept_here {
-                    let _ = gather.message(&Message::put(0, &value));
-                } else if !reader.gather_in_memory(key, &mut gather)? {
-                    return Ok(None);
-                }
-                let offers = asks && !is_kept_here && is_untouched && !gather.expires();
-                let answer = gather.found();
-                if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {
-                    self.records.offer(key, value, place);
-                }
-                answers.push(answer);
+                gathers.push(gather);
             }
-            return Ok(Some(answers));
-        }
-    }
-
-    /// The values of many keys of the tree, each with the rules of its keyspace, in their order.
-    pub(crate) fn multi_get(&self, keys: &[(&[u8], &KeyspaceRules)], at: At) -> Result<Vec<Option<Found>>> {
-        let now_ms = self.now_ms();
-        loop {
-            let place = self.place(at);
-            let slots = self.queue.slots();
-            let mut reader = self.tree.reader();
-            self.is_open()?;
-            if self.is_forgotten(at, place) {
-                continue;
+            let names: SmallVec<[&[u8]; 64]> = keys.iter().map(|key| &key[..]).collect();
+            if !gather(&mut reader, &names, &mut gathers)? {
+                return Ok(None);
             }
-            let mut gathers: Vec<Gather<'_>> = keys
-                .iter()
-                .map(|(_, rules)| Gather::new(place, now_ms, rules.operator.as_deref()).holding())
-                .collect();
-            for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
-                for ((key, _), gather) in keys.iter().zip(&mut gathers) {
-                    if gather.is_decided() {
-                        continue;
-                    }
-                    gather.range_deleted(slot.memtable.range_deleted(key, place));
-                    for message in slot.memtable.get(key, place) {
-                        if gather.message(&message).is_break() {
-                            break;
-                        }
-                    }
-                }
-            }
-            let missed = self.ask_records(keys, at, &mut gathers, reader.cut(), place);
-            let names: Vec<&[u8]> = keys.iter().map(|(key, _)| *key).collect();
-            reader.gather_many(&names, &mut gathers)?;
+            missed.retain(|&mut index| !gathers[index].expires());
+            let answers: Vec<Option<Found>> = gathers.into_iter().map(Gather::found).collect();
             for index in missed {
-                let gather = &mut gathers[index];
-                if !gather.expires()
-                    && let Some(value) = gather.value()
-                {
+                if let Some(value) = answers[index].as_ref().filter(|value| !value.is_in_page()) {
                     self.records.offer(names[index], value, place);
                 }
             }
-            return Ok(gathers.into_iter().map(Gather::found).collect());
+            return Ok(Some(answers));
         }
-    }
-
-    /// Feeds lookups that memtables have not decided with records that are kept. Those of the others that are to be offered afterwards.
-    fn ask_records(
-        &self,
-        keys: &[(&[u8], &KeyspaceRules)],
-        at: At,
-        gathers: &mut [Gather<'_>],
-        cut: Sequence,
-        place: Sequence,
-    ) -> Vec<usize> {
-        let mut missed = Vec::new();
-        let mut value = Vec::new();
-        for (index, ((key, rules), gather)) in keys.iter().zip(gathers).enumerate() {
-            if gather.is_decided() || !is_kept(rules, at) {
-                continue;
-            }
-            value.clear();
-            if self.records.get(key, seen(gather, place, cut), &mut value) {
-                let _ = gather.message(&Message::put(0, &value));
-            } else if gather.is_untouched() {
-                missed.push(index);
-            }
-        }
-        missed
     }
 
     pub(super) fn place(&self, at: At) -> Sequence {

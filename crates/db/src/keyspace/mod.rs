@@ -283,16 +283,14 @@ impl Keyspace {
         at: At,
     ) -> Result<Vec<Option<Value>>> {
         self.definition.alive()?;
-        let keys: Vec<_> = keys
+        let keys: Vec<TreeKey> = keys
             .into_iter()
             .map(|key| format::tree_key(&self.definition.prefix, key.as_ref()))
             .collect();
-        let rules = &*self.definition.rules;
-        let asked: Vec<_> = keys.iter().map(|key| (&key[..], rules)).collect();
         let began = Began::sampled();
-        let found = self.shared.engine.multi_get(&asked, at)?;
+        let found = self.shared.engine.multi_get(&keys, &self.definition.rules, at)?;
         began.over(&self.shared.recorders.multi_get);
-        self.shared.count_multi_get(asked.len());
+        self.shared.count_multi_get(keys.len());
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
     }
 
@@ -323,7 +321,7 @@ impl Keyspace {
         let began = Began::sampled();
         let rules = &self.definition.rules;
         let engine = &self.shared.engine;
-        let Some(found) = engine.get_in_memory(&keys, rules, At::Now)? else {
+        let Some(found) = engine.multi_get_in_memory(&keys, rules, At::Now)? else {
             return Ok(None);
         };
         began.over(&self.shared.recorders.multi_get);

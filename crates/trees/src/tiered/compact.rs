@@ -4,6 +4,7 @@
 use super::estimate::compaction_bytes;
 use super::fuse::{Fused, Plan, Source, Taken};
 use super::inflight::{Claim, JobId};
+use super::maintain::longest_path;
 use super::node::{Group, Node, Owned, Part};
 use super::policy::{self, Leaf};
 use super::shape::leaf_view;
@@ -15,6 +16,7 @@ use crate::run::{Built, Run, RunOptions, Weight};
 use alluvium_base::Purpose;
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, Extent};
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,7 +77,8 @@ enum Phase {
 }
 
 impl Tree {
-    /// The next compaction that is due, if any: the one nearest the root first, for what sinks from there is what others wait for.
+    /// The next compaction that is due, if any: the one nearest the root first, for what sinks from there is what others wait for. Where a path has
+    /// more runs than it should, and writers wait for that, it is the one that takes most from that path.
     ///
     /// # Errors
     /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
@@ -83,12 +86,19 @@ impl Tree {
         let mut trunk = self.lock();
         // While space is scarce each has its turn: one may fail for lack of it, again and again, and another one free it.
         let is_scarce = self.is_scarce();
-        let order = |claim: &Claim| (!is_scarce).then_some(std::cmp::Reverse(claim.height));
+        let version = self.version();
+        let crowded = (self.crowding() > 100).then(|| longest_path(&version.root).1);
+        let order = |claim: &Claim| {
+            let crowd = crowded
+                .filter(|key| claim.range.contains(key))
+                .and_then(|_| find(&version.root, claim));
+            let runs = crowd.map_or(0, |(node, index)| node.runs(index));
+            (!is_scarce).then_some((Reverse(runs), Reverse(claim.height)))
+        };
         let Some(id) = trunk.inflight.queued(order) else {
             return Ok(None);
         };
         let claim = trunk.inflight.claim(id).expect("it was just found").clone();
-        let version = self.version();
         let (node, index) = find(&version.root, &claim).expect("a job whose pivot is gone was abandoned");
         let stretch = trunk.stretch(node, index);
         let mut pins = Vec::new();

@@ -126,7 +126,7 @@ impl Tree {
     pub(super) fn note_crowding(&self, root: &Node) {
         let levels = u64::from(root.height) + 1;
         let most = levels * self.shared.options.shape.most_runs() as u64;
-        let crowding = 100 * longest_path(root) as u64 / most;
+        let crowding = 100 * longest_path(root).0 as u64 / most;
         self.shared.totals.crowding.store(crowding, Ordering::Relaxed);
     }
 

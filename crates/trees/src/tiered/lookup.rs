@@ -4,7 +4,7 @@ use super::gather::{Answer, Gather, Known};
 use super::many::Many;
 use super::search::Search;
 use super::tree::{SEED, Tree, Version};
-use crate::fetch::{Blocking, Brought, Fetch, Peeking, found};
+use crate::fetch::{Blocking, Fetch, found};
 use crate::merge::Operator;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_filters as filters;
@@ -118,31 +118,6 @@ impl Reader<'_> {
         found(done)
     }
 
-    /// The same if it can be done without the device: whether it could. What was asked is of no use otherwise.
-    ///
-    /// # Errors
-    /// As [`Reader::gather`].
-    pub fn gather_in_memory(&mut self, key: &[u8], gather: &mut Gather<'_>) -> Result<bool> {
-        if gather.is_decided() {
-            return Ok(true);
-        }
-        let mut search = std::mem::take(&mut self.search);
-        search.restart();
-        let Gather { operator, known } = gather;
-        let brought = Brought::default();
-        let fetch = Peeking::new(self.blocking(), &brought);
-        let done = search.go_on(&self.version, key, known, *operator, &fetch);
-        drop(fetch);
-        self.search = search;
-        match done {
-            Poll::Pending => Ok(false),
-            Poll::Ready(done) => {
-                self.note(key);
-                done.map(|()| true)
-            }
-        }
-    }
-
     /// The same for many keys, each with its own lookup. What a few of them have to wait for is read together, while the next few are searched.
     ///
     /// # Errors
@@ -155,6 +130,22 @@ impl Reader<'_> {
         Many::new(self, keys, gathers).finish()?;
         keys.iter().for_each(|key| self.note(key));
         Ok(())
+    }
+
+    /// The same if it can be done without the device: whether it could. What was asked is of no use otherwise.
+    ///
+    /// # Errors
+    /// As [`Reader::gather`].
+    ///
+    /// # Panics
+    /// As [`Reader::gather_many`].
+    pub fn gather_many_in_memory(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<bool> {
+        assert_eq!(keys.len(), gathers.len(), "a lookup for each key");
+        let done = Many::new(self, keys, gathers).finish_in_memory()?;
+        if done {
+            keys.iter().for_each(|key| self.note(key));
+        }
+        Ok(done)
     }
 
     /// Maintenance wants to know which leaves are asked much.

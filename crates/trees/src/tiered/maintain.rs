@@ -1,7 +1,7 @@
 //! The steps of a tree, in the order of their priority, and the maintenance that nobody's writes ask for.
 
 use super::compact::{Job, Progress};
-use super::node::{Node, Part, Pivot};
+use super::node::{Node, Part};
 use super::policy::{self, Wish};
 use super::shape::{self, Rank};
 use super::tree::{Tree, replace};
@@ -99,7 +99,7 @@ impl Tree {
     /// The most runs that a lookup may have to ask, and a scan to merge: on the longest path from the root to a leaf.
     #[must_use]
     pub fn longest_path(&self) -> usize {
-        longest_path(&self.version().root)
+        longest_path(&self.version().root).0
     }
 
     /// Whether a step is due.
@@ -231,12 +231,16 @@ struct Above {
     newest: Sequence,
 }
 
-/// The most runs on a path from this node to a leaf.
-pub(super) fn longest_path(node: &Node) -> usize {
-    let below = |pivot: &Pivot| pivot.child.as_deref().map_or(0, longest_path);
-    let paths = node.pivots.iter().enumerate();
-    let lengths = paths.map(|(index, pivot)| node.runs(index) + below(pivot));
-    lengths.max().unwrap_or(0)
+/// The path with the most runs from this node to a leaf: how many these are, and the leaf's lowest key.
+pub(super) fn longest_path(node: &Node) -> (usize, &[u8]) {
+    let paths = node.pivots.iter().enumerate().map(|(index, pivot)| {
+        let (below, low) = match pivot.child.as_deref() {
+            Some(child) => longest_path(child),
+            None => (0, &*pivot.low),
+        };
+        (node.runs(index) + below, low)
+    });
+    paths.max_by_key(|path| path.0).unwrap_or((0, &node.range.low))
 }
 
 fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {

@@ -104,6 +104,17 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
         }
     }
 
+    /// Searches while nothing is lacking; whether all are done.
+    pub(super) fn finish_in_memory(mut self) -> Result<bool> {
+        while let Some(few) = self.queue.pop_front() {
+            self.search(few.open)?;
+            if !self.lacking.open.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Goes on with a few keys. Those that lack a node are added to the others that do.
     fn search(&mut self, mut open: Vec<Open>) -> Result<()> {
         let reader = self.reader;
