@@ -449,15 +449,7 @@ impl Cache {
         self.put(pointer, node, Manner::Proven);
     }
 
-    /// The same for a node that may be wanted soon, or not: it is on trial, as if it had been read.
-    ///
-    /// # Panics
-    /// As [`Cache::insert`].
-    pub fn insert_on_trial(&self, pointer: &NodePointer, node: &[u8]) {
-        self.put(pointer, node, Manner::Trial);
-    }
-
-    /// The same only while the cache is not full, so that nothing makes room for it.
+    /// The same for a node that may be wanted soon, or not: only while the cache is not full, so that nothing makes room for it.
     ///
     /// # Panics
     /// As [`Cache::insert`].

@@ -9,7 +9,7 @@ use super::spans::Spans;
 use super::value::{self, Placed, Slot, ValuePointer, ValueWriter, largest, pages_for};
 use super::{MAX_KEY, MAX_VALUE, Record, Run, Summary, Value, separator};
 use crate::range::KeyRange;
-use alluvium_base::{Kind, MIB, Purpose, Sequence};
+use alluvium_base::{Kind, MIB, Sequence};
 use alluvium_filters::hash;
 use alluvium_storage::extents::{Extent, Extents};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
@@ -461,12 +461,8 @@ impl Builder {
             self.leaves.set_codec(closed.codec);
             let nodes = self.write_node(&mut closed.bytes)?;
             if nodes.parts.is_empty() {
-                let (pointer, leaf) = (&nodes.head, &closed.bytes);
-                match self.options.purpose {
-                    // What users have just written they read soon, as often as not.
-                    Purpose::Incorporate => self.cache.insert_on_trial(pointer, leaf),
-                    _ => self.cache.offer(pointer, leaf),
-                }
+                // What was just written is read soon, as often as not.
+                self.cache.offer(&nodes.head, &closed.bytes);
             }
             let next = self.closed.front().map(|next| &*next.separator);
             let high = next.or(last).unwrap_or(&self.separator);
