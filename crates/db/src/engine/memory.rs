@@ -102,14 +102,17 @@ impl Engine {
             return Ok(());
         }
         let now = self.memory_use();
-        let writes =
-            self.claim
-                .lock()
-                .update(now.memtables + now.log, self.share_of_writes(), Instant::now());
+        let share = self.share_of_writes();
+        let writes = match self.plan.workers {
+            // Nobody looks again.
+            0 => share,
+            _ => (self.claim.lock()).update(now.memtables + now.log, share, Instant::now()),
+        };
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
         let caches = budget.saturating_sub(writes + grown);
-        let records = now.records.min(share::most(caches));
-        if self.plan.balances && records < now.records {
+        let mut records = now.records;
+        if self.plan.balances && records > share::most(caches) {
+            records = share::most(caches);
             self.records.set_budget(records);
         }
         let cache = self.store.cache();

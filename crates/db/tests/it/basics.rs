@@ -426,3 +426,15 @@ fn the_memory_that_is_asked_for_is_kept_to_and_changes_while_open() {
     db.set_memory(128 << 20).unwrap();
     assert!(db.stats().memory.pages > used.pages);
 }
+
+#[test]
+fn a_store_that_nobody_looks_after_keeps_room_for_what_is_written() {
+    let directory = Arc::new(MemoryDirectory::new());
+    let options = Options::new().memory(64 << 20).workers(0);
+    let db = options.create_in(directory).unwrap();
+    let before = db.stats().memory;
+    db.set_memory(65 << 20).unwrap();
+    db.set_memory(64 << 20).unwrap();
+    let after = db.stats().memory;
+    assert!(after.pages <= before.pages, "{before:?}, {after:?}");
+}

@@ -5,7 +5,8 @@
 //! *Does not know*: what is in a node, when it dies, which thread of the store calls.
 //!
 //! *Read in this order*: this file, `frame.rs` (a frame's life), `table.rs` and `tables.rs` (from node to frame), `read.rs`
-//! (misses; `turn.rs` is one of them, `flights.rs` all that are under way, `requests.rs` makes one read of neighbours), `supply.rs` and `lane.rs` (free frames, CLOCK), `chunks.rs`, `geometry.rs` and
+//! (misses; `turn.rs` is one of them, `flights.rs` all that are under way, `requests.rs` makes one read of neighbours), `supply.rs`, `lane.rs` and
+//! `ghosts.rs` (free frames, and who has to go for them), `chunks.rs`, `geometry.rs` and
 //! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `check.rs`, `model.rs`.
 //!
 //! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no lock, no shared write

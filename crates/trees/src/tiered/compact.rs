@@ -16,7 +16,6 @@ use crate::run::{Built, Run, RunOptions, Weight};
 use alluvium_base::Purpose;
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, Extent};
-use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -77,14 +76,12 @@ enum Phase {
 }
 
 impl Tree {
-    /// The next compaction that is due, if any: the one nearest the root first, for what sinks from there is what others wait for. Where a path has
-    /// more runs than it should, and writers wait for that, it is the one that takes most from that path.
+    /// The next compaction that is due, if any, by [`policy::turn`].
     ///
     /// # Errors
     /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
     pub fn next_job(&self) -> Result<Option<Job>> {
         let mut trunk = self.lock();
-        // While space is scarce each has its turn: one may fail for lack of it, again and again, and another one free it.
         let is_scarce = self.is_scarce();
         let version = self.version();
         let crowded = (self.crowding() > 100).then(|| longest_path(&version.root).1);
@@ -93,7 +90,7 @@ impl Tree {
                 .filter(|key| claim.range.contains(key))
                 .and_then(|_| find(&version.root, claim));
             let runs = crowd.map_or(0, |(node, index)| node.runs(index));
-            (!is_scarce).then_some((Reverse(runs), Reverse(claim.height)))
+            policy::turn(is_scarce, runs, claim.height)
         };
         let Some(id) = trunk.inflight.queued(order) else {
             return Ok(None);

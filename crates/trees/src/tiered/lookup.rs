@@ -127,9 +127,7 @@ impl Reader<'_> {
     /// When there are not as many lookups as keys.
     pub fn gather_many(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()> {
         assert_eq!(keys.len(), gathers.len(), "a lookup for each key");
-        Many::new(self, keys, gathers).finish()?;
-        keys.iter().for_each(|key| self.note(key));
-        Ok(())
+        Many::new(self, keys, gathers).finish()
     }
 
     /// The same if it can be done without the device: whether it could. What was asked is of no use otherwise.
@@ -141,11 +139,7 @@ impl Reader<'_> {
     /// As [`Reader::gather_many`].
     pub fn gather_many_in_memory(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<bool> {
         assert_eq!(keys.len(), gathers.len(), "a lookup for each key");
-        let done = Many::new(self, keys, gathers).finish_in_memory()?;
-        if done {
-            keys.iter().for_each(|key| self.note(key));
-        }
-        Ok(done)
+        Many::new(self, keys, gathers).finish_in_memory()
     }
 
     /// Maintenance wants to know which leaves are asked much.

@@ -136,7 +136,10 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
             let Gather { operator, known } = &mut self.gathers[key.index];
             let name = self.keys[key.index];
             match key.search.go_along(&mut way, name, known, *operator, &fetch) {
-                Poll::Ready(done) => done?,
+                Poll::Ready(done) => {
+                    done?;
+                    reader.note(name);
+                }
                 Poll::Pending => {
                     key.waits += 1;
                     self.lacking.open.push(key);
@@ -178,7 +181,10 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
                 let Gather { operator, known } = &mut self.gathers[key.index];
                 let name = self.keys[key.index];
                 match reader.go_on(&mut key.search, name, known, *operator, &fetch) {
-                    Poll::Ready(done) => done?,
+                    Poll::Ready(done) => {
+                        done?;
+                        reader.note(name);
+                    }
                     Poll::Pending => left.push(key),
                 }
             }

@@ -4,6 +4,7 @@
 //! bytes flushes, and so does one of which a single child has gathered more than half of that, and one that has more than *3 F* runs live for one child, which bounds the runs on a path of height *h*
 //! to *3 h F*.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// The shape of a tree.
@@ -169,6 +170,15 @@ pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
         (count, runs, bytes, left) = (count + 1, runs + more, bytes + more_bytes, left - more);
     }
     count
+}
+
+/// Which compaction is next: the least of what this says of each, and the one that was planned first among equals. The nearest to the root,
+/// for what sinks from there is what others wait for; before it, where a path has more runs than it should and writers wait for that, the one
+/// that takes most of that path's runs, `crowd`. While space is scarce each has its turn: one may fail for lack of it, again and again, and
+/// another one free it.
+#[must_use]
+pub(super) fn turn(is_scarce: bool, crowd: usize, height: u8) -> Option<Reverse<(usize, u8)>> {
+    (!is_scarce).then_some(Reverse((crowd, height)))
 }
 
 /// How many children a node is cut into, each with about three quarters of what fits.
@@ -371,6 +381,19 @@ mod tests {
             2,
             "one run alone would stay one"
         );
+    }
+
+    #[test]
+    fn the_most_crowded_path_comes_first_then_what_is_nearest_to_the_root() {
+        let first = |is_scarce, jobs: &[(usize, u8)]| {
+            let turns = jobs.iter().enumerate();
+            turns
+                .min_by_key(|(place, job)| (turn(is_scarce, job.0, job.1), *place))
+                .map(|(place, _)| place)
+        };
+        assert_eq!(first(false, &[(0, 0), (0, 2), (0, 1), (0, 2)]), Some(1));
+        assert_eq!(first(false, &[(0, 2), (9, 0), (24, 0), (24, 1)]), Some(3));
+        assert_eq!(first(true, &[(0, 0), (24, 2)]), Some(0));
     }
 
     #[test]

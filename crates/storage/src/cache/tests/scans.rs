@@ -161,3 +161,37 @@ fn many_misses_under_one_guard_degrade_to_private_memory() {
     drop(guard);
     assert_sound(&cache);
 }
+
+#[test]
+fn what_is_read_once_does_not_drive_out_what_is_read_less_often_than_the_hand_goes_round() {
+    let mut store = Store::new(1);
+    let cache = store.cache(4 * MIB);
+    // Four fifths of the cache, each read once for eight hundred others.
+    let finders = store.write_many(800, 1);
+    let leaves = store.write_many(8000, 1);
+    for (leaf, finder) in leaves.iter().zip(finders.iter().cycle()) {
+        look_up(&cache, &[*finder, *leaf]);
+    }
+    let there = resident(&cache, &finders);
+    assert!(there >= 720, "{there} of 800 (a CLOCK of one bit keeps 454)");
+    assert_sound(&cache);
+}
+
+#[test]
+fn what_is_offered_is_taken_while_there_is_room_and_drives_out_nothing() {
+    let mut store = Store::new(1);
+    let cache = store.cache(4 * MIB);
+    let nodes = store.write_many(3000, 1);
+    let (first, others) = nodes.split_at(100);
+    look_up(&cache, first);
+    for pointer in others {
+        cache.offer(pointer, &content(pointer.offset, pointer.birth, pointer.pages));
+    }
+    assert_eq!(resident(&cache, first), 100);
+    let taken = resident(&cache, others);
+    assert!((500..1000).contains(&taken), "{taken}");
+    assert_eq!(cache.stats().evictions, 0);
+    look_up(&cache, &others[..10]);
+    assert_eq!(cache.stats().misses, 100, "they need no read");
+    assert_sound(&cache);
+}
