@@ -76,7 +76,7 @@ enum Phase {
 }
 
 impl Tree {
-    /// The next compaction that is due, if any, by [`policy::turn`].
+    /// The next compaction that is due, if any, by the rule of `policy::turn`.
     ///
     /// # Errors
     /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
