@@ -28,6 +28,7 @@ impl Engine {
         let view = View {
             records: records.budget_bytes,
             pages,
+            is_full: self.records.is_full(),
             lookups: records.misses - seen.misses,
             reads: reads - seen.reads,
             ghost_hits: records.ghost_hits - seen.ghost_hits,

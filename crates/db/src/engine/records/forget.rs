@@ -1,16 +1,17 @@
-//! Before a memtable's messages are in the tree, the cache forgets every key that they are about.
+//! Before a memtable's messages are in the tree, the cache renews or forgets every key that they are about.
 
 use super::Records;
-use alluvium_base::Sequence;
-use alluvium_trees::memtable::Memtable;
+use alluvium_base::{Kind, Sequence};
+use alluvium_trees::memtable::{Memtable, Versions};
 use alluvium_trees::tiered::Progress;
 use std::sync::Arc;
 
-/// One memtable's messages on their way into the tree. Its keys are forgotten by slices; afterwards the tree may publish.
+/// One memtable's messages on their way into the tree. Its keys are renewed or forgotten by slices; afterwards the tree may publish.
 #[derive(Debug)]
 pub(crate) struct Forgetting {
     memtable: Arc<Memtable>,
     cut: Sequence,
+    deletes_ranges: bool,
     /// The shards whose keys are still to be compared with the range deletes.
     shards: std::ops::Range<usize>,
     keys: Keys,
@@ -29,6 +30,7 @@ impl Records {
     pub(crate) fn begin(&self, memtable: &Arc<Memtable>, cut: Sequence) -> Forgetting {
         self.raise(cut);
         let mut forgetting = Forgetting {
+            deletes_ranges: !memtable.range_deletes().is_empty(),
             memtable: Arc::clone(memtable),
             cut,
             shards: 0..0,
@@ -37,7 +39,7 @@ impl Records {
         // Whoever puts something into a shard that was seen to be empty sees the new cut (Y2).
         if !self.is_empty() {
             forgetting.keys = Keys::All;
-            if !memtable.range_deletes().is_empty() {
+            if forgetting.deletes_ranges {
                 forgetting.shards = 0..self.shards();
             }
         }
@@ -56,7 +58,7 @@ impl Records {
 }
 
 impl Forgetting {
-    /// Forgets about so many keys.
+    /// Renews or forgets about so many keys.
     pub(crate) fn poll(&mut self, records: &Records, keys: usize) -> Progress {
         let mut left = keys;
         for shard in self.shards.by_ref() {
@@ -79,7 +81,7 @@ impl Forgetting {
             }
         }
         while let Some(key) = cursor.key() {
-            records.forget(key);
+            self.settle(records, key, cursor.versions(self.cut));
             left = left.saturating_sub(1);
             if left == 0 {
                 self.keys = Keys::After(key.to_vec());
@@ -90,6 +92,19 @@ impl Forgetting {
         self.keys = Keys::Done;
         Progress::Done
     }
+
+    /// A plain put, which no range delete of the memtable may hide, is what the tree will say about the key; a key that is written again and
+    /// again is read again and again, as a rule.
+    fn settle(&self, records: &Records, key: &[u8], mut versions: Versions<'_>) {
+        match versions.next() {
+            Some(newest)
+                if newest.kind == Kind::Put && newest.expires_ms == 0 && !self.deletes_ranges =>
+            {
+                records.renew(key, newest.operand, versions.next().is_some());
+            }
+            _ => records.forget(key),
+        }
+    }
 }
 
 #[cfg(all(test, not(alluvium_model_check)))]
@@ -98,7 +113,54 @@ mod tests {
     use alluvium_base::Message;
 
     #[test]
-    fn every_key_that_a_memtable_is_about_is_forgotten_whatever_the_slices() {
+    fn a_plain_put_renews_what_is_kept_and_everything_else_is_forgotten() {
+        let memtable = Memtable::new(1 << 20);
+        let records = Records::new(1 << 20, 0);
+        let tell = |key: &str, message: Message<'_>| {
+            records.offer(key.as_bytes(), b"old", 0);
+            memtable.insert(key.as_bytes(), message).unwrap();
+        };
+        tell("as long", Message::put(1, b"new"));
+        tell("longer", Message::put(2, b"newer"));
+        tell("gone", Message::delete(3));
+        tell("folded", Message::merge(4, b"more"));
+        tell(
+            "expires",
+            Message {
+                expires_ms: 99,
+                ..Message::put(5, b"new")
+            },
+        );
+        tell("again", Message::delete(6));
+        tell("again", Message::put(7, b"n"));
+        tell("later", Message::put(8, b"new"));
+        tell("later", Message::put(11, b"far"));
+        memtable.insert(b"not kept", Message::put(9, b"new")).unwrap();
+        let mut forgetting = records.begin(&Arc::new(memtable), 10);
+        while forgetting.poll(&records, 2) == Progress::More {}
+        let kept = |key: &str| {
+            let mut value = Vec::new();
+            records
+                .get(key.as_bytes(), 10, &mut value)
+                .then(|| String::from_utf8(value).unwrap())
+        };
+        let table = [
+            ("as long", Some("new")),
+            ("longer", Some("newer")),
+            ("gone", None),
+            ("folded", None),
+            ("expires", None),
+            ("again", Some("n")),
+            ("later", Some("new")),
+            ("not kept", None),
+        ];
+        for (key, value) in table {
+            assert_eq!(kept(key).as_deref(), value, "{key}");
+        }
+    }
+
+    #[test]
+    fn every_key_that_a_memtable_with_range_deletes_is_about_is_forgotten_whatever_the_slices() {
         let memtable = Memtable::new(1 << 20);
         for number in (0..1000u32).step_by(3) {
             let message = Message::put(u64::from(number) + 1, b"new");

@@ -1,4 +1,4 @@
-//! Which keys were asked for or dropped not long ago, by two bytes of their hash each.
+//! Which keys were asked for or dropped not long ago, by four bytes of their hash each.
 
 use super::table::pick;
 
@@ -6,16 +6,17 @@ use super::table::pick;
 const GHOSTS: usize = 8;
 
 /// Bytes of one ghost.
-pub(super) const GHOST_BYTES: usize = size_of::<u16>();
+pub(super) const GHOST_BYTES: usize = size_of::<u32>();
 
 /// Buckets in which the newest ghost stands first and pushes the oldest out.
 #[derive(Debug, Default)]
 pub(super) struct Ghosts {
-    buckets: Box<[[u16; GHOSTS]]>,
+    buckets: Box<[[u32; GHOSTS]]>,
 }
 
-fn tag(hash: u64) -> u16 {
-    (hash >> 32) as u16 | 1
+/// The half of the hash that says which bucket, so that a ghost finds its bucket among any number of them; never zero.
+fn tag(hash: u64) -> u32 {
+    (hash as u32).max(1)
 }
 
 impl Ghosts {
@@ -24,6 +25,17 @@ impl Ghosts {
         Ghosts {
             buckets: vec![[0; GHOSTS]; keys.div_ceil(GHOSTS)].into_boxed_slice(),
         }
+    }
+
+    /// Of at least so many keys, with the newest of those that it remembers.
+    pub(super) fn resized(&self, keys: usize) -> Ghosts {
+        let mut ghosts = Ghosts::new(keys);
+        for bucket in &self.buckets {
+            for &ghost in bucket.iter().rev().filter(|&&ghost| ghost != 0) {
+                ghosts.note(u64::from(ghost));
+            }
+        }
+        ghosts
     }
 
     /// How many keys it remembers.
@@ -35,7 +47,7 @@ impl Ghosts {
         self.keys() * GHOST_BYTES
     }
 
-    fn bucket(&mut self, hash: u64) -> Option<&mut [u16; GHOSTS]> {
+    fn bucket(&mut self, hash: u64) -> Option<&mut [u32; GHOSTS]> {
         let count = self.buckets.len();
         (count > 0).then(|| &mut self.buckets[pick(hash, count)])
     }
@@ -66,15 +78,30 @@ impl Ghosts {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
+    use alluvium_base::checksum;
 
     #[test]
     fn the_oldest_ghost_goes_first() {
         let mut ghosts = Ghosts::new(8);
-        for key in 0..9u64 {
-            ghosts.note(key << 33);
+        for key in 1..10u64 {
+            ghosts.note(key);
         }
-        assert!(!ghosts.take(0));
-        assert!((1..9u64).all(|key| ghosts.take(key << 33) && !ghosts.take(key << 33)));
+        assert!(!ghosts.take(1));
+        assert!((2..10).all(|key| ghosts.take(key) && !ghosts.take(key)));
         assert!(!Ghosts::new(0).take(0));
+    }
+
+    #[test]
+    fn ghosts_are_known_whatever_size_they_take_on() {
+        let mut ghosts = Ghosts::new(8000);
+        let hashes: Vec<u64> = (0..4000u64).map(|key| checksum(&key.to_le_bytes())).collect();
+        hashes.iter().for_each(|&hash| ghosts.note(hash));
+        for keys in [9_000, 7_500, 20_000] {
+            ghosts = ghosts.resized(keys);
+            assert!(ghosts.keys() >= keys);
+        }
+        let known = hashes.iter().filter(|&&hash| ghosts.take(hash)).count();
+        assert!(known > 3900, "{known} of 4,000");
+        assert_eq!(Ghosts::new(8).resized(0).keys(), 0);
     }
 }

@@ -9,7 +9,7 @@
 //! *Does not know*: the tree, memtables but for the keys in them, snapshots, threads.
 //!
 //! *Read in this order*: `shard.rs` (a part of it under one lock) with `ring.rs` (the bytes), `table.rs` (from key to record) and
-//! `ghosts.rs` (who is let in), `forget.rs` (what a memtable makes wrong), `share.rs` (how much memory it should have).
+//! `ghosts.rs` (who is let in), `forget.rs` (what a memtable makes wrong, and right), `share.rs` (how much memory it should have).
 //!
 //! # What makes an answer right
 //!
@@ -17,7 +17,7 @@
 //! what; there are no other generations. `begun` is the cut of the newest memtable whose incorporation has begun.
 //!
 //! ```text
-//!   incorporation of (b, c]     raise begun to c ── forget the keys in (b, c] ── publish the version with cut c
+//!   incorporation of (b, c]     raise begun to c ── renew or forget the keys in (b, c] ── publish the version with cut c
 //!   reader, nothing in memtables     under the shard's lock: begun ≤ P ? answer with what is there
 //!   reader, who then read V          under the shard's lock: begun ≤ P ? keep what V says
 //!   reader, merges in memtables      under the shard's lock: begun ≤ cut of V ? fold upon what is there
@@ -25,12 +25,16 @@
 //!
 //! *Keeping.* The reader has found nothing about his key in (cut of V, P]. When `begun` ≤ P, every version that is published or about to be
 //! ends at or before P: it says what V says. A memtable that begins later raises `begun` first and takes the same lock afterwards, so it
-//! forgets what was kept; and whoever comes to the lock after it sees what it raised.
+//! forgets or renews what was kept; and whoever comes to the lock after it sees what it raised.
 //!
 //! *Answering.* What is kept was read from a version U. By the lock the reader sees a `begun` that is at least the cut of U, so U ends
-//! at or before P. If U is older than V, whatever lies between them about the key was forgotten before V was published. If it is
+//! at or before P. If U is older than V, whatever lies between them about the key was forgotten, or has renewed it, before V was published. If it is
 //! newer, what lies between is in memtables that the reader has looked at, and he found nothing there. When he did find something there,
 //! merges, he must know that U is not newer than V: that is what he compares with the cut of V.
+//!
+//! *Renewing.* A key whose newest message is a plain put gets that value, if it is kept; any other is forgotten. From then on until the
+//! publication it says what the next version will say. Who sees that? Not readers of places below c: `begun` is above them. Readers of
+//! places from c on find the put in the memtable, until the version with cut c is published; and merges above it end at the put.
 //!
 //! An incorporation that fails and begins anew has the same cut; until it is published, readers of places at or above it go on as always.
 //! What changes a version's answers *without* a commit is not kept: puts that expire, keyspaces with a compaction filter. Absent
@@ -57,8 +61,8 @@
 //!
 //! Invariants:
 //!
-//! - **Y1** A record that is kept is what every version of the tree says about its key, from the version that it was read from to the newest,
-//!   and the next one unless the key is forgotten before that is published.
+//! - **Y1** A record that is kept is what every version of the tree says about its key, from the version that it was read from or renewed for
+//!   to the newest, and the next one unless the key is renewed or forgotten before that is published.
 //! - **Y2** `begun` never falls; it is at least the cut of every published version, and is compared under the lock of the key's shard.
 //! - **Y3** What all shards take (rings, tables, ghosts) is within the budget once `set_budget` has returned.
 
@@ -95,7 +99,7 @@ pub struct RecordStats {
     pub hits: u64,
     /// Lookups that the tree had to answer.
     pub misses: u64,
-    /// Records that were let in because they had been asked for or dropped not long before: lookups that a larger one might have answered.
+    /// Records that came again not long after they had been turned away or dropped: lookups that a larger one might have answered.
     pub ghost_hits: u64,
     /// Records that are kept.
     pub records: u64,
@@ -208,6 +212,12 @@ impl Records {
         self.shard(hash).lock().forget(hash, key);
     }
 
+    /// What the tree is about to say about a key: if it is kept, that is kept from now on.
+    fn renew(&self, key: &[u8], value: &[u8], is_hot: bool) {
+        let hash = checksum(key);
+        self.shard(hash).lock().renew(hash, key, value, is_hot);
+    }
+
     /// Forgets all keys of a shard that `is` says; how many were compared.
     fn forget_in(&self, shard: usize, is: impl Fn(&[u8]) -> bool) -> usize {
         let mut shard = self.shards[shard].lock();
@@ -218,6 +228,11 @@ impl Records {
 
     fn shards(&self) -> usize {
         self.shards.len()
+    }
+
+    /// Whether nobody is let in any more without having been asked for before.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shards.iter().all(|shard| shard.lock().is_full())
     }
 
     fn is_empty(&self) -> bool {

@@ -18,9 +18,9 @@ enum Mistake {
     None,
     /// A reader keeps what he has read without asking how far incorporations have come.
     KeepsUnasked,
-    /// The tree publishes before the cache has forgotten.
+    /// The tree publishes before the cache has forgotten, and renewed.
     PublishesFirst,
-    /// The cache forgets before it says that it is about to.
+    /// The cache forgets, and renews, before it says that it is about to.
     ForgetsFirst,
     /// A reader is answered without asking how far incorporations have come.
     AnswersUnasked,
@@ -67,7 +67,10 @@ impl World {
     fn incorporate(&self) {
         let cut = self.visible.load(Ordering::SeqCst);
         self.memtables.lock().insert(0, (cut, Vec::new()));
-        let forget = || KEYS.iter().for_each(|key| self.records.forget(key));
+        let forget = || {
+            self.records.forget(KEYS[0]);
+            self.records.renew(KEYS[1], cut.to_string().as_bytes(), true);
+        };
         match self.mistake {
             Mistake::PublishesFirst => {
                 self.version.store(cut, Ordering::SeqCst);

@@ -71,6 +71,12 @@ impl Ring {
         &self.bytes[at + usize::from(piece.key_len)..at + piece.len()]
     }
 
+    /// Writes another value over a piece's, of the same length.
+    pub(super) fn overwrite(&mut self, piece: Piece, value: &[u8]) {
+        let start = piece.at as usize + usize::from(piece.key_len);
+        self.bytes[start..start + usize::from(piece.value_len)].copy_from_slice(value);
+    }
+
     /// Where so many bytes would go now, if there is room.
     fn room(&self, len: usize) -> Option<usize> {
         let Some(oldest) = self.pieces.front() else {

@@ -32,7 +32,7 @@ pub(super) struct Shard {
     budget: usize,
     pub(super) hits: u64,
     pub(super) misses: u64,
-    /// Records that were let in because they had been asked for or dropped not long before.
+    /// Records that were asked for or dropped not long before they were offered.
     pub(super) ghost_hits: u64,
 }
 
@@ -45,6 +45,11 @@ impl Shard {
     /// How many records it keeps.
     pub(super) fn len(&self) -> usize {
         self.table.used()
+    }
+
+    /// Whether there is no room for everybody.
+    pub(super) fn is_full(&self) -> bool {
+        self.ring.is_full()
     }
 
     /// How many bytes more would be needed to keep what the ghosts remember.
@@ -107,22 +112,51 @@ impl Shard {
         if len > ring.longest() || table.find(hash, |piece| ring.key(piece) == key).is_some() {
             return;
         }
-        let mut pushed = ring.push(key, value);
-        if pushed.is_none() {
-            if !self.ghosts.take(hash) {
-                self.ghosts.note(hash);
-                return;
-            }
-            self.ghost_hits += 1;
-            let mut again = 0;
-            while pushed.is_none() {
-                self.evict(&mut again);
-                pushed = self.ring.push(key, value);
-            }
+        let is_known = self.ghosts.take(hash);
+        self.ghost_hits += u64::from(is_known);
+        if is_known {
+            self.keep(hash, key, value, 0);
+        } else if let Some(piece) = ring.push(key, value) {
+            table.add(hash, piece, 0);
+            self.fit();
+        } else {
+            self.ghosts.note(hash);
         }
-        let piece = pushed.expect("it was pushed in the end");
-        self.table.add(hash, piece, 0);
+    }
+
+    /// Keeps a record that is not longer than the longest, for others if need be.
+    fn keep(&mut self, hash: u64, key: &[u8], value: &[u8], heat: u8) {
+        let mut again = 0;
+        let piece = loop {
+            match self.ring.push(key, value) {
+                Some(piece) => break piece,
+                None => self.evict(&mut again),
+            }
+        };
+        self.table.add(hash, piece, heat);
         self.fit();
+    }
+
+    /// A key has another value from now on: if it is here, so has its record. Whoever `is_hot`, and is not, is remembered.
+    pub(super) fn renew(&mut self, hash: u64, key: &[u8], value: &[u8], is_hot: bool) {
+        let Shard { table, ring, .. } = self;
+        let Some(slot) = table.find(hash, |piece| ring.key(piece) == key) else {
+            if is_hot && ring.is_full() {
+                self.ghosts.take(hash);
+                self.ghosts.note(hash);
+            }
+            return;
+        };
+        let heat = MOST_HEAT.min(slot.heat + u8::from(is_hot));
+        if usize::from(slot.piece.value_len) == value.len() {
+            slot.heat = heat;
+            ring.overwrite(slot.piece, value);
+            return;
+        }
+        table.remove(hash, |piece| ring.key(piece) == key);
+        if key.len() + value.len() <= ring.longest() {
+            self.keep(hash, key, value, heat);
+        }
     }
 
     /// Drops the oldest record, or puts it behind the others if it was used.
@@ -183,7 +217,7 @@ impl Shard {
         let of_slot = (SLOT_BYTES + PIECE_BYTES) * 100 / LOAD_PERCENT + GHOST_BYTES;
         let records = budget / (old.mean() + of_slot);
         self.table = Table::new((records * 100 / LOAD_PERCENT).max(1));
-        self.ghosts = Ghosts::new(records / 2);
+        self.ghosts = old.ghosts.resized(records / 2);
         let slots = self.table.slots();
         let beside = self.table.bytes() + self.ghosts.bytes() + slots * PIECE_BYTES;
         self.ring = Ring::new(budget.saturating_sub(beside), slots);
@@ -250,6 +284,22 @@ mod tests {
     }
 
     #[test]
+    fn who_is_written_often_and_was_not_kept_is_let_in_when_he_is_asked_for() {
+        let mut shard = shard(16 << 10);
+        let names = |what: &str| (0..500).map(|n| format!("{what} {n}")).collect::<Vec<_>>();
+        for key in names("filling") {
+            offer(&mut shard, key.as_bytes(), &[1; 100]);
+        }
+        let (hot, cold) = ("hot", "cold");
+        for (key, is_hot) in [(hot, true), (cold, false)] {
+            shard.renew(checksum(key.as_bytes()), key.as_bytes(), &[2; 100], is_hot);
+            assert_eq!(get(&mut shard, key.as_bytes()), None);
+            offer(&mut shard, key.as_bytes(), &[2; 100]);
+            assert_eq!(get(&mut shard, key.as_bytes()).is_some(), is_hot);
+        }
+    }
+
+    #[test]
     fn any_mixture_of_operations_answers_what_was_offered_within_the_budget() {
         let mut random = fastrand::Rng::with_seed(2);
         let mut budget = 64 << 10;
@@ -276,7 +326,14 @@ mod tests {
                     shard.forget(checksum(&key), &key);
                     forgotten.insert(number);
                 }
-                20..30 => shard.forget_all(|key| key.ends_with(b"7")),
+                20..40 => {
+                    let renewed = value(number, longest);
+                    shard.renew(checksum(&key), &key, &renewed, number % 2 == 0);
+                    if let Some(got) = get(&mut shard, &key) {
+                        assert_eq!(got, renewed);
+                    }
+                }
+                40..50 => shard.forget_all(|key| key.ends_with(b"7")),
                 _ => match get(&mut shard, &key) {
                     Some(got) => {
                         assert_eq!(got, value(number, longest));

@@ -6,6 +6,8 @@ pub(crate) struct View {
     /// Bytes for records, and for pages.
     pub(crate) records: u64,
     pub(crate) pages: u64,
+    /// Whether records have filled their part: before, what comes again says little.
+    pub(crate) is_full: bool,
     /// Lookups that went to the tree, and how often they read from the device.
     pub(crate) lookups: u64,
     pub(crate) reads: u64,
@@ -21,13 +23,15 @@ const ENOUGH_LOOKUPS: u64 = 10_000;
 
 /// Records have at least, and at most, so many hundredths.
 const LEAST_PERCENT: u64 = 4;
-const MOST_PERCENT: u64 = 60;
+const MOST_PERCENT: u64 = 75;
 
 /// A step, as a part of the whole.
 const STEPS: u64 = 32;
 
-/// When lookups read more than so many hundredths of a page each, what finds the leaves is not in memory: pages come first.
+/// When lookups read more than so many hundredths of a page each, what finds the leaves is not in memory: pages come first. From a
+/// little less on they give nothing any more, so that the shares come to rest.
 const STARVING_PERCENT: u64 = 115;
+const HUNGRY_PERCENT: u64 = 108;
 
 /// A byte must be worth so many hundredths of a byte on the other side to be moved.
 const MARGIN_PERCENT: u128 = 150;
@@ -50,7 +54,7 @@ pub(crate) fn most(all: u64) -> u64 {
 pub(crate) fn next(view: &View) -> u64 {
     let all = view.records + view.pages;
     let (least, most) = (all * LEAST_PERCENT / 100, most(all));
-    if !is_enough(view) || view.reads == 0 || view.ghost_hits == 0 {
+    if !is_enough(view) || view.reads == 0 {
         return view.records;
     }
     let (more, less) = (
@@ -62,12 +66,17 @@ pub(crate) fn next(view: &View) -> u64 {
     // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads / uncached.
     let of_records = u128::from(view.ghost_hits) * uncached;
     let of_pages = lookups * u128::from(view.ghost_bytes);
-    let wanted = if reads * 100 > lookups * u128::from(STARVING_PERCENT) {
+    let reads_percent = reads * 100 / lookups;
+    let wanted = if reads_percent > u128::from(STARVING_PERCENT) {
         less
-    } else if of_records * 100 > of_pages * MARGIN_PERCENT {
-        more
+    } else if !view.is_full || view.ghost_hits == 0 {
+        view.records
     } else if of_pages * 100 > of_records * MARGIN_PERCENT {
         less
+    } else if of_records * 100 > of_pages * MARGIN_PERCENT
+        && reads_percent <= u128::from(HUNGRY_PERCENT)
+    {
+        more
     } else {
         view.records
     };
@@ -84,6 +93,7 @@ mod tests {
         View {
             records: 16 * MIB,
             pages: 48 * MIB,
+            is_full: true,
             lookups: 100_000,
             reads,
             ghost_hits,
@@ -99,6 +109,7 @@ mod tests {
             (5_000, 90_000, 18, "hot records come back"),
             (1_000, 90_000, 16, "no difference worth while"),
             (300, 90_000, 14, "all pages are as hot as the records"),
+            (5_000, 110_000, 16, "the index barely fits"),
             (5_000, 130_000, 14, "the index does not fit"),
             (0, 90_000, 16, "nothing was turned away"),
             (5_000, 0, 16, "everything is in memory"),
@@ -111,6 +122,13 @@ mod tests {
             ..view(50, 90)
         };
         assert_eq!(next(&few), few.records);
+        for (reads, mebibytes) in [(90_000, 16), (130_000, 14)] {
+            let filling = View {
+                is_full: false,
+                ..view(5_000, reads)
+            };
+            assert_eq!(next(&filling), mebibytes * MIB);
+        }
     }
 
     #[test]
@@ -124,7 +142,7 @@ mod tests {
                 view.pages = all - view.records;
             }
         }
-        assert_eq!(up.records * 100 / (64 * MIB), MOST_PERCENT - 1);
+        assert_eq!(up.records, most(64 * MIB));
         assert_eq!(down.records, 64 * MIB * LEAST_PERCENT / 100);
     }
 }
