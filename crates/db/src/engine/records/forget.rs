@@ -97,9 +97,7 @@ impl Forgetting {
     /// again is read again and again, as a rule.
     fn settle(&self, records: &Records, key: &[u8], mut versions: Versions<'_>) {
         match versions.next() {
-            Some(newest)
-                if newest.kind == Kind::Put && newest.expires_ms == 0 && !self.deletes_ranges =>
-            {
+            Some(newest) if newest.kind == Kind::Put && newest.expires_ms == 0 && !self.deletes_ranges => {
                 records.renew(key, newest.operand, versions.next().is_some());
             }
             _ => records.forget(key),

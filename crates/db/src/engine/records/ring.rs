@@ -1,52 +1,40 @@
-//! Records side by side in a ring of bytes, in the order in which they came.
+//! Records side by side in a ring of bytes, in the order in which they came: the lengths of key and value, two bytes each, then both.
 
-use std::collections::VecDeque;
+/// Where a record is.
+pub(super) type Place = u32;
 
-/// Where a record is, and how long its key and its value are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) at: u32,
-    pub(super) key_len: u16,
-    pub(super) value_len: u16,
-}
-
-/// Bytes that one piece takes beside its key and value.
-pub(super) const PIECE_BYTES: usize = size_of::<Piece>();
-
-impl Piece {
-    fn len(self) -> usize {
-        usize::from(self.key_len) + usize::from(self.value_len)
-    }
-}
+/// Bytes before a record's key.
+const HEADER: usize = 4;
 
 /// The ring. A record is in one stretch: where it does not fit before the end, it begins at the start.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     bytes: Box<[u8]>,
-    /// Oldest first; never more than it was made for.
-    pieces: VecDeque<Piece>,
-    most_pieces: usize,
-    /// Behind the newest piece.
+    /// The oldest record, and behind the newest.
+    tail: usize,
     head: usize,
+    /// Behind the last record before the start, while the newest are at the start again: `head <= tail` then.
+    end: usize,
+    records: usize,
+    /// Bytes that records take.
+    filled: usize,
 }
 
 impl Ring {
-    pub(super) fn new(bytes: usize, most_pieces: usize) -> Ring {
+    pub(super) fn new(bytes: usize) -> Ring {
         Ring {
             // Zeroed memory that nobody has touched takes none.
-            bytes: vec![0; bytes].into_boxed_slice(),
-            pieces: VecDeque::with_capacity(most_pieces),
-            most_pieces,
-            head: 0,
+            bytes: vec![0; bytes.min(u32::MAX as usize)].into_boxed_slice(),
+            ..Ring::default()
         }
     }
 
     /// Bytes that it was made with.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.len() + self.most_pieces * PIECE_BYTES
+        self.bytes.len()
     }
 
-    /// How long a record may be.
+    /// How long a record's key and value may be together.
     pub(super) fn longest(&self) -> usize {
         (self.bytes.len() / 8).min(usize::from(u16::MAX))
     }
@@ -56,114 +44,172 @@ impl Ring {
         self.room(self.bytes.len() / 16).is_none()
     }
 
-    /// Every piece, oldest first.
-    pub(super) fn pieces(&self) -> impl ExactSizeIterator<Item = Piece> + '_ {
-        self.pieces.iter().copied()
+    /// How many records there are, forgotten ones too.
+    pub(super) fn len(&self) -> usize {
+        self.records
     }
 
-    pub(super) fn key(&self, piece: Piece) -> &[u8] {
-        let at = piece.at as usize;
-        &self.bytes[at..at + usize::from(piece.key_len)]
+    /// How many bytes a record takes on the average, if there is one.
+    pub(super) fn mean(&self) -> Option<usize> {
+        (self.records > 0).then(|| self.filled.div_ceil(self.records))
     }
 
-    pub(super) fn value(&self, piece: Piece) -> &[u8] {
-        let at = piece.at as usize;
-        &self.bytes[at + usize::from(piece.key_len)..at + piece.len()]
+    /// How long the key and the value of a record are.
+    fn lengths(&self, place: Place) -> (usize, usize) {
+        let header = &self.bytes[place as usize..][..HEADER];
+        let length = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        (length(0), length(2))
     }
 
-    /// Writes another value over a piece's, of the same length.
-    pub(super) fn overwrite(&mut self, piece: Piece, value: &[u8]) {
-        let start = piece.at as usize + usize::from(piece.key_len);
-        self.bytes[start..start + usize::from(piece.value_len)].copy_from_slice(value);
+    fn len_of(&self, place: Place) -> usize {
+        let (key_len, value_len) = self.lengths(place);
+        HEADER + key_len + value_len
+    }
+
+    pub(super) fn key(&self, place: Place) -> &[u8] {
+        let (key_len, _) = self.lengths(place);
+        &self.bytes[place as usize + HEADER..][..key_len]
+    }
+
+    pub(super) fn value(&self, place: Place) -> &[u8] {
+        let (key_len, value_len) = self.lengths(place);
+        &self.bytes[place as usize + HEADER + key_len..][..value_len]
+    }
+
+    /// Asks the processor for a record's first lines.
+    #[inline]
+    pub(super) fn prefetch(&self, place: Place) {
+        let bytes = &self.bytes[place as usize..];
+        alluvium_base::prefetch(bytes, 0);
+        alluvium_base::prefetch(bytes, 64);
+    }
+
+    /// Writes another value over a record's, if it is as long.
+    pub(super) fn overwrite(&mut self, place: Place, value: &[u8]) -> bool {
+        let (key_len, value_len) = self.lengths(place);
+        let is_as_long = value.len() == value_len;
+        if is_as_long {
+            self.bytes[place as usize + HEADER + key_len..][..value_len].copy_from_slice(value);
+        }
+        is_as_long
     }
 
     /// Where so many bytes would go now, if there is room.
     fn room(&self, len: usize) -> Option<usize> {
-        let Some(oldest) = self.pieces.front() else {
-            return (len <= self.bytes.len()).then_some(0);
-        };
-        let tail = oldest.at as usize;
         let fits = |from: usize, to: usize| (to - from >= len).then_some(from);
-        if self.pieces.len() == self.most_pieces {
-            None
-        } else if self.head > tail {
-            fits(self.head, self.bytes.len()).or_else(|| fits(0, tail))
+        if self.records == 0 {
+            fits(0, self.bytes.len())
+        } else if self.head > self.tail {
+            fits(self.head, self.bytes.len()).or_else(|| fits(0, self.tail))
         } else {
-            fits(self.head, tail)
+            fits(self.head, self.tail)
         }
     }
 
-    fn take(&mut self, at: usize, key_len: u16, value_len: u16) -> Piece {
-        let piece = Piece {
-            at: at as u32,
-            key_len,
-            value_len,
-        };
-        self.pieces.push_back(piece);
-        self.head = at + piece.len();
-        piece
+    fn take(&mut self, at: usize, len: usize) -> Place {
+        if self.records == 0 {
+            self.tail = at;
+        } else if at < self.head {
+            self.end = self.head;
+        }
+        self.head = at + len;
+        self.records += 1;
+        self.filled += len;
+        at as Place
     }
 
-    /// Puts a record behind the others, if there is room; the key is not longer than [`Ring::longest`] with its value.
-    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<Piece> {
-        let at = self.room(key.len() + value.len())?;
-        let piece = self.take(at, key.len() as u16, value.len() as u16);
-        let end = at + key.len();
-        self.bytes[at..end].copy_from_slice(key);
-        self.bytes[end..end + value.len()].copy_from_slice(value);
-        Some(piece)
+    /// Puts a record behind the others, if there is room; it is not longer than [`Ring::longest`].
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<Place> {
+        let len = HEADER + key.len() + value.len();
+        let at = self.room(len)?;
+        let (header, rest) = self.bytes[at..at + len].split_at_mut(HEADER);
+        header[..2].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        header[2..].copy_from_slice(&(value.len() as u16).to_le_bytes());
+        rest[..key.len()].copy_from_slice(key);
+        rest[key.len()..].copy_from_slice(value);
+        Some(self.take(at, len))
     }
 
-    /// Takes the oldest piece out. Its bytes stay until something is put there.
-    pub(super) fn pop(&mut self) -> Option<Piece> {
-        self.pieces.pop_front()
+    /// Takes the oldest record out. Its bytes stay until something is put there.
+    pub(super) fn pop(&mut self) -> Option<Place> {
+        if self.records == 0 {
+            return None;
+        }
+        let place = self.tail as Place;
+        let len = self.len_of(place);
+        let was_cut = self.head <= self.tail;
+        self.tail += len;
+        if was_cut && self.tail == self.end {
+            self.tail = 0;
+        }
+        self.records -= 1;
+        self.filled -= len;
+        Some(place)
     }
 
-    /// Puts a piece that was just taken out behind the others, if there is room.
-    pub(super) fn push_again(&mut self, piece: Piece) -> Option<Piece> {
-        let at = self.room(piece.len())?;
-        let from = piece.at as usize;
-        self.bytes.copy_within(from..from + piece.len(), at);
-        Some(self.take(at, piece.key_len, piece.value_len))
+    /// Puts a record that was just taken out behind the others, if there is room.
+    pub(super) fn push_again(&mut self, place: Place) -> Option<Place> {
+        let len = self.len_of(place);
+        let at = self.room(len)?;
+        let from = place as usize;
+        self.bytes.copy_within(from..from + len, at);
+        Some(self.take(at, len))
     }
 }
 
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
+    use std::collections::VecDeque;
 
     #[test]
     fn records_of_every_length_stay_whole_while_the_ring_turns() {
         let mut random = fastrand::Rng::with_seed(1);
-        let mut ring = Ring::new(1000, 20);
-        let mut reference: VecDeque<(Piece, Vec<u8>, Vec<u8>)> = VecDeque::new();
-        let (mut again, mut most) = (0, 0);
+        let mut ring = Ring::new(1000);
+        let mut reference: VecDeque<(Place, Vec<u8>, Vec<u8>)> = VecDeque::new();
+        let (mut again, mut most, mut empty) = (0, 0, 0);
         for turn in 0..20_000u32 {
             let key = turn.to_string().into_bytes();
             let value = vec![turn as u8; random.usize(0..100)];
-            let piece = loop {
+            let place = loop {
                 match ring.push(&key, &value) {
-                    Some(piece) => break piece,
+                    Some(place) => break place,
                     None => {
                         let old = ring.pop().unwrap();
-                        let (piece, key, value) = reference.pop_front().unwrap();
-                        assert_eq!(old, piece);
+                        let (place, key, value) = reference.pop_front().unwrap();
+                        assert_eq!(old, place);
                         if random.u8(..) < 60
-                            && let Some(piece) = ring.push_again(old)
+                            && let Some(place) = ring.push_again(old)
                         {
                             again += 1;
-                            reference.push_back((piece, key, value));
+                            reference.push_back((place, key, value));
                         }
                     }
                 }
             };
-            reference.push_back((piece, key, value));
+            reference.push_back((place, key, value));
             most = most.max(reference.len());
-            for (piece, key, value) in &reference {
-                assert_eq!((ring.key(*piece), ring.value(*piece)), (&key[..], &value[..]));
+            if turn % 3000 == 0 {
+                while let Some(old) = ring.pop() {
+                    assert_eq!(Some(old), reference.pop_front().map(|(place, ..)| place));
+                }
+                empty += 1;
+            } else if let Some((place, _, value)) = reference.get_mut(turn as usize % 7) {
+                value.fill(7);
+                assert!(ring.overwrite(*place, value));
+                assert!(!ring.overwrite(*place, &[9; 101]));
             }
-            assert!(ring.pieces().eq(reference.iter().map(|(piece, ..)| *piece)));
+            let taken = reference
+                .iter()
+                .map(|(_, key, value)| HEADER + key.len() + value.len());
+            assert_eq!((ring.len(), ring.filled), (reference.len(), taken.sum()));
+            for (place, key, value) in &reference {
+                assert_eq!((ring.key(*place), ring.value(*place)), (&key[..], &value[..]));
+            }
         }
-        assert!(again > 1000 && most == 20, "{again} put back, {most} at most");
+        assert!(
+            again > 1000 && most > 20 && empty == 7,
+            "{again} put back, {most} at most"
+        );
     }
 }

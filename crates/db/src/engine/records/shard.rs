@@ -1,21 +1,21 @@
 //! A part of the cache under one lock: the ring of records, the table that finds them, and the ghosts of those that it turned away.
 
 use super::ghosts::{GHOST_BYTES, Ghosts};
-use super::ring::{PIECE_BYTES, Ring};
+use super::ring::Ring;
 use super::table::{MOST_HEAT, SLOT_BYTES, Table};
-use alluvium_base::{checksum, prefetch};
+use alluvium_base::checksum;
 
 /// With less than this it keeps nothing.
 const LEAST_BYTES: usize = 4 << 10;
 
 /// Of a hundred slots so many are in use when the ring is full.
-const LOAD_PERCENT: usize = 60;
+const LOAD_PERCENT: usize = 65;
 
 /// A table that is fuller is made anew, larger; so is one that is emptier though the ring is full, smaller.
-const MOST_LOAD_PERCENT: usize = 75;
+const MOST_LOAD_PERCENT: usize = 80;
 const LEAST_LOAD_PERCENT: usize = 25;
 
-/// As long as nothing is known, records are taken to be so long.
+/// As long as nothing is known, records are taken to take so many bytes of the ring.
 const FIRST_RECORD_BYTES: usize = 128;
 
 /// How many records that were used may be put behind the others before one of them goes.
@@ -54,21 +54,12 @@ impl Shard {
 
     /// How many bytes more would be needed to keep what the ghosts remember.
     pub(super) fn ghost_bytes(&self) -> usize {
-        self.ghosts.keys() * (self.mean() + SLOT_BYTES + PIECE_BYTES)
+        self.ghosts.keys() * self.ring.mean().map_or(FIRST_RECORD_BYTES, Shard::bytes_of)
     }
 
-    /// How long records are.
-    fn mean(&self) -> usize {
-        let (mut count, mut bytes) = (0, 0);
-        for piece in self.ring.pieces() {
-            count += 1;
-            bytes += usize::from(piece.key_len) + usize::from(piece.value_len);
-        }
-        if count == 0 {
-            FIRST_RECORD_BYTES
-        } else {
-            bytes.div_ceil(count)
-        }
+    /// What a record takes in all that takes so many bytes of the ring: its share of slots, in use or free, and half a ghost.
+    fn bytes_of(in_ring: usize) -> usize {
+        in_ring + SLOT_BYTES * 100 / LOAD_PERCENT + GHOST_BYTES / 2
     }
 
     /// Asks the processor for what a lookup reads first.
@@ -78,9 +69,8 @@ impl Shard {
 
     /// Asks the processor for what a lookup reads next.
     pub(super) fn prefetch_record(&self, hash: u64) {
-        if let Some(piece) = self.table.likely(hash) {
-            prefetch(self.ring.key(piece), 0);
-            prefetch(self.ring.value(piece), 0);
+        if let Some(place) = self.table.likely(hash) {
+            self.ring.prefetch(place);
         }
     }
 
@@ -88,11 +78,11 @@ impl Shard {
     #[inline]
     pub(super) fn get(&mut self, hash: u64, key: &[u8], value: &mut Vec<u8>) -> bool {
         let Shard { table, ring, .. } = self;
-        let found = table.find(hash, |piece| ring.key(piece) == key);
+        let found = table.find(hash, |place| ring.key(place) == key);
         match found {
             Some(slot) => {
-                slot.heat = MOST_HEAT.min(slot.heat + 1);
-                let kept = ring.value(slot.piece);
+                slot.set_heat(MOST_HEAT.min(slot.heat() + 1));
+                let kept = ring.value(slot.place);
                 value.reserve_exact(kept.len());
                 value.extend_from_slice(kept);
                 self.hits += 1;
@@ -109,15 +99,15 @@ impl Shard {
     pub(super) fn offer(&mut self, hash: u64, key: &[u8], value: &[u8]) {
         let Shard { table, ring, .. } = self;
         let len = key.len() + value.len();
-        if len > ring.longest() || table.find(hash, |piece| ring.key(piece) == key).is_some() {
+        if len > ring.longest() || table.find(hash, |place| ring.key(place) == key).is_some() {
             return;
         }
         let is_known = self.ghosts.take(hash);
         self.ghost_hits += u64::from(is_known);
         if is_known {
             self.keep(hash, key, value, 0);
-        } else if let Some(piece) = ring.push(key, value) {
-            table.add(hash, piece, 0);
+        } else if let Some(place) = ring.push(key, value) {
+            table.add(hash, place, 0);
             self.fit();
         } else {
             self.ghosts.note(hash);
@@ -127,33 +117,32 @@ impl Shard {
     /// Keeps a record that is not longer than the longest, for others if need be.
     fn keep(&mut self, hash: u64, key: &[u8], value: &[u8], heat: u8) {
         let mut again = 0;
-        let piece = loop {
+        let place = loop {
             match self.ring.push(key, value) {
-                Some(piece) => break piece,
+                Some(place) => break place,
                 None => self.evict(&mut again),
             }
         };
-        self.table.add(hash, piece, heat);
+        self.table.add(hash, place, heat);
         self.fit();
     }
 
     /// A key has another value from now on: if it is here, so has its record. Whoever `is_hot`, and is not, is remembered.
     pub(super) fn renew(&mut self, hash: u64, key: &[u8], value: &[u8], is_hot: bool) {
         let Shard { table, ring, .. } = self;
-        let Some(slot) = table.find(hash, |piece| ring.key(piece) == key) else {
+        let Some(slot) = table.find(hash, |place| ring.key(place) == key) else {
             if is_hot && ring.is_full() {
                 self.ghosts.take(hash);
                 self.ghosts.note(hash);
             }
             return;
         };
-        let heat = MOST_HEAT.min(slot.heat + u8::from(is_hot));
-        if usize::from(slot.piece.value_len) == value.len() {
-            slot.heat = heat;
-            ring.overwrite(slot.piece, value);
+        let heat = MOST_HEAT.min(slot.heat() + u8::from(is_hot));
+        if ring.overwrite(slot.place, value) {
+            slot.set_heat(heat);
             return;
         }
-        table.remove(hash, |piece| ring.key(piece) == key);
+        table.remove(hash, |place| ring.key(place) == key);
         if key.len() + value.len() <= ring.longest() {
             self.keep(hash, key, value, heat);
         }
@@ -165,29 +154,29 @@ impl Shard {
             return;
         };
         let hash = checksum(self.ring.key(oldest));
-        let Some(slot) = self.table.find(hash, |piece| piece == oldest) else {
+        let Some(slot) = self.table.find(hash, |place| place == oldest) else {
             // It was forgotten.
             return;
         };
-        if slot.heat > 0
+        if slot.heat() > 0
             && *again < MOST_AGAIN
-            && let Some(piece) = self.ring.push_again(oldest)
+            && let Some(place) = self.ring.push_again(oldest)
         {
             *again += 1;
-            slot.piece = piece;
-            slot.heat -= 1;
+            slot.place = place;
+            slot.set_heat(slot.heat() - 1);
             return;
         }
-        self.table.remove(hash, |piece| piece == oldest);
+        self.table.remove(hash, |place| place == oldest);
         self.ghosts.note(hash);
     }
 
     /// Makes the table anew when records are much shorter or longer than it was made for.
     fn fit(&mut self) {
         let slots = self.table.slots();
-        let pieces = self.ring.pieces().len();
+        let records = self.ring.len();
         let is_crowded = self.table.used() * 100 > slots * MOST_LOAD_PERCENT;
-        let is_empty = pieces * 100 < slots * LEAST_LOAD_PERCENT && self.ring.is_full();
+        let is_empty = records * 100 < slots * LEAST_LOAD_PERCENT && self.ring.is_full();
         if is_crowded || is_empty {
             self.reshape(self.budget);
         }
@@ -196,13 +185,13 @@ impl Shard {
     /// Forgets a key.
     pub(super) fn forget(&mut self, hash: u64, key: &[u8]) {
         let Shard { table, ring, .. } = self;
-        table.remove(hash, |piece| ring.key(piece) == key);
+        table.remove(hash, |place| ring.key(place) == key);
     }
 
     /// Forgets all keys that `is` says.
     pub(super) fn forget_all(&mut self, is: impl Fn(&[u8]) -> bool) {
         let Shard { table, ring, .. } = self;
-        table.remove_all(|piece| is(ring.key(piece)));
+        table.remove_all(|place| is(ring.key(place)));
     }
 
     /// Takes on another size, with the newest of its records.
@@ -213,19 +202,16 @@ impl Shard {
         if budget < LEAST_BYTES {
             return;
         }
-        // A record takes its bytes, its share of slots that are in use or free, and half a ghost.
-        let of_slot = (SLOT_BYTES + PIECE_BYTES) * 100 / LOAD_PERCENT + GHOST_BYTES;
-        let records = budget / (old.mean() + of_slot);
+        let records = budget / old.ring.mean().map_or(FIRST_RECORD_BYTES, Shard::bytes_of);
         self.table = Table::new((records * 100 / LOAD_PERCENT).max(1));
         self.ghosts = old.ghosts.resized(records / 2);
-        let slots = self.table.slots();
-        let beside = self.table.bytes() + self.ghosts.bytes() + slots * PIECE_BYTES;
-        self.ring = Ring::new(budget.saturating_sub(beside), slots);
-        for piece in old.ring.pieces() {
-            let key = old.ring.key(piece);
+        let beside = self.table.bytes() + self.ghosts.bytes();
+        self.ring = Ring::new(budget.saturating_sub(beside));
+        while let Some(place) = old.ring.pop() {
+            let key = old.ring.key(place);
             let hash = checksum(key);
-            let value = old.ring.value(piece);
-            let Some(heat) = old.table.remove(hash, |found| found == piece) else {
+            let value = old.ring.value(place);
+            let Some(heat) = old.table.remove(hash, |found| found == place) else {
                 continue;
             };
             if key.len() + value.len() > self.ring.longest() {
@@ -233,8 +219,8 @@ impl Shard {
             }
             let mut again = MOST_AGAIN;
             loop {
-                if let Some(piece) = self.ring.push(key, value) {
-                    self.table.add(hash, piece, heat);
+                if let Some(place) = self.ring.push(key, value) {
+                    self.table.add(hash, place, heat);
                     break;
                 }
                 self.evict(&mut again);

@@ -73,9 +73,7 @@ pub(crate) fn next(view: &View) -> u64 {
         view.records
     } else if of_pages * 100 > of_records * MARGIN_PERCENT {
         less
-    } else if of_records * 100 > of_pages * MARGIN_PERCENT
-        && reads_percent <= u128::from(HUNGRY_PERCENT)
-    {
+    } else if of_records * 100 > of_pages * MARGIN_PERCENT && reads_percent <= u128::from(HUNGRY_PERCENT) {
         more
     } else {
         view.records

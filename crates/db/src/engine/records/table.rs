@@ -1,6 +1,6 @@
 //! From a key's hash to its record: buckets of eight slots. A bucket that is full loses what was used least.
 
-use super::ring::Piece;
+use super::ring::Place;
 use alluvium_base::prefetch_line;
 
 /// Slots of a bucket.
@@ -9,28 +9,55 @@ const SLOTS: usize = 8;
 /// A record is remembered to have been used so often at most.
 pub(super) const MOST_HEAT: u8 = 3;
 
-/// A record's place.
+/// A record's place, with a part of its hash, and in the lowest two bits how often it was used until the ring came around to it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
-    /// A part of the hash; 0 when the slot is empty.
-    tag: u32,
-    pub(super) piece: Piece,
-    /// How often it was used, until the ring came around to it.
-    pub(super) heat: u8,
+    pub(super) place: Place,
+    /// 0 when the slot is empty.
+    mark: u32,
+}
+
+const HEAT: u32 = 3;
+const _: () = assert!(MOST_HEAT as u32 <= HEAT);
+
+impl Slot {
+    pub(super) fn heat(self) -> u8 {
+        (self.mark & HEAT) as u8
+    }
+
+    pub(super) fn set_heat(&mut self, heat: u8) {
+        self.mark = self.mark & !HEAT | u32::from(heat);
+    }
+
+    fn is_empty(self) -> bool {
+        self.mark == 0
+    }
+
+    fn is_of(self, tag: u32) -> bool {
+        self.mark & !HEAT == tag
+    }
 }
 
 /// Bytes of one slot.
 pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
 
+/// A line of the processor's cache.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Bucket([Slot; SLOTS]);
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
 /// The table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    buckets: Box<[[Slot; SLOTS]]>,
+    buckets: Box<[Bucket]>,
     used: usize,
 }
 
+/// Never zero, and its lowest bits are.
 fn tag(hash: u64) -> u32 {
-    (hash >> 24) as u32 | 1
+    ((hash >> 24) as u32 | (HEAT + 1)) & !HEAT
 }
 
 /// One of so many, by a hash's low half.
@@ -42,7 +69,7 @@ impl Table {
     /// With at least so many slots.
     pub(super) fn new(slots: usize) -> Table {
         Table {
-            buckets: vec![[Slot::default(); SLOTS]; slots.div_ceil(SLOTS)].into_boxed_slice(),
+            buckets: vec![Bucket::default(); slots.div_ceil(SLOTS)].into_boxed_slice(),
             used: 0,
         }
     }
@@ -63,7 +90,7 @@ impl Table {
     fn bucket(&mut self, hash: u64) -> &mut [Slot] {
         match self.buckets.len() {
             0 => &mut [],
-            count => &mut self.buckets[pick(hash, count)],
+            count => &mut self.buckets[pick(hash, count)].0,
         }
     }
 
@@ -71,53 +98,52 @@ impl Table {
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(bucket) = self.buckets.get(pick(hash, self.buckets.len())) {
-            prefetch_line(&bucket[0]);
-            prefetch_line(&bucket[SLOTS - 1]);
+            prefetch_line(bucket);
         }
     }
 
     /// What a hash may be the hash of, as far as slots tell.
     #[inline]
-    pub(super) fn likely(&self, hash: u64) -> Option<Piece> {
+    pub(super) fn likely(&self, hash: u64) -> Option<Place> {
         let bucket = self.buckets.get(pick(hash, self.buckets.len()))?;
-        let slot = bucket.iter().find(|slot| slot.tag == tag(hash))?;
-        Some(slot.piece)
+        let slot = bucket.0.iter().find(|slot| slot.is_of(tag(hash)))?;
+        Some(slot.place)
     }
 
-    /// The slot of a hash whose piece `is` what is wanted.
+    /// The slot of a hash whose place `is` what is wanted.
     #[inline]
-    pub(super) fn find(&mut self, hash: u64, is: impl Fn(Piece) -> bool) -> Option<&mut Slot> {
+    pub(super) fn find(&mut self, hash: u64, is: impl Fn(Place) -> bool) -> Option<&mut Slot> {
         let tag = tag(hash);
         self.bucket(hash)
             .iter_mut()
-            .find(|slot| slot.tag == tag && is(slot.piece))
+            .find(|slot| slot.is_of(tag) && is(slot.place))
     }
 
     /// A record whose key has no slot yet gets one.
-    pub(super) fn add(&mut self, hash: u64, piece: Piece, heat: u8) {
-        let rank = |slot: &Slot| if slot.tag == 0 { 0 } else { 1 + slot.heat };
+    pub(super) fn add(&mut self, hash: u64, place: Place, heat: u8) {
+        let rank = |slot: &Slot| if slot.is_empty() { 0 } else { 1 + slot.heat() };
         let Some(slot) = self.bucket(hash).iter_mut().min_by_key(|slot| rank(slot)) else {
             return;
         };
-        let was_empty = slot.tag == 0;
-        let tag = tag(hash);
-        *slot = Slot { tag, piece, heat };
+        let was_empty = slot.is_empty();
+        let mark = tag(hash) | u32::from(heat);
+        *slot = Slot { place, mark };
         self.used += usize::from(was_empty);
     }
 
-    /// Takes the slot out whose piece `is` what is wanted; its heat.
-    pub(super) fn remove(&mut self, hash: u64, is: impl Fn(Piece) -> bool) -> Option<u8> {
+    /// Takes the slot out whose place `is` what is wanted; its heat.
+    pub(super) fn remove(&mut self, hash: u64, is: impl Fn(Place) -> bool) -> Option<u8> {
         let slot = self.find(hash, is)?;
-        let heat = slot.heat;
+        let heat = slot.heat();
         *slot = Slot::default();
         self.used -= 1;
         Some(heat)
     }
 
-    /// Takes out every piece that `is` what is wanted.
-    pub(super) fn remove_all(&mut self, is: impl Fn(Piece) -> bool) {
-        let slots = self.buckets.as_flattened_mut().iter_mut();
-        for slot in slots.filter(|slot| slot.tag != 0 && is(slot.piece)) {
+    /// Takes out every place that `is` what is wanted.
+    pub(super) fn remove_all(&mut self, is: impl Fn(Place) -> bool) {
+        let slots = self.buckets.iter_mut().flat_map(|bucket| &mut bucket.0);
+        for slot in slots.filter(|slot| !slot.is_empty() && is(slot.place)) {
             *slot = Slot::default();
             self.used -= 1;
         }
@@ -131,22 +157,23 @@ mod tests {
     #[test]
     fn a_bucket_that_is_full_loses_what_was_used_least() {
         let mut table = Table::new(1);
-        let piece = |at| Piece {
-            at,
-            ..Piece::default()
-        };
-        for at in 0..8u32 {
-            let heat = if at == 5 { 0 } else { 2 };
-            table.add(u64::from(at) << 40, piece(at), heat);
+        for place in 0..8u32 {
+            let heat = if place == 5 { 0 } else { 2 };
+            table.add(u64::from(place) << 40, place, heat);
         }
-        table.add(99 << 40, piece(99), 0);
+        table.add(99 << 40, 99, 0);
         assert_eq!(table.used(), 8);
-        assert!(table.find(5 << 40, |found| found.at == 5).is_none());
-        assert_eq!(table.find(99 << 40, |found| found.at == 99).unwrap().heat, 0);
-        assert_eq!(table.remove(7 << 40, |found| found.at == 7), Some(2));
-        assert_eq!(table.remove(7 << 40, |found| found.at == 7), None);
-        table.remove_all(|found| found.at < 4);
-        assert_eq!(table.used(), 3);
+        assert!(table.find(5 << 40, |found| found == 5).is_none());
+        assert_eq!(table.find(99 << 40, |found| found == 99).unwrap().heat(), 0);
+        table
+            .find(6 << 40, |found| found == 6)
+            .unwrap()
+            .set_heat(MOST_HEAT);
+        assert_eq!(table.remove(6 << 40, |found| found == 6), Some(MOST_HEAT));
+        assert_eq!(table.remove(7 << 40, |found| found == 7), Some(2));
+        assert_eq!(table.remove(7 << 40, |found| found == 7), None);
+        table.remove_all(|found| found < 4);
+        assert_eq!(table.used(), 2);
         assert_eq!(table.slots() * SLOT_BYTES, table.bytes());
     }
 }
