@@ -320,7 +320,8 @@ fn the_types_of_redis_and_items_of_memcached_are_shown_as_what_they_are() {
          HSET hash f v => :1
          ZADD zset -inf low 1.5 high => :2
          SELECT 3 => OK
-         SET elsewhere 1 => OK",
+         SET elsewhere 1 => OK
+         SELECT 0 => OK",
     );
     while client.ask("EXISTS gone") == ":1" {
         std::thread::yield_now();
