@@ -8,7 +8,7 @@ use crate::Result;
 use crate::progress::{Progress, Stage};
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::log;
-use alluvium_trees::tiered::{self, Depth, Incorporation, Job, Maintenance, Step};
+use alluvium_trees::tiered::{self, Depth, Digesting, Incorporation, Job, Maintenance, Step};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +45,8 @@ pub(crate) struct Work {
     covered: AtomicU64,
     /// Compactions that nobody works on right now.
     parked: Mutex<Vec<Step>>,
+    /// A digest that is being made. Locked by who works on it.
+    digesting: Mutex<Option<Digesting>>,
     /// What maintenance may still write.
     maintenance: Mutex<Option<Maintenance>>,
     /// Every slice shares it; who must see the tree at rest has it alone.
@@ -301,9 +303,31 @@ impl Engine {
         self.checkpoint_alone()
     }
 
-    /// A slice of a compaction, or of what makes one necessary.
+    /// A slice of a digest, if lookups have paid for one.
+    fn digest_slice(&self, entries: usize) -> Result<Worked> {
+        let Some(mut under_way) = self.work.digesting.try_lock() else {
+            return Ok(Worked::Nothing);
+        };
+        if under_way.is_none() {
+            *under_way = self.tree.digest_due();
+        }
+        let Some(digesting) = under_way.as_mut() else {
+            return Ok(Worked::Nothing);
+        };
+        let step = digesting.poll(entries);
+        if !matches!(step, Ok(tiered::Progress::More)) {
+            *under_way = None;
+        }
+        step?;
+        Ok(Worked::Something)
+    }
+
+    /// A slice of a compaction, or of what makes one necessary; of what spares lookups more than it costs before.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<Worked> {
         let _slice = self.work.rest.read();
+        if self.digest_slice(records)? == Worked::Something {
+            return Ok(Worked::Something);
+        }
         self.tree.compact_from(self.pressure.class());
         let parked = self.work.parked.lock().pop();
         let step = match parked {
@@ -380,6 +404,7 @@ impl Engine {
     /// What is under way is given up: it begins anew at the next opening.
     pub(crate) fn drop_steps(&self) {
         *self.work.incorporation.lock() = None;
+        *self.work.digesting.lock() = None;
         self.work.parked.lock().clear();
     }
 

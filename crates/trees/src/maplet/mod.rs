@@ -35,6 +35,7 @@ pub use check::Violation;
 pub use lookup::{Answers, Hits, lookup_path};
 pub(crate) use lookup::{Pages, Path, probe_path};
 pub use merge::{Merger, Progress, Source};
+pub(crate) use pages::Reading;
 pub use write::Written;
 
 use alluvium_base::Purpose;

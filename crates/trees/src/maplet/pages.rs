@@ -3,7 +3,7 @@
 use super::{Maplet, device_of};
 use alluvium_base::{KIB, Purpose};
 use alluvium_device::{Batch, Buffer, Device, Ticket};
-use alluvium_filters::{Chunk, Counted, PageView, SpillView};
+use alluvium_filters::{Chunk, Counted, Entry, PageView, SpillView};
 use alluvium_storage::{Error, Result, Tiers};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -153,6 +153,32 @@ impl Entries {
         };
         view.read_into(number, spilled, chunk).map_err(damaged)?;
         Ok(true)
+    }
+}
+
+/// The entries of a maplet in order, for whoever wants to know of them all.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    entries: Entries,
+    chunk: Chunk,
+}
+
+impl Reading {
+    /// The next page's entries, if there is a next page.
+    pub(crate) fn next_page(&mut self) -> Result<Option<&[Entry]>> {
+        self.chunk.clear();
+        let is_some = self.entries.fill(&mut self.chunk)?;
+        Ok(is_some.then(|| self.chunk.entries()))
+    }
+}
+
+impl Maplet {
+    /// Begins to read all of it, past the cache.
+    pub(crate) fn read_entries(&self, tiers: &Tiers, purpose: Purpose) -> Result<Reading> {
+        Ok(Reading {
+            entries: Entries::new(self, tiers, purpose)?,
+            chunk: Chunk::new(),
+        })
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Memory {
     pub maplets: u64,
     /// Compactions under way, about.
     pub compactions: u64,
+    /// The digest of the root's bundles, and one that is being made.
+    pub digest: u64,
     /// Who uses what, what is planned, what is known of leaves by their use.
     pub tables: u64,
 }
@@ -29,7 +31,7 @@ impl Memory {
     /// All of it.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.trunk + self.runs + self.maplets + self.compactions + self.tables
+        self.trunk + self.runs + self.maplets + self.compactions + self.digest + self.tables
     }
 }
 
@@ -61,6 +63,8 @@ pub(super) struct Totals {
     pub(super) runs: AtomicU64,
     pub(super) maplets: AtomicU64,
     pub(super) compactions: AtomicU64,
+    pub(super) digest: AtomicU64,
+    pub(super) digesting: AtomicU64,
     pub(super) tables: AtomicU64,
     /// Compactions that are due or under way.
     pub(super) due: AtomicU64,
@@ -99,6 +103,7 @@ impl Tree {
             runs: read(&totals.runs),
             maplets: read(&totals.maplets),
             compactions: read(&totals.compactions),
+            digest: read(&totals.digest) + read(&totals.digesting),
             tables: read(&totals.tables) + self.shared.habits.lock().memory_bytes(),
         }
     }

@@ -119,6 +119,8 @@ impl Incorporation {
             return Ok(());
         };
         let hashes = std::mem::take(&mut built.hashes);
+        let digest = tree.peek().digest.clone();
+        let digest = digest.filter(|digest| digest.add_hashes(&hashes));
         let spec = tree.maplet_spec(Purpose::Incorporate, self.class);
         let written = match Maplet::build(&tree.shared.store, &spec, hashes, 0) {
             Ok(written) => written,
@@ -133,15 +135,19 @@ impl Incorporation {
             [Some(built.run.clone())],
             written.maplet.clone(),
         );
+        let number = group.id;
         let part = Part {
             group: Arc::new(group),
             clip: None,
         };
-        let changed = tree.change(Some(self.cut), |_, shaper, root| {
+        let changed = tree.change(Some(self.cut), |trunk, shaper, root| {
             let received = shaper.receive(root, vec![part])?;
             let nodes = shaper.settle(received, Rank::Root)?;
             // Nothing can fail any more: what was written becomes part of the generation being built.
             tree.install_extents(&built.run, &built.extents, &written.extents);
+            if let Some(digest) = &digest {
+                trunk.cover(digest, number);
+            }
             Ok(Some(shaper.crown(nodes)))
         });
         if let Err(error) = changed {

@@ -145,7 +145,7 @@ impl Reader<'_> {
     /// Maintenance wants to know which leaves are asked much.
     pub(super) fn note(&self, key: &[u8]) {
         let hash = filters::hash(SEED, key);
-        self.tree.note_get(&self.version.root, key, hash);
+        self.tree.note_get(&self.version, key, hash);
     }
 }
 

@@ -4,7 +4,7 @@ use super::compact::{Job, Progress};
 use super::node::{Node, Part};
 use super::policy::{self, Wish};
 use super::shape::{self, Rank};
-use super::tree::{Tree, replace};
+use super::tree::{Tree, Version, replace};
 use crate::merge::Older;
 use crate::range::KeyRange;
 use crate::run::Run;
@@ -174,11 +174,15 @@ impl Tree {
 
     /// A key was looked up. A few are counted, by their hashes, and a count may be lost when many do at once.
     #[inline]
-    pub(super) fn note_get(&self, root: &Node, key: &[u8], hash: u64) {
-        if hash.is_multiple_of(SAMPLE)
-            && let Some(mut habits) = self.shared.habits.try_lock()
-        {
-            habits.used(leaf_for(root, key), |uses| uses.gets += SAMPLE);
+    pub(super) fn note_get(&self, version: &Version, key: &[u8], hash: u64) {
+        if !hash.is_multiple_of(SAMPLE) {
+            return;
+        }
+        if version.digest.is_none() {
+            self.note_questions(SAMPLE * version.root.bundles.len() as u64);
+        }
+        if let Some(mut habits) = self.shared.habits.try_lock() {
+            habits.used(leaf_for(&version.root, key), |uses| uses.gets += SAMPLE);
         }
     }
 

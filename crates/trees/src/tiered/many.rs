@@ -10,7 +10,9 @@
 use super::gather::Gather;
 use super::lookup::Reader;
 use super::search::{Search, Way, ask_together};
+use super::tree::SEED;
 use crate::fetch::{Brought, Peeking};
+use alluvium_filters as filters;
 use alluvium_storage::{NodePointer, Pending, Residence, Result};
 use std::collections::VecDeque;
 use std::task::Poll;
@@ -118,12 +120,16 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
     /// Goes on with a few keys. Those that lack a node are added to the others that do.
     fn search(&mut self, mut open: Vec<Open>) -> Result<()> {
         let reader = self.reader;
+        if let Some(digest) = &reader.seen().digest {
+            let hashes = open.iter().map(|key| filters::hash(SEED, self.keys[key.index]));
+            hashes.for_each(|hash| digest.prefetch(hash));
+        }
         let brought = Brought::default();
         let fetch = Peeking::new(reader.blocking(), &brought);
         // The memory of the machine too answers several as fast as one.
         let mut ways: Vec<Way<'_, '_>> = Vec::with_capacity(open.len());
-        for key in &open {
-            let mut way = Way::of(reader.seen(), self.keys[key.index]);
+        for key in &mut open {
+            let mut way = Way::of(reader.seen(), self.keys[key.index], &mut key.search);
             way.locate(&key.search, &fetch);
             ways.push(way);
         }

@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `rules.rs` (what
-//! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `memtables.rs`, `lookup.rs`, `many.rs`, `asynchronous.rs`, `scan.rs` (with
+//! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `digest.rs`, `memtables.rs`, `lookup.rs`, `many.rs`, `asynchronous.rs`, `scan.rs` (with
 //! `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `estimate.rs`, `draw.rs`, `outline.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
@@ -22,7 +22,7 @@
 //!
 //! - **T1** In a pivot's stack (its own parts, then its live bundles, oldest to newest) every message about a key is older than
 //!   those about it in later parts; what a node holds is newer than what its children hold.
-//! - **T2** A version never changes. What it refers to stays readable while a guard that was pinned before its successor was
+//! - **T2** A version never changes, but for its digest, which is added to (D1). What it refers to stays readable while a guard that was pinned before its successor was
 //!   published is alive.
 //! - **T3** A pivot of an index node holds at most 3 F runs after a flush has settled, and so does a leaf whose compactions are
 //!   done: a lookup asks at most 3 h F.
@@ -41,6 +41,7 @@ mod batch;
 mod check;
 mod checkpoint;
 mod compact;
+mod digest;
 mod draw;
 mod estimate;
 mod form;
@@ -70,6 +71,7 @@ pub use crate::found::Found;
 pub use asynchronous::{Course, Lookup};
 pub use check::{Checked, Depth};
 pub use compact::{Job, Progress};
+pub use digest::Digesting;
 pub use estimate::{Debt, Memory};
 pub use gather::{Answer, Gather};
 pub use incorporate::Incorporation;

@@ -236,11 +236,15 @@ impl Node {
 
     /// A pivot's stack, oldest to newest.
     pub(super) fn stack(&self, pivot: usize) -> impl DoubleEndedIterator<Item = Layer<'_>> {
-        let own = self.pivots[pivot].own.iter().map(|owned| Layer {
+        self.own(pivot).chain(self.pending(pivot))
+    }
+
+    /// The part of a pivot's stack that is its own, oldest to newest.
+    pub(super) fn own(&self, pivot: usize) -> impl DoubleEndedIterator<Item = Layer<'_>> {
+        self.pivots[pivot].own.iter().map(|owned| Layer {
             part: &owned.part,
             weight: owned.weight,
-        });
-        own.chain(self.pending(pivot))
+        })
     }
 
     /// The part of a pivot's stack that is not compacted for it yet, oldest to newest.

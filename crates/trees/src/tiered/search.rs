@@ -2,7 +2,7 @@
 //! it stops, and goes on from there when the node has been brought.
 
 use super::gather::Known;
-use super::node::{Group, Node, Part};
+use super::node::{Group, Layer, Node, Part};
 use super::tree::{SEED, Version};
 use crate::fetch::Fetch;
 use crate::maplet::{self, Maplet};
@@ -20,6 +20,8 @@ pub(super) struct Search {
     hits: maplet::Answers,
     first: usize,
     asked: usize,
+    /// Whether the digest has denied the key, once it was asked.
+    is_denied: Option<bool>,
     /// How many parts of the path are done.
     layer: usize,
     /// How many runs of the next part are done.
@@ -38,14 +40,28 @@ pub(super) struct Way<'v, 'f> {
 }
 
 impl<'v, 'f> Way<'v, 'f> {
-    /// The way of a key in a version.
-    pub(super) fn of(version: &'v Version, key: &[u8]) -> Way<'v, 'f> {
+    /// The way of a key in a version, for its search there.
+    pub(super) fn of(version: &'v Version, key: &[u8], search: &mut Search) -> Way<'v, 'f> {
+        let hash = filters::hash(SEED, key);
+        let ask = || {
+            version
+                .digest
+                .as_ref()
+                .is_some_and(|digest| !digest.may_hold(hash))
+        };
+        let is_denied = *search.is_denied.get_or_insert_with(ask);
         Way {
-            parts: path(&version.root, key),
-            hash: filters::hash(SEED, key),
+            parts: path(&version.root, key, is_denied),
+            hash,
             pages: maplet::Pages::default(),
             first: 0,
         }
+    }
+
+    /// How many parts it has.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.parts.len()
     }
 
     /// Finds out which pages a search will ask.
@@ -96,16 +112,20 @@ fn maplets<'v>(parts: &[&'v Part]) -> impl Iterator<Item = &'v Maplet> {
     parts.iter().map(|part| &part.group.maplet)
 }
 
-/// The parts of a path that count for a key, newest first.
-fn path<'v>(root: &'v Node, key: &[u8]) -> maplet::Path<&'v Part> {
+/// The parts of a path that count for a key, newest first; but for the root's bundles where the key `is_denied`.
+fn path<'v>(root: &'v Node, key: &[u8], is_denied: bool) -> maplet::Path<&'v Part> {
     let (mut node, mut parts) = (root, maplet::Path::new());
+    let mut add = |layer: Layer<'v>| {
+        if layer.part.counts_for(key) {
+            parts.push(layer.part);
+        }
+    };
     loop {
         let pivot = node.pivot_for(key);
-        for layer in node.stack(pivot).rev() {
-            if layer.part.counts_for(key) {
-                parts.push(layer.part);
-            }
+        if !(is_denied && std::ptr::eq(node, root)) {
+            node.pending(pivot).rev().for_each(&mut add);
         }
+        node.own(pivot).rev().for_each(&mut add);
         match node.pivots[pivot].child.as_deref() {
             Some(child) => node = child,
             None => return parts,
@@ -117,6 +137,7 @@ impl Search {
     /// Begins anew, with the memory that it has.
     pub(super) fn restart(&mut self) {
         (self.asked, self.layer, self.runs, self.records) = (0, 0, 0, 0);
+        self.is_denied = None;
     }
 
     /// Feeds `known` with what the version holds, until it is decided or there is no more.
@@ -128,7 +149,8 @@ impl Search {
         operator: Option<&dyn Operator>,
         fetch: &F,
     ) -> Poll<Result<()>> {
-        self.go_along(&mut Way::of(version, key), key, known, operator, fetch)
+        let mut way = Way::of(version, key, self);
+        self.go_along(&mut way, key, known, operator, fetch)
     }
 
     /// The same on the key's way, of which the first steps may have been taken.

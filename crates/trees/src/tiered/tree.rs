@@ -1,6 +1,7 @@
 //! The tree: its current version, and how a changed one takes its place.
 
 use super::checkpoint::Shelves;
+use super::digest::{Covered, Digest};
 use super::estimate::Totals;
 use super::inflight::{Claim, Edge, Inflight, JobId, Why};
 use super::maintain::Habits;
@@ -118,6 +119,8 @@ pub struct Version {
     pub(super) number: u64,
     /// It holds every commit up to this one, and none above.
     pub(super) cut: Sequence,
+    /// Of the keys of the root's bundles, if there is one.
+    pub(super) digest: Option<Arc<Digest>>,
 }
 
 impl Version {
@@ -153,6 +156,8 @@ pub(super) struct Trunk {
     pub(super) shelves: Shelves,
     /// Memory of the current version's nodes.
     pub(super) memory: u64,
+    /// The current version's digest.
+    pub(super) digest: Option<Covered>,
 }
 
 /// Counters since the store was opened.
@@ -189,6 +194,8 @@ pub(super) struct Shared {
     next_group: AtomicU64,
     pub(super) tallies: Tallies,
     pub(super) totals: Totals,
+    /// How often lookups have asked maplets of the root's bundles without a digest, about.
+    pub(super) questions: AtomicU64,
     /// What is known of leaves by their use.
     pub(super) habits: Mutex<Habits>,
     /// Space is scarce: every compaction may use the reserve.
@@ -242,6 +249,7 @@ impl Tree {
             full: BTreeSet::new(),
             shelves,
             memory: 0,
+            digest: None,
         };
         let nodes = all_nodes(&root);
         for node in &nodes {
@@ -250,7 +258,12 @@ impl Tree {
         }
         trunk.uses.begin();
         trunk.plan(&nodes, &root);
-        let version = Version { root, number: 0, cut };
+        let version = Version {
+            root,
+            number: 0,
+            cut,
+            digest: None,
+        };
         let tree = Tree {
             shared: Arc::new(Shared {
                 store,
@@ -261,6 +274,7 @@ impl Tree {
                 next_group: AtomicU64::new(next_group),
                 tallies: Tallies::default(),
                 totals: Totals::default(),
+                questions: AtomicU64::new(0),
                 habits: Mutex::default(),
                 scarce: AtomicBool::new(false),
             }),
@@ -419,6 +433,7 @@ impl Tree {
             root: Arc::clone(&root),
             number: old.number + 1,
             cut,
+            digest: trunk.digest_for(&root),
         };
         let (gone, made) = difference(&old.root, &root);
         for node in &made {
@@ -438,6 +453,18 @@ impl Tree {
         self.sweep(trunk);
     }
 
+    /// From now on the current version, which is this one, has the trunk's digest.
+    pub(super) fn publish_digest(&self, trunk: &mut Trunk, version: &Version) {
+        let version = Version {
+            root: Arc::clone(&version.root),
+            number: version.number + 1,
+            cut: version.cut,
+            digest: trunk.digest_for(&version.root),
+        };
+        self.shared.version.store(Arc::new(version));
+        self.add_up_memory(trunk);
+    }
+
     /// Gives up the extents that nothing uses any more: unlinked, as of now.
     pub(super) fn sweep(&self, trunk: &mut Trunk) {
         let epoch = self.shared.store.epochs().current();
@@ -455,6 +482,8 @@ impl Tree {
         totals.runs.store(held.runs, Ordering::Relaxed);
         totals.maplets.store(held.maplets, Ordering::Relaxed);
         totals.tables.store(tables, Ordering::Relaxed);
+        let digest = trunk.digest.as_ref().map_or(0, Covered::bytes);
+        totals.digest.store(digest, Ordering::Relaxed);
         totals.due.store(trunk.inflight.len() as u64, Ordering::Relaxed);
     }
 }

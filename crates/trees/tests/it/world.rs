@@ -11,7 +11,8 @@ use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, LogOptions, Result};
 use alluvium_trees::memtable::Memtable;
 use alluvium_trees::tiered::{
-    Depth, Edge, Incorporation, Ingest, Job, Maintenance, Progress, Shape, Step, Tree, TreeOptions, Victim,
+    Depth, Digesting, Edge, Incorporation, Ingest, Job, Maintenance, Progress, Shape, Step, Tree,
+    TreeOptions, Victim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,6 +100,7 @@ pub(crate) struct World {
     pub(crate) stack: Arc<Stack>,
     /// Compactions under way at once.
     steps: Vec<Step>,
+    digesting: Option<Digesting>,
     ingest: Option<UnderWay>,
     /// Ingests that were attached.
     pub(crate) ingests: u64,
@@ -130,6 +132,7 @@ impl World {
             sealed: None,
             stack: Arc::default(),
             steps: Vec::new(),
+            digesting: None,
             ingest: None,
             ingests: 0,
             snapshots: Vec::new(),
@@ -307,6 +310,14 @@ impl World {
         {
             self.steps.push(step);
         }
+        if self.digesting.is_none() && self.random.u32(..20) == 0 {
+            self.digesting = self.tree.digest();
+        }
+        if let Some(digesting) = &mut self.digesting
+            && digesting.poll(slice)? == Progress::Done
+        {
+            self.digesting = None;
+        }
         if !self.steps.is_empty() {
             let worker = self.random.usize(..self.steps.len());
             if self.steps[worker].poll(slice)? == Progress::Done {
@@ -482,6 +493,7 @@ impl World {
     /// The store is closed and opened: what was not checkpointed is gone.
     pub(crate) fn reopen(&mut self) -> Result<()> {
         self.steps.clear();
+        self.digesting = None;
         self.ingest = None;
         self.sealed = None;
         self.edges = self.edges();

@@ -1,0 +1,429 @@
+//! Whether any bundle that waits in the root may hold a key, in one look.
+//!
+//! Every bundle has a maplet, a lookup asks them all, and nearly always in vain: a root holds two dozen bundles of a memtable each, and a hundred
+//! times as much lies below. The digest is a Bloom filter in memory over all of them; keys that it denies pass the root's bundles by. It is derived
+//! (nothing of it is ever on the device) and made when lookups have asked in vain so often that it pays; while nobody reads, there is none.
+//!
+//! ```text
+//!   version 7 ──┐                        a version's digest covers every bundle of its root, or there is none
+//!   version 8 ──┼── digest  ░█░░█░█░     what is incorporated is added before its version is published
+//!   version 9 ──┘                        what is flushed stays in it, until it is full and made anew
+//! ```
+//!
+//! Invariants:
+//!
+//! - **D1** A digest denies no key of a bundle in the root of a version that has it: keys are added before the version is published, and never
+//!   taken out. More may be added while versions use it, so a search asks once and keeps to the answer.
+//! - **D2** A root with a range delete among its bundles has none: a range delete speaks of keys that no filter has.
+//!
+//! Blocks of a cache line with six bits for each key (Putze, Sanders and Singler, Cache-, Hash- and Space-Efficient Bloom Filters, 2007), by the
+//! fingerprints that maplets have: about one stranger in a hundred passes when it is full, one in two thousand when it is new.
+
+use super::compact::Progress;
+use super::node::{Group, Node};
+use super::tree::{Tree, Trunk};
+use crate::maplet::Reading;
+use alluvium_base::{Purpose, prefetch_line};
+use alluvium_storage::{Hold, Result};
+use parking_lot::Mutex;
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bits for each key that there is room for.
+const BITS_PER_KEY: u64 = 10;
+/// Bits that a key sets, all of them in one block.
+const BITS: u32 = 6;
+const BLOCK_BITS: u64 = 512;
+
+/// There is room for so many times what there is when it is made.
+const ROOM: u64 = 2;
+const LEAST_ROOM: u64 = 1 << 10;
+
+/// With fewer groups in the root there is little to pass by.
+const LEAST_GROUPS: usize = 4;
+/// It pays when so many maplets were asked as a so-many'th of the entries: to ask one costs three to four times as much as to take in an entry.
+const ENTRIES_PER_QUESTION: u64 = 4;
+/// It takes this part of a memtable at most: with tiny records it would cost more memory than it is worth.
+const MEMTABLE_PART: u64 = 2;
+
+/// A line of the processor's cache.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Block([AtomicU64; (BLOCK_BITS / 64) as usize]);
+
+/// The filter.
+pub(super) struct Digest {
+    blocks: Box<[Block]>,
+    fingerprint_bits: u8,
+    room: u64,
+    /// How many fingerprints were added; whoever adds holds the lock.
+    added: Mutex<u64>,
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Digest")
+            .field("bytes", &self.bytes())
+            .field("room", &self.room)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Digest {
+    fn new(fingerprint_bits: u8, room: u64) -> Digest {
+        let blocks = (room * BITS_PER_KEY).div_ceil(BLOCK_BITS);
+        Digest {
+            blocks: (0..blocks).map(|_| Block::default()).collect(),
+            fingerprint_bits,
+            room,
+            added: Mutex::new(0),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        size_of_val(&*self.blocks) as u64
+    }
+
+    /// A fingerprint's block, and its bits there, nine of these for each.
+    fn place(&self, fingerprint: u64) -> (&Block, u64) {
+        let mixed = (fingerprint ^ fingerprint >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let block = ((mixed >> 32) * self.blocks.len() as u64) >> 32;
+        let bits = (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (&self.blocks[block as usize], bits >> (64 - 9 * BITS))
+    }
+
+    fn fingerprint(&self, hash: u64) -> u64 {
+        hash >> (64 - self.fingerprint_bits)
+    }
+
+    /// Has the processor bring what an answer takes.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch_line(self.place(self.fingerprint(hash)).0);
+    }
+
+    /// Whether a key may be there, by its hash.
+    #[inline]
+    pub(super) fn may_hold(&self, hash: u64) -> bool {
+        let (block, bits) = self.place(self.fingerprint(hash));
+        (0..BITS).all(|number| {
+            let (word, mask) = bit(bits, number);
+            // Whoever sees a version sees what was added before it was published.
+            block.0[word].load(Ordering::Relaxed) & mask != 0
+        })
+    }
+
+    /// Adds fingerprints, if there is room for so many.
+    fn add(&self, fingerprints: impl ExactSizeIterator<Item = u64>) -> bool {
+        let mut added = self.added.lock();
+        *added += fingerprints.len() as u64;
+        if *added > self.room {
+            return false;
+        }
+        for fingerprint in fingerprints {
+            let (block, bits) = self.place(fingerprint);
+            for number in 0..BITS {
+                let (word, mask) = bit(bits, number);
+                // Nobody else adds.
+                let word = &block.0[word];
+                word.store(word.load(Ordering::Relaxed) | mask, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    /// Adds the keys that these are the hashes of, if there is room for so many.
+    pub(super) fn add_hashes(&self, hashes: &[u64]) -> bool {
+        self.add(hashes.iter().map(|&hash| self.fingerprint(hash)))
+    }
+}
+
+/// The word and the mask of one of a fingerprint's bits.
+#[inline]
+fn bit(bits: u64, number: u32) -> (usize, u64) {
+    let at = bits >> (9 * number) & (BLOCK_BITS - 1);
+    ((at / 64) as usize, 1 << (at % 64))
+}
+
+/// A digest, and the groups that it covers.
+#[derive(Debug)]
+pub(super) struct Covered {
+    digest: Arc<Digest>,
+    groups: HashSet<u64>,
+}
+
+impl Covered {
+    pub(super) fn bytes(&self) -> u64 {
+        self.digest.bytes()
+    }
+}
+
+impl Trunk {
+    /// The digest of a version with this root, if it covers its bundles. Otherwise there is none any more.
+    pub(super) fn digest_for(&mut self, root: &Node) -> Option<Arc<Digest>> {
+        let covered = self.digest.as_ref()?;
+        let is_covered = |group: &Arc<Group>| covered.groups.contains(&group.id) && !deletes_ranges(group);
+        if waiting(root).all(is_covered) {
+            return Some(Arc::clone(&covered.digest));
+        }
+        self.digest = None;
+        None
+    }
+
+    /// A group was added to a digest.
+    pub(super) fn cover(&mut self, digest: &Arc<Digest>, group: u64) {
+        if let Some(covered) = &mut self.digest
+            && Arc::ptr_eq(&covered.digest, digest)
+        {
+            covered.groups.insert(group);
+        }
+    }
+}
+
+/// The groups of all bundles that wait in a root.
+fn waiting(root: &Node) -> impl Iterator<Item = &Arc<Group>> {
+    let parts = root.bundles.iter().flat_map(|bundle| &bundle.parts);
+    parts.map(|part| &part.group)
+}
+
+fn deletes_ranges(group: &Group) -> bool {
+    group.runs().any(|(_, run)| !run.range_deletes().is_empty())
+}
+
+impl Tree {
+    /// Lookups have asked the maplets of the root's bundles so often.
+    pub(super) fn note_questions(&self, questions: u64) {
+        self.shared.questions.fetch_add(questions, Ordering::Relaxed);
+    }
+
+    /// A digest of the root's bundles to be made, if lookups have paid for one.
+    ///
+    /// ```
+    /// # use alluvium_device::memory::MemoryDirectory;
+    /// # use alluvium_storage::store::{Store, StoreOptions};
+    /// # use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// # use std::sync::Arc;
+    /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// assert!(tree.digest_due().is_none()); // nobody has looked anything up
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    #[must_use]
+    pub fn digest_due(&self) -> Option<Digesting> {
+        let questions = self.shared.questions.load(Ordering::Relaxed);
+        if questions == 0 {
+            return None;
+        }
+        let version = self.peek();
+        let entries: u64 = waiting(&version.root).map(|group| group.maplet.entries()).sum();
+        let is_paid = questions * ENTRIES_PER_QUESTION >= entries;
+        if !is_paid || waiting(&version.root).count() < LEAST_GROUPS {
+            return None;
+        }
+        self.shared.questions.store(0, Ordering::Relaxed);
+        self.digest()
+    }
+
+    /// A digest of the root's bundles to be made, whatever it costs; none where there is one, or there can be none.
+    #[must_use]
+    pub fn digest(&self) -> Option<Digesting> {
+        let hold = self.shared.store.epochs().hold();
+        let version = self.version();
+        let groups: VecDeque<Arc<Group>> = waiting(&version.root).cloned().collect();
+        let entries: u64 = groups.iter().map(|group| group.maplet.entries()).sum();
+        let bits = self.shared.options.fingerprint_bits;
+        let room = (entries * ROOM).max(LEAST_ROOM);
+        let is_large = room * BITS_PER_KEY / 8 > self.shared.options.shape.memtable / MEMTABLE_PART;
+        if version.digest.is_some() || is_large || groups.iter().any(|group| deletes_ranges(group)) {
+            return None;
+        }
+        let digest = Digest::new(bits, room);
+        self.shared
+            .totals
+            .digesting
+            .fetch_add(digest.bytes(), Ordering::Relaxed);
+        Some(Digesting {
+            tree: self.clone(),
+            _hold: hold,
+            covered: groups.iter().map(|group| group.id).collect(),
+            groups,
+            digest: Arc::new(digest),
+            reading: None,
+        })
+    }
+}
+
+/// A digest that is being made. Dropped unfinished, it leaves nothing behind.
+#[derive(Debug)]
+pub struct Digesting {
+    tree: Tree,
+    /// The maplets' extents are not used again meanwhile.
+    _hold: Hold,
+    groups: VecDeque<Arc<Group>>,
+    covered: HashSet<u64>,
+    digest: Arc<Digest>,
+    reading: Option<Reading>,
+}
+
+impl Digesting {
+    /// A slice of the work: about so many entries.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt): nothing has changed.
+    pub fn poll(&mut self, entries: usize) -> Result<Progress> {
+        let tiers = self.tree.shared.store.tiers();
+        let bits = u32::from(self.digest.fingerprint_bits);
+        let mut left = entries;
+        while left > 0 {
+            if self.reading.is_none() {
+                let Some(group) = self.groups.pop_front() else {
+                    return Ok(self.install());
+                };
+                self.reading = Some(group.maplet.read_entries(tiers, Purpose::Compact)?);
+            }
+            let reading = self.reading.as_mut().expect("it was just begun");
+            match reading.next_page()? {
+                Some(page) => {
+                    left = left.saturating_sub(page.len().max(1));
+                    if !self
+                        .digest
+                        .add(page.iter().map(|entry| entry.fingerprint().number(bits)))
+                    {
+                        // So much came meanwhile that it is of no use.
+                        return Ok(Progress::Done);
+                    }
+                }
+                None => self.reading = None,
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// The current version has the digest from now on, unless there is more to cover by now.
+    fn install(&mut self) -> Progress {
+        let mut trunk = self.tree.lock();
+        let version = self.tree.version();
+        for group in waiting(&version.root) {
+            if deletes_ranges(group) {
+                return Progress::Done;
+            }
+            if self.covered.insert(group.id) {
+                self.groups.push_back(Arc::clone(group));
+            }
+        }
+        if !self.groups.is_empty() {
+            return Progress::More;
+        }
+        trunk.digest = Some(Covered {
+            digest: Arc::clone(&self.digest),
+            groups: std::mem::take(&mut self.covered),
+        });
+        self.tree.publish_digest(&mut trunk, &version);
+        Progress::Done
+    }
+}
+
+impl Drop for Digesting {
+    fn drop(&mut self) {
+        let bytes = self.digest.bytes();
+        self.tree
+            .shared
+            .totals
+            .digesting
+            .fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::search::{Search, Way};
+    use super::super::tree::TreeOptions;
+    use super::*;
+    use crate::memtable::Memtable;
+    use alluvium_base::Message;
+    use alluvium_base::message::LAST;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_filters as filters;
+    use alluvium_storage::extents::Class;
+    use alluvium_storage::store::{Store, StoreOptions};
+
+    #[test]
+    fn nothing_that_was_added_is_denied_and_nearly_everything_else_is() {
+        let hash = |number: u64| filters::hash(0, &number.to_le_bytes());
+        let digest = Digest::new(33, 10_000);
+        let added: Vec<u64> = (0..10_000).map(hash).collect();
+        assert!(digest.add_hashes(&added[..5_000]));
+        let strangers = |digest: &Digest| (10_000..110_000).filter(|&n| digest.may_hold(hash(n))).count();
+        let new = strangers(&digest);
+        assert!(digest.add_hashes(&added[5_000..]));
+        assert!(added.iter().all(|&hash| digest.may_hold(hash)));
+        let full = strangers(&digest);
+        assert!(
+            (1..200).contains(&new) && (400..2_000).contains(&full),
+            "{new} and {full} of 100,000"
+        );
+        assert!(!digest.add_hashes(&added[..1]), "there is no room");
+    }
+
+    /// Writes keys `from..from + 200` with their numbers.
+    fn write(tree: &Tree, from: u64, deletes_range: bool) {
+        let memtable = Memtable::new(1 << 20);
+        for number in from..from + 200 {
+            let message = Message::put(number + 1, b"here");
+            memtable.insert(&number.to_be_bytes(), message).unwrap();
+        }
+        let cut = from + 200;
+        if deletes_range {
+            memtable.delete_range(&[0xf0], &[0xff], cut).unwrap();
+        }
+        let mut writing = tree.incorporate(Arc::new(memtable), cut, Class::Normal).unwrap();
+        while writing.poll(50).unwrap() == Progress::More {}
+    }
+
+    fn make(mut digesting: Digesting) {
+        while digesting.poll(30).unwrap() == Progress::More {}
+    }
+
+    fn has_digest(tree: &Tree) -> bool {
+        tree.version().digest.is_some()
+    }
+
+    #[test]
+    fn what_is_incorporated_later_is_covered_until_there_is_no_room() {
+        let directory = Arc::new(MemoryDirectory::new());
+        let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"").unwrap());
+        let tree = Tree::create(store, TreeOptions::default());
+        (0..5).for_each(|memtable| write(&tree, memtable * 200, false));
+        assert!(tree.digest_due().is_none() && tree.memory().digest == 0);
+        let mut search = Search::default();
+        let mut asked = |key: u64| {
+            search.restart();
+            Way::of(&tree.version(), &key.to_be_bytes(), &mut search).len()
+        };
+        assert_eq!(asked(1 << 40), 5, "nobody knows");
+        // Two are made at once, and something is incorporated meanwhile.
+        let digesting = [tree.digest().unwrap(), tree.digest().unwrap()];
+        write(&tree, 1000, false);
+        digesting.into_iter().for_each(make);
+        assert!(has_digest(&tree) && tree.memory().digest > 0 && tree.digest().is_none());
+        write(&tree, 1200, false);
+        let strangers = (1 << 40..).take(1000);
+        let passed = strangers.map(&mut asked).filter(|&maplets| maplets > 0).count();
+        assert!(has_digest(&tree) && passed < 50, "{passed} of 1,000 pass");
+        for key in 0..1400u64 {
+            let found = tree.get(&key.to_be_bytes(), LAST, 0).unwrap();
+            assert_eq!(found.as_deref(), Some(&b"here"[..]), "{key}");
+        }
+        // There is room for twice what there was.
+        (7..12).for_each(|memtable| write(&tree, memtable * 200, false));
+        assert!(!has_digest(&tree) && tree.memory().digest == 0);
+        (0..1000u64).for_each(|_| drop(tree.get(&(1u64 << 40).to_be_bytes(), LAST, 0)));
+        tree.note_questions(2400);
+        make(tree.digest_due().expect("lookups have paid for it"));
+        assert!(has_digest(&tree));
+        write(&tree, 2400, true);
+        assert!(!has_digest(&tree) && tree.digest().is_none(), "D2");
+    }
+}
