@@ -4,7 +4,9 @@
 //! `device`'s alone (rule 1 of the house), anonymous memory is nobody's.
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::slice;
 
 /// The size of a huge page: reservations begin at a multiple of it.
 pub const HUGE_PAGE: usize = 2 << 20;
@@ -122,5 +124,87 @@ impl Drop for Anonymous {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `reserve` with this length; whoever refers to it keeps this alive.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_len) };
+    }
+}
+
+/// So many bytes are worth a mapping of their own.
+const MAPPED: usize = 64 << 10;
+
+/// Bytes of one owner, zero at first, which cost memory from the first touch until they are dropped: where they are many, they are not the
+/// allocator's, which would keep what is given back for later, and what is asked for later may be longer.
+///
+/// ```
+/// use alluvium_storage::memory::Bytes;
+/// let mut bytes = Bytes::zeroed(1 << 20);
+/// bytes[7] = 1;
+/// assert_eq!((bytes.len(), bytes[6], bytes[7]), (1 << 20, 0, 1));
+/// ```
+#[derive(Debug)]
+pub struct Bytes(Owned);
+
+#[derive(Debug)]
+enum Owned {
+    Mapped(Anonymous),
+    Heap(Box<[u8]>),
+}
+
+impl Bytes {
+    /// So many bytes.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Bytes {
+        let mapped = (len >= MAPPED).then(|| Anonymous::reserve(len));
+        match mapped {
+            Some(Ok(memory)) => Bytes(Owned::Mapped(memory)),
+            // The allocator may have what the system refuses.
+            Some(Err(_)) | None => Bytes(Owned::Heap(vec![0; len].into_boxed_slice())),
+        }
+    }
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes::zeroed(0)
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            // SAFETY: the reservation has so many bytes, initialised (zero at first), which only this owner reaches.
+            Owned::Mapped(memory) => unsafe { slice::from_raw_parts(memory.start().as_ptr(), memory.len()) },
+            Owned::Heap(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Bytes {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            // SAFETY: as above; and this owner is borrowed by nobody else.
+            Owned::Mapped(memory) => unsafe {
+                slice::from_raw_parts_mut(memory.start().as_ptr(), memory.len())
+            },
+            Owned::Heap(bytes) => bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_zero_and_their_owners_whatever_their_number() {
+        for len in [0, 1, MAPPED - 1, MAPPED, MAPPED + 1, 3 << 20] {
+            let (mut one, other) = (Bytes::zeroed(len), Bytes::zeroed(len));
+            assert!(one.len() == len && one.iter().all(|&byte| byte == 0));
+            one.fill(7);
+            assert!(one.iter().all(|&byte| byte == 7) && other.iter().all(|&byte| byte == 0));
+        }
+        assert!(Bytes::default().is_empty());
     }
 }

@@ -11,6 +11,8 @@ pub(crate) struct Seen {
     misses: u64,
     ghost_hits: u64,
     reads: u64,
+    hits: u64,
+    scan_reads: u64,
 }
 
 impl Engine {
@@ -24,6 +26,7 @@ impl Engine {
         let pages = cache.stats().budget_bytes;
         let device = self.store.directory().counters().snapshot();
         let reads = device.of(Purpose::Lookup).reads;
+        let scan_reads = device.of(Purpose::Scan).reads;
         let mut seen = self.seen.lock();
         let view = View {
             records: records.budget_bytes,
@@ -33,6 +36,8 @@ impl Engine {
             reads: reads - seen.reads,
             ghost_hits: records.ghost_hits - seen.ghost_hits,
             ghost_bytes: records.ghost_bytes,
+            hits: records.hits - seen.hits,
+            scan_reads: scan_reads - seen.scan_reads,
             data: self.store.usage().0.total().live_extent_bytes,
         };
         if !share::is_enough(&view) {
@@ -42,6 +47,8 @@ impl Engine {
             misses: records.misses,
             ghost_hits: records.ghost_hits,
             reads,
+            hits: records.hits,
+            scan_reads,
         };
         let wanted = share::next(&view);
         // One side gives before the other takes.

@@ -224,7 +224,8 @@ impl Engine {
             let class = self.pressure.class();
             let begun = self.tree.incorporate(Arc::clone(&slot.memtable), cut, class);
             let incorporation = begun?;
-            let forgetting = self.records.begin(&slot.memtable, cut);
+            let schema = &self.tree.options().schema;
+            let forgetting = self.records.begin(&slot.memtable, cut, schema);
             *under_way = Some(WritingOut {
                 slot,
                 forgetting,

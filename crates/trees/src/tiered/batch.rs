@@ -31,6 +31,11 @@ impl Batch {
         self.ends.len()
     }
 
+    /// How many were taken.
+    pub(super) fn taken(&self) -> usize {
+        self.next
+    }
+
     /// Whether there is nothing to be taken.
     pub(super) fn is_over(&self) -> bool {
         self.next == self.ends.len()

@@ -14,6 +14,7 @@ use alluvium_base::{Purpose, Sequence};
 use alluvium_storage::{Guard, Result};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Deleted keys in a row after which a scan looks for the end of the range delete that covers them.
 const PATIENCE: u32 = 4;
@@ -21,6 +22,15 @@ const PATIENCE: u32 = 4;
 const WADING: u32 = 512;
 /// The most records that are decided ahead of whoever takes them.
 const MAX_AHEAD: usize = 64;
+/// Scans that say nothing are taken to be this many times as long as the others were on the average: a page too many costs a thirtieth of a read
+/// (the affine model: Bender et al., Small Refinements to the DAM, 2021).
+const LONGER: usize = 2;
+/// Longer scans count as so long: they read further and further ahead by themselves.
+const LONG_SCAN: usize = 256;
+/// So many scans make the average.
+const SCANS: u64 = 16;
+/// Parts of a record in which it is kept.
+const PARTS: u64 = 1 << 16;
 /// Deleted keys after which a scan lets go of what it holds, and begins anew.
 const BREATH: u32 = 4096;
 
@@ -41,12 +51,41 @@ pub struct Iter {
     batch: Batch,
     /// How many records the next batch has.
     ahead: usize,
+    /// How many records the batches before had since the beginning or a seek.
+    taken: usize,
+    /// Whether somebody has said how many records will be taken.
+    is_told: bool,
     known: Known,
     /// That of the last key that had to be decided.
     keyspace: Keyspace,
     /// Keys without a value in a row, and those of them that are in runs.
     dead: u32,
     waded: u32,
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        self.note_length();
+    }
+}
+
+/// How many records scans take on the average.
+#[derive(Debug, Default)]
+pub(super) struct UsualScan(AtomicU64);
+
+impl UsualScan {
+    /// One has taken so many. It may be lost when many end at once.
+    fn note(&self, records: usize) {
+        let (records, before) = (records.min(LONG_SCAN) as u64, self.0.load(Ordering::Relaxed));
+        self.0.store(
+            before - before / SCANS + records * PARTS / SCANS,
+            Ordering::Relaxed,
+        );
+    }
+
+    fn records(&self) -> usize {
+        (self.0.load(Ordering::Relaxed) / PARTS) as usize
+    }
 }
 
 /// A leaf, by a key.
@@ -95,6 +134,8 @@ impl Tree {
             enters: true,
             batch: Batch::default(),
             ahead: 1,
+            taken: 0,
+            is_told: false,
             known: Known::default(),
             keyspace: Keyspace::new(&self.options().schema),
             dead: 0,
@@ -149,6 +190,7 @@ impl Tree {
 impl Iter {
     /// Goes before the first key at or behind `key`, in the iterator's direction.
     pub fn seek(&mut self, key: &[u8]) {
+        self.note_length();
         self.position = Position::At(key.to_vec());
         self.enters = true;
         self.segment = None;
@@ -160,6 +202,15 @@ impl Iter {
     /// About so many records will be taken: what they need is read at once, instead of more and more ahead as a scan goes on.
     pub fn expect(&mut self, records: usize) {
         self.wanted.expected = records;
+        self.is_told = true;
+    }
+
+    /// A scan ends: others will be about as long.
+    fn note_length(&mut self) {
+        let taken = std::mem::take(&mut self.taken) + self.batch.taken();
+        if taken > 0 {
+            self.tree.shared.usual_scan.note(taken);
+        }
     }
 
     /// The next key that has a value, and the value.
@@ -178,8 +229,15 @@ impl Iter {
     /// Decides the next records, at least one if there is any.
     #[cold]
     fn refill(&mut self) -> Result<()> {
+        self.taken += self.batch.len();
         self.batch.clear();
-        self.ahead = self.ahead.max(self.wanted.expected).min(MAX_AHEAD);
+        if self.is_told {
+            self.ahead = self.ahead.max(self.wanted.expected).min(MAX_AHEAD);
+        } else if self.taken == 0 {
+            let usual = self.tree.shared.usual_scan.records();
+            self.wanted.expected = (usual * LONGER).min(LONG_SCAN);
+            self.ahead = self.ahead.max(usual / 2).min(MAX_AHEAD);
+        }
         while self.batch.len() == 0 && !matches!(self.position, Position::End) {
             let filled = self.fill();
             if let Err(error) = filled {
@@ -342,5 +400,61 @@ fn leaf_of<'v>(root: &'v Node, probe: &Probe) -> &'v Node {
             Some(child) => node = child,
             None => return node,
         }
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::memtable::Memtable;
+    use crate::tiered::{Progress, TreeOptions};
+    use alluvium_base::Message;
+    use alluvium_base::message::LAST;
+    use alluvium_device::Directory;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_storage::extents::Class;
+    use alluvium_storage::store::{Store, StoreOptions};
+
+    #[test]
+    fn scans_read_at_once_what_such_scans_usually_take() {
+        const RECORDS: u64 = 40_000;
+        let directory = Arc::new(MemoryDirectory::new());
+        let options = StoreOptions {
+            cache_bytes: 1 << 20,
+            ..StoreOptions::default()
+        };
+        let files: Arc<dyn Directory> = Arc::<MemoryDirectory>::clone(&directory);
+        let store = Arc::new(Store::create(files, &options, b"").unwrap());
+        let tree = Tree::create(store, TreeOptions::default());
+        let memtable = Memtable::new(16 << 20);
+        for number in 0..RECORDS {
+            let message = Message::put(number + 1, &[7; 100]);
+            memtable.insert(&number.to_be_bytes(), message).unwrap();
+        }
+        let mut writing = tree
+            .incorporate(Arc::new(memtable), RECORDS, Class::Normal)
+            .unwrap();
+        while writing.poll(usize::MAX).unwrap() == Progress::More {}
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut reads_for = |scans: u64, length: usize| {
+            let before = directory.counters().snapshot().of(Purpose::Scan).reads;
+            for _ in 0..scans {
+                let start = random.u64(..RECORDS - 100).to_be_bytes();
+                let mut iter = tree.iter(KeyRange::new(&start, None), Direction::Forward, LAST, 0);
+                for _ in 0..length {
+                    assert!(iter.next().unwrap().is_some());
+                }
+            }
+            directory.counters().snapshot().of(Purpose::Scan).reads - before
+        };
+        assert!(reads_for(1, 50) >= 2, "nobody knows yet");
+        reads_for(100, 50);
+        let reads = reads_for(100, 50);
+        assert!(
+            (80..120).contains(&reads),
+            "{reads} reads for 100 scans of two or three leaves"
+        );
+        reads_for(100, 2);
+        assert!(tree.shared.usual_scan.records() < 4);
     }
 }

@@ -8,6 +8,7 @@ use super::maintain::Habits;
 use super::node::{Node, Part};
 use super::policy::{self, Shape, Victim};
 use super::rules::{OneKeyspace, Schema};
+use super::scan::UsualScan;
 use super::shape::{Counts, Shaper};
 use super::uses::Uses;
 use crate::merge::{Older, Rule};
@@ -196,6 +197,7 @@ pub(super) struct Shared {
     pub(super) totals: Totals,
     /// How often lookups have asked maplets of the root's bundles without a digest, about.
     pub(super) questions: AtomicU64,
+    pub(super) usual_scan: UsualScan,
     /// What is known of leaves by their use.
     pub(super) habits: Mutex<Habits>,
     /// Space is scarce: every compaction may use the reserve.
@@ -275,6 +277,7 @@ impl Tree {
                 tallies: Tallies::default(),
                 totals: Totals::default(),
                 questions: AtomicU64::new(0),
+                usual_scan: UsualScan::default(),
                 habits: Mutex::default(),
                 scarce: AtomicBool::new(false),
             }),

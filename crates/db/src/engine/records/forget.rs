@@ -3,7 +3,7 @@
 use super::Records;
 use alluvium_base::{Kind, Sequence};
 use alluvium_trees::memtable::{Memtable, Versions};
-use alluvium_trees::tiered::Progress;
+use alluvium_trees::tiered::{Progress, Schema};
 use std::sync::Arc;
 
 /// One memtable's messages on their way into the tree. Its keys are renewed or forgotten by slices; afterwards the tree may publish.
@@ -11,6 +11,7 @@ use std::sync::Arc;
 pub(crate) struct Forgetting {
     memtable: Arc<Memtable>,
     cut: Sequence,
+    schema: Arc<dyn Schema>,
     deletes_ranges: bool,
     /// The shards whose keys are still to be compared with the range deletes.
     shards: std::ops::Range<usize>,
@@ -27,12 +28,18 @@ enum Keys {
 
 impl Records {
     /// The memtable with the commits up to `cut` is about to go into the tree.
-    pub(crate) fn begin(&self, memtable: &Arc<Memtable>, cut: Sequence) -> Forgetting {
+    pub(crate) fn begin(
+        &self,
+        memtable: &Arc<Memtable>,
+        cut: Sequence,
+        schema: &Arc<dyn Schema>,
+    ) -> Forgetting {
         self.raise(cut);
         let mut forgetting = Forgetting {
             deletes_ranges: !memtable.range_deletes().is_empty(),
             memtable: Arc::clone(memtable),
             cut,
+            schema: Arc::clone(schema),
             shards: 0..0,
             keys: Keys::Done,
         };
@@ -98,7 +105,9 @@ impl Forgetting {
     fn settle(&self, records: &Records, key: &[u8], mut versions: Versions<'_>) {
         match versions.next() {
             Some(newest) if newest.kind == Kind::Put && newest.expires_ms == 0 && !self.deletes_ranges => {
-                records.renew(key, newest.operand, versions.next().is_some());
+                let is_hot = versions.next().is_some();
+                let may_keep = || self.schema.rules(key).filter.is_none();
+                records.renew(key, newest.operand, is_hot, may_keep);
             }
             _ => records.forget(key),
         }
@@ -109,6 +118,11 @@ impl Forgetting {
 mod tests {
     use super::*;
     use alluvium_base::Message;
+    use alluvium_trees::tiered::OneKeyspace;
+
+    fn schema() -> Arc<dyn Schema> {
+        Arc::new(OneKeyspace::default())
+    }
 
     #[test]
     fn a_plain_put_renews_what_is_kept_and_everything_else_is_forgotten() {
@@ -134,7 +148,7 @@ mod tests {
         tell("later", Message::put(8, b"new"));
         tell("later", Message::put(11, b"far"));
         memtable.insert(b"not kept", Message::put(9, b"new")).unwrap();
-        let mut forgetting = records.begin(&Arc::new(memtable), 10);
+        let mut forgetting = records.begin(&Arc::new(memtable), 10, &schema());
         while forgetting.poll(&records, 2) == Progress::More {}
         let kept = |key: &str| {
             let mut value = Vec::new();
@@ -173,7 +187,7 @@ mod tests {
             for number in 0..1000u32 {
                 records.offer(&number.to_be_bytes(), b"old", 0);
             }
-            let mut forgetting = records.begin(&memtable, 2000);
+            let mut forgetting = records.begin(&memtable, 2000, &schema());
             while forgetting.poll(&records, slice) == Progress::More {}
             for number in 0..1000u32 {
                 let is_found = records.get(&number.to_be_bytes(), 2000, &mut Vec::new());

@@ -69,7 +69,8 @@ impl World {
         self.memtables.lock().insert(0, (cut, Vec::new()));
         let forget = || {
             self.records.forget(KEYS[0]);
-            self.records.renew(KEYS[1], cut.to_string().as_bytes(), true);
+            let newest = cut.to_string();
+            self.records.renew(KEYS[1], newest.as_bytes(), true, || true);
         };
         match self.mistake {
             Mistake::PublishesFirst => {

@@ -1,5 +1,7 @@
 //! Records side by side in a ring of bytes, in the order in which they came: the lengths of key and value, two bytes each, then both.
 
+use alluvium_storage::memory::Bytes;
+
 /// Where a record is.
 pub(super) type Place = u32;
 
@@ -9,7 +11,7 @@ const HEADER: usize = 4;
 /// The ring. A record is in one stretch: where it does not fit before the end, it begins at the start.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    bytes: Box<[u8]>,
+    bytes: Bytes,
     /// The oldest record, and behind the newest.
     tail: usize,
     head: usize,
@@ -23,8 +25,7 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) fn new(bytes: usize) -> Ring {
         Ring {
-            // Zeroed memory that nobody has touched takes none.
-            bytes: vec![0; bytes.min(u32::MAX as usize)].into_boxed_slice(),
+            bytes: Bytes::zeroed(bytes.min(u32::MAX as usize)),
             ..Ring::default()
         }
     }

@@ -18,6 +18,16 @@ const LEAST_LOAD_PERCENT: usize = 25;
 /// As long as nothing is known, records are taken to take so many bytes of the ring.
 const FIRST_RECORD_BYTES: usize = 128;
 
+/// Of the keys that go into the tree, one in so many is kept as a sample of how soon such keys are asked for. Under the model checker all are.
+const SAMPLED: u64 = if cfg!(alluvium_model_check) { 1 } else { 16 };
+/// When so many of a hundred samples are used, all of them are kept; with fewer samples than the least nothing is known, and beyond the most
+/// older ones count half.
+const WORTH_PERCENT: u32 = 25;
+const LEAST_SAMPLES: u32 = 16;
+const MOST_SAMPLES: u32 = 256;
+/// Longer values are not kept before they are asked for.
+const LONGEST_FRESH: usize = 1 << 10;
+
 /// How many records that were used may be put behind the others before one of them goes.
 const MOST_AGAIN: usize = 32;
 
@@ -34,6 +44,28 @@ pub(super) struct Shard {
     pub(super) misses: u64,
     /// Records that were asked for or dropped not long before they were offered.
     pub(super) ghost_hits: u64,
+    fresh: Fresh,
+}
+
+/// How keys fare that are kept as they go into the tree, before anybody has asked for them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fresh {
+    samples: u32,
+    used: u32,
+}
+
+impl Fresh {
+    fn begin(&mut self) {
+        if self.samples == MOST_SAMPLES {
+            (self.samples, self.used) = (self.samples / 2, self.used / 2);
+        }
+        self.samples += 1;
+    }
+
+    /// Whether they are asked for, as a rule. It takes them a while, so they are underrated.
+    fn are_worth_it(self) -> bool {
+        self.samples >= LEAST_SAMPLES && self.used * 100 >= self.samples * WORTH_PERCENT
+    }
 }
 
 impl Shard {
@@ -82,6 +114,7 @@ impl Shard {
         match found {
             Some(slot) => {
                 slot.set_heat(MOST_HEAT.min(slot.heat() + 1));
+                self.fresh.used += u32::from(slot.end_sample());
                 let kept = ring.value(slot.place);
                 value.reserve_exact(kept.len());
                 value.extend_from_slice(kept);
@@ -127,24 +160,51 @@ impl Shard {
         self.fit();
     }
 
-    /// A key has another value from now on: if it is here, so has its record. Whoever `is_hot`, and is not, is remembered.
-    pub(super) fn renew(&mut self, hash: u64, key: &[u8], value: &[u8], is_hot: bool) {
+    /// A key has another value from now on: if it is here, so has its record; whether it is.
+    pub(super) fn renew(&mut self, hash: u64, key: &[u8], value: &[u8], is_hot: bool) -> bool {
         let Shard { table, ring, .. } = self;
         let Some(slot) = table.find(hash, |place| ring.key(place) == key) else {
-            if is_hot && ring.is_full() {
-                self.ghosts.take(hash);
-                self.ghosts.note(hash);
-            }
-            return;
+            return false;
         };
         let heat = MOST_HEAT.min(slot.heat() + u8::from(is_hot));
         if ring.overwrite(slot.place, value) {
             slot.set_heat(heat);
-            return;
+            return true;
         }
         table.remove(hash, |place| ring.key(place) == key);
         if key.len() + value.len() <= ring.longest() {
             self.keep(hash, key, value, heat);
+        }
+        true
+    }
+
+    /// Whether a key that is not here, and goes into the tree, is kept before it is asked for: as a sample, or because such keys are asked for.
+    pub(super) fn wants_fresh(&self, hash: u64, len: usize) -> bool {
+        len <= LONGEST_FRESH && (is_sampled(hash) || self.fresh.are_worth_it())
+    }
+
+    /// Keeps such a key.
+    pub(super) fn keep_fresh(&mut self, hash: u64, key: &[u8], value: &[u8]) {
+        let Shard { table, ring, .. } = self;
+        let is_here = table.find(hash, |place| ring.key(place) == key).is_some();
+        if is_here || key.len() + value.len() > ring.longest() {
+            return;
+        }
+        self.keep(hash, key, value, 0);
+        if is_sampled(hash) {
+            let Shard { table, ring, .. } = self;
+            if let Some(slot) = table.find(hash, |place| ring.key(place) == key) {
+                slot.begin_sample();
+                self.fresh.begin();
+            }
+        }
+    }
+
+    /// Remembers a key that goes into the tree, and was written several times.
+    pub(super) fn remember(&mut self, hash: u64) {
+        if self.ring.is_full() {
+            self.ghosts.take(hash);
+            self.ghosts.note(hash);
         }
     }
 
@@ -199,6 +259,7 @@ impl Shard {
         let mut old = std::mem::take(self);
         self.budget = budget;
         (self.hits, self.misses, self.ghost_hits) = (old.hits, old.misses, old.ghost_hits);
+        self.fresh = old.fresh;
         if budget < LEAST_BYTES {
             return;
         }
@@ -227,6 +288,10 @@ impl Shard {
             }
         }
     }
+}
+
+fn is_sampled(hash: u64) -> bool {
+    (hash >> 8).is_multiple_of(SAMPLED)
 }
 
 #[cfg(all(test, not(alluvium_model_check)))]
@@ -278,10 +343,41 @@ mod tests {
         }
         let (hot, cold) = ("hot", "cold");
         for (key, is_hot) in [(hot, true), (cold, false)] {
-            shard.renew(checksum(key.as_bytes()), key.as_bytes(), &[2; 100], is_hot);
+            let hash = checksum(key.as_bytes());
+            assert!(!shard.renew(hash, key.as_bytes(), &[2; 100], is_hot));
+            if is_hot {
+                shard.remember(hash);
+            }
             assert_eq!(get(&mut shard, key.as_bytes()), None);
             offer(&mut shard, key.as_bytes(), &[2; 100]);
             assert_eq!(get(&mut shard, key.as_bytes()).is_some(), is_hot);
+        }
+    }
+
+    #[test]
+    fn fresh_keys_are_kept_where_they_are_asked_for() {
+        for is_asked in [true, false] {
+            let mut shard = shard(256 << 10);
+            let (mut wanted, mut late) = (0, 0);
+            for number in 0..8_000u32 {
+                let key = format!("fresh {number}");
+                let hash = checksum(key.as_bytes());
+                if shard.wants_fresh(hash, 100) {
+                    shard.keep_fresh(hash, key.as_bytes(), &[1; 100]);
+                    late += u32::from(number >= 4_000);
+                    wanted += 1;
+                }
+                if is_asked && let Some(before) = number.checked_sub(100) {
+                    get(&mut shard, format!("fresh {before}").as_bytes());
+                }
+            }
+            assert!(!shard.wants_fresh(0, LONGEST_FRESH + 1));
+            let some = 8_000 / SAMPLED as u32;
+            if is_asked {
+                assert_eq!(late, 4_000);
+            } else {
+                assert!((some / 2..some * 2).contains(&wanted), "{wanted} samples");
+            }
         }
     }
 
@@ -314,7 +410,11 @@ mod tests {
                 }
                 20..40 => {
                     let renewed = value(number, longest);
-                    shard.renew(checksum(&key), &key, &renewed, number % 2 == 0);
+                    let hash = checksum(&key);
+                    if !shard.renew(hash, &key, &renewed, number % 2 == 0) && shard.wants_fresh(hash, 8) {
+                        shard.keep_fresh(hash, &key, &renewed);
+                        forgotten.remove(&number);
+                    }
                     if let Some(got) = get(&mut shard, &key) {
                         assert_eq!(got, renewed);
                     }

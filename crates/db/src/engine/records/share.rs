@@ -14,12 +14,19 @@ pub(crate) struct View {
     /// Those of them that so many bytes more for records might have answered.
     pub(crate) ghost_hits: u64,
     pub(crate) ghost_bytes: u64,
+    /// Lookups that the records have answered.
+    pub(crate) hits: u64,
+    /// How often scans read from the device.
+    pub(crate) scan_reads: u64,
     /// Bytes of the tree on the device.
     pub(crate) data: u64,
 }
 
-/// With fewer lookups nothing is known.
-const ENOUGH_LOOKUPS: u64 = 10_000;
+/// With fewer lookups, or reads of scans, nothing is known.
+const ENOUGH: u64 = 10_000;
+
+/// Where so many reads of scans come to one lookup, records are of no use.
+const SCANS_PREVAIL: u64 = 10;
 
 /// Records have at least, and at most, so many hundredths.
 const LEAST_PERCENT: u64 = 4;
@@ -36,9 +43,13 @@ const HUNGRY_PERCENT: u64 = 108;
 /// A byte must be worth so many hundredths of a byte on the other side to be moved.
 const MARGIN_PERCENT: u128 = 150;
 
-/// Whether there were so many lookups that they tell something.
+/// Whether there was so much that it tells something.
 pub(crate) fn is_enough(view: &View) -> bool {
-    view.lookups >= ENOUGH_LOOKUPS
+    view.lookups.max(view.scan_reads) >= ENOUGH
+}
+
+fn scans_prevail(view: &View) -> bool {
+    view.scan_reads >= ENOUGH && view.scan_reads >= (view.hits + view.lookups) * SCANS_PREVAIL
 }
 
 /// What records have at most of so many bytes for both caches.
@@ -54,7 +65,7 @@ pub(crate) fn most(all: u64) -> u64 {
 pub(crate) fn next(view: &View) -> u64 {
     let all = view.records + view.pages;
     let (least, most) = (all * LEAST_PERCENT / 100, most(all));
-    if !is_enough(view) || view.reads == 0 {
+    if !scans_prevail(view) && (view.lookups < ENOUGH || view.reads == 0) {
         return view.records;
     }
     let (more, less) = (
@@ -66,8 +77,8 @@ pub(crate) fn next(view: &View) -> u64 {
     // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads / uncached.
     let of_records = u128::from(view.ghost_hits) * uncached;
     let of_pages = lookups * u128::from(view.ghost_bytes);
-    let reads_percent = reads * 100 / lookups;
-    let wanted = if reads_percent > u128::from(STARVING_PERCENT) {
+    let reads_percent = reads * 100 / lookups.max(1);
+    let wanted = if scans_prevail(view) || reads_percent > u128::from(STARVING_PERCENT) {
         less
     } else if !view.is_full || view.ghost_hits == 0 {
         view.records
@@ -96,6 +107,8 @@ mod tests {
             reads,
             ghost_hits,
             ghost_bytes: 8 * MIB,
+            hits: 100_000,
+            scan_reads: 15_000,
             data: 1024 * MIB,
         }
     }
@@ -120,6 +133,15 @@ mod tests {
             ..view(50, 90)
         };
         assert_eq!(next(&few), few.records);
+        for (lookups, mebibytes) in [(50, 14), (1_000, 16)] {
+            let scans = View {
+                lookups,
+                hits: lookups,
+                reads: lookups,
+                ..view(0, 0)
+            };
+            assert_eq!(next(&scans), mebibytes * MIB, "scans with {lookups} lookups");
+        }
         for (reads, mebibytes) in [(90_000, 16), (130_000, 14)] {
             let filling = View {
                 is_full: false,

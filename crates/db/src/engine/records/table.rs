@@ -9,7 +9,8 @@ const SLOTS: usize = 8;
 /// A record is remembered to have been used so often at most.
 pub(super) const MOST_HEAT: u8 = 3;
 
-/// A record's place, with a part of its hash, and in the lowest two bits how often it was used until the ring came around to it.
+/// A record's place, with a part of its hash, in the lowest two bits how often it was used until the ring came around to it, and in the next
+/// whether it is a sample that was not used yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     pub(super) place: Place,
@@ -18,6 +19,8 @@ pub(super) struct Slot {
 }
 
 const HEAT: u32 = 3;
+const SAMPLE: u32 = 4;
+const TAG: u32 = !(HEAT | SAMPLE);
 const _: () = assert!(MOST_HEAT as u32 <= HEAT);
 
 impl Slot {
@@ -29,12 +32,23 @@ impl Slot {
         self.mark = self.mark & !HEAT | u32::from(heat);
     }
 
+    /// Whether it was a sample, which it is no more.
+    pub(super) fn end_sample(&mut self) -> bool {
+        let was_sample = self.mark & SAMPLE != 0;
+        self.mark &= !SAMPLE;
+        was_sample
+    }
+
+    pub(super) fn begin_sample(&mut self) {
+        self.mark |= SAMPLE;
+    }
+
     fn is_empty(self) -> bool {
         self.mark == 0
     }
 
     fn is_of(self, tag: u32) -> bool {
-        self.mark & !HEAT == tag
+        self.mark & TAG == tag
     }
 }
 
@@ -57,7 +71,7 @@ pub(super) struct Table {
 
 /// Never zero, and its lowest bits are.
 fn tag(hash: u64) -> u32 {
-    ((hash >> 24) as u32 | (HEAT + 1)) & !HEAT
+    ((hash >> 24) as u32 & TAG).max(TAG & TAG.wrapping_neg())
 }
 
 /// One of so many, by a hash's low half.
