@@ -64,6 +64,24 @@ impl Report {
         }
     }
 
+    /// Adds another one, whose engines have `name` added to theirs where both have measured the same.
+    pub fn join(&mut self, mut other: Report, name: &str) {
+        let is_same = |one: &Row, row: &Row| {
+            (&one.engine, &one.phase, one.threads) == (&row.engine, &row.phase, row.threads)
+        };
+        let mut twice: Vec<String> = Vec::new();
+        for row in &other.results {
+            if !twice.contains(&row.engine) && self.results.iter().any(|one| is_same(one, row)) {
+                twice.push(row.engine.clone());
+            }
+        }
+        let named = other.results.iter_mut().chain(&mut other.repetitions);
+        for row in named.filter(|row| twice.contains(&row.engine)) {
+            row.engine = format!("{}, {name}", row.engine);
+        }
+        self.add(other);
+    }
+
     /// Writes the report as JSON; beside it every plot as SVG, and a page that holds all of it.
     ///
     /// # Errors
@@ -218,6 +236,26 @@ mod tests {
             rss_peak_bytes: rss,
             ..Row::default()
         }
+    }
+
+    #[test]
+    fn an_engine_that_was_measured_twice_has_two_columns() {
+        let mut whole = tiny(&["alluvium"]);
+        whole.join(tiny(&["alluvium", "rocksdb"]), "384 MiB");
+        let head = table::markdown(&whole);
+        let head = head.lines().next().unwrap();
+        assert_eq!(
+            head,
+            "| phase, threads | alluvium | alluvium, 384 MiB | rocksdb |"
+        );
+        let mut threads = tiny(&["alluvium"]);
+        threads.results.iter_mut().for_each(|row| row.threads = 2);
+        whole.join(threads, "two");
+        assert_eq!(
+            table::markdown(&whole).lines().next().unwrap(),
+            head,
+            "other rows"
+        );
     }
 
     #[test]

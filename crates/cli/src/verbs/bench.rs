@@ -230,7 +230,8 @@ It exits with 1 when something is worse, and with 0 when nothing is.";
 #[derive(Args, Debug)]
 #[command(after_help = TABLE_EXAMPLES)]
 pub struct Table {
-    /// The reports: of several engines, or of several numbers of threads.
+    /// The reports: of several engines, or of several numbers of threads. An engine that two of them have measured alike has a column
+    /// for each, the later ones with the file's name.
     #[arg(value_name = "REPORT", required = true)]
     pub reports: Vec<PathBuf>,
 }
@@ -382,12 +383,14 @@ impl Compare {
 
 impl Table {
     fn run(&self) -> Result<Exit> {
-        let mut reports = self.reports.iter().map(|file| Report::read(file));
-        let mut whole = reports
-            .next()
-            .ok_or_else(|| usage("there is no report to show"))??;
-        for report in reports {
-            whole.add(report?);
+        let (first, others) = self
+            .reports
+            .split_first()
+            .ok_or_else(|| usage("there is no report to show"))?;
+        let mut whole = Report::read(first)?;
+        for file in others {
+            let name = file.file_stem().unwrap_or_default().to_string_lossy();
+            whole.join(Report::read(file)?, &name);
         }
         let mut out = Output::new();
         out.write_all(table::markdown(&whole).as_bytes())?;

@@ -58,8 +58,9 @@ impl Ring {
     /// How long the key and the value of a record are.
     fn lengths(&self, place: Place) -> (usize, usize) {
         let header = &self.bytes[place as usize..][..HEADER];
-        let length = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
-        (length(0), length(2))
+        // tidy: allow format: a ring is memory of this process
+        let both = u32::from_ne_bytes(header.try_into().expect("it has four bytes"));
+        (both as usize & 0xffff, (both >> 16) as usize)
     }
 
     fn len_of(&self, place: Place) -> usize {
@@ -124,8 +125,9 @@ impl Ring {
         let len = HEADER + key.len() + value.len();
         let at = self.room(len)?;
         let (header, rest) = self.bytes[at..at + len].split_at_mut(HEADER);
-        header[..2].copy_from_slice(&(key.len() as u16).to_le_bytes());
-        header[2..].copy_from_slice(&(value.len() as u16).to_le_bytes());
+        let both = key.len() as u32 | (value.len() as u32) << 16;
+        // tidy: allow format: as above
+        header.copy_from_slice(&both.to_ne_bytes());
         rest[..key.len()].copy_from_slice(key);
         rest[key.len()..].copy_from_slice(value);
         Some(self.take(at, len))

@@ -411,7 +411,9 @@ mod tests {
                 20..40 => {
                     let renewed = value(number, longest);
                     let hash = checksum(&key);
-                    if !shard.renew(hash, &key, &renewed, number % 2 == 0) && shard.wants_fresh(hash, 8) {
+                    if !shard.renew(hash, &key, &renewed, number.is_multiple_of(2))
+                        && shard.wants_fresh(hash, 8)
+                    {
                         shard.keep_fresh(hash, &key, &renewed);
                         forgotten.remove(&number);
                     }
