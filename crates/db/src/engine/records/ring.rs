@@ -58,9 +58,8 @@ impl Ring {
     /// How long the key and the value of a record are.
     fn lengths(&self, place: Place) -> (usize, usize) {
         let header = &self.bytes[place as usize..][..HEADER];
-        // tidy: allow format: a ring is memory of this process
-        let both = u32::from_ne_bytes(header.try_into().expect("it has four bytes"));
-        (both as usize & 0xffff, (both >> 16) as usize)
+        let length = |at: usize| usize::from(header[at]) | usize::from(header[at + 1]) << 8;
+        (length(0), length(2))
     }
 
     fn len_of(&self, place: Place) -> usize {
@@ -125,9 +124,9 @@ impl Ring {
         let len = HEADER + key.len() + value.len();
         let at = self.room(len)?;
         let (header, rest) = self.bytes[at..at + len].split_at_mut(HEADER);
-        let both = key.len() as u32 | (value.len() as u32) << 16;
-        // tidy: allow format: as above
-        header.copy_from_slice(&both.to_ne_bytes());
+        let low_and_high = |len: usize| [len as u8, (len >> 8) as u8];
+        header[..2].copy_from_slice(&low_and_high(key.len()));
+        header[2..].copy_from_slice(&low_and_high(value.len()));
         rest[..key.len()].copy_from_slice(key);
         rest[key.len()..].copy_from_slice(value);
         Some(self.take(at, len))
