@@ -1,7 +1,7 @@
 //! Memory moves between the cache of pages and that of records, a little now and then, to where it saves more reads.
 
 use super::Engine;
-use super::records::share::{self, View};
+use super::records::share::{self, Ceiling, View};
 use crate::Result;
 use alluvium_base::Purpose;
 
@@ -13,6 +13,7 @@ pub(crate) struct Seen {
     reads: u64,
     hits: u64,
     scan_reads: u64,
+    ceiling: Ceiling,
 }
 
 impl Engine {
@@ -49,8 +50,9 @@ impl Engine {
             reads,
             hits: records.hits,
             scan_reads,
+            ceiling: seen.ceiling,
         };
-        let wanted = share::next(&view);
+        let wanted = seen.ceiling.next(&view);
         // One side gives before the other takes.
         if wanted < view.records {
             self.records.set_budget(wanted);

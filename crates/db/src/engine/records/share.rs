@@ -52,6 +52,46 @@ fn scans_prevail(view: &View) -> bool {
     view.scan_reads >= ENOUGH && view.scan_reads >= (view.hits + view.lookups) * SCANS_PREVAIL
 }
 
+/// Whether pages that find others are missing.
+fn is_starving(view: &View) -> bool {
+    view.reads * 100 > view.lookups * STARVING_PERCENT
+}
+
+/// The share at which pages were last found to be missing, which records do not come back to for a while: they would have to give it
+/// up again at once, and each change copies them all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ceiling {
+    bytes: u64,
+    /// How often it still counts.
+    looks: u32,
+}
+
+/// How often a ceiling counts: about a minute.
+const LOOKS: u32 = 60;
+
+impl Ceiling {
+    /// As [`next`], but for what was given up lately.
+    pub(crate) fn next(&mut self, view: &View) -> u64 {
+        let wanted = next(view);
+        if wanted < view.records && is_starving(view) {
+            *self = Ceiling {
+                bytes: wanted,
+                looks: LOOKS,
+            };
+            return wanted;
+        }
+        if self.looks == 0 {
+            return wanted;
+        }
+        self.looks -= 1;
+        if wanted > view.records {
+            wanted.min(self.bytes).max(view.records)
+        } else {
+            wanted
+        }
+    }
+}
+
 /// What records have at most of so many bytes for both caches.
 pub(crate) fn most(all: u64) -> u64 {
     all * MOST_PERCENT / 100
@@ -62,7 +102,7 @@ pub(crate) fn most(all: u64) -> u64 {
 /// A byte more for records saves as many device reads as ghosts were hit, for each byte that the ghosts stand for. A byte more for
 /// pages saves at least what every byte of the data that no page holds has cost on the average: hot keys are scattered over leaves, as a
 /// rule, so that one leaf is about as hot as the next.
-pub(crate) fn next(view: &View) -> u64 {
+fn next(view: &View) -> u64 {
     let all = view.records + view.pages;
     let (least, most) = (all * LEAST_PERCENT / 100, most(all));
     if !scans_prevail(view) && (view.lookups < ENOUGH || view.reads == 0) {
@@ -73,18 +113,19 @@ pub(crate) fn next(view: &View) -> u64 {
         view.records.saturating_sub(all / STEPS),
     );
     let uncached = u128::from(view.data.saturating_sub(view.pages).max(1));
-    let (reads, lookups) = (u128::from(view.reads), u128::from(view.lookups));
+    let lookups = u128::from(view.lookups);
     // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads / uncached.
     let of_records = u128::from(view.ghost_hits) * uncached;
     let of_pages = lookups * u128::from(view.ghost_bytes);
-    let reads_percent = reads * 100 / lookups.max(1);
-    let wanted = if scans_prevail(view) || reads_percent > u128::from(STARVING_PERCENT) {
+    let wanted = if scans_prevail(view) || is_starving(view) {
         less
     } else if !view.is_full || view.ghost_hits == 0 {
         view.records
     } else if of_pages * 100 > of_records * MARGIN_PERCENT {
         less
-    } else if of_records * 100 > of_pages * MARGIN_PERCENT && reads_percent <= u128::from(HUNGRY_PERCENT) {
+    } else if of_records * 100 > of_pages * MARGIN_PERCENT
+        && view.reads * 100 <= view.lookups * HUNGRY_PERCENT
+    {
         more
     } else {
         view.records
@@ -149,6 +190,24 @@ mod tests {
             };
             assert_eq!(next(&filling), mebibytes * MIB);
         }
+    }
+
+    #[test]
+    fn what_was_given_up_is_not_asked_for_again_at_once() {
+        let mut ceiling = Ceiling::default();
+        let mut now = view(5_000, 130_000);
+        let (mut changes, mut shares) = (0, Vec::new());
+        for _ in 0..10 * LOOKS {
+            // Above 17 MiB what finds the leaves does not fit.
+            now.reads = if now.records > 17 * MIB { 130_000 } else { 90_000 };
+            let wanted = ceiling.next(&now);
+            changes += u32::from(wanted != now.records);
+            now.pages = now.records + now.pages - wanted;
+            now.records = wanted;
+            shares.push(wanted);
+        }
+        assert!(changes < 25, "{changes} changes");
+        assert!(shares.iter().filter(|&&share| share == 16 * MIB).count() > 550);
     }
 
     #[test]
