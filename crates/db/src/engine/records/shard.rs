@@ -335,6 +335,24 @@ mod tests {
     }
 
     #[test]
+    fn whoever_was_turned_away_is_known_after_a_change_of_size() {
+        let mut shard = shard(64 << 10);
+        let key = |number: u32| format!("key {number}").into_bytes();
+        (0..600).for_each(|number| offer(&mut shard, &key(number), &[1; 100]));
+        assert!(shard.is_full() && shard.ghost_hits == 0);
+        let turned_away: Vec<Vec<u8>> = (0..600)
+            .map(key)
+            .filter(|key| get(&mut shard, key).is_none())
+            .collect();
+        shard.reshape(66 << 10);
+        for key in turned_away.iter().rev().take(50) {
+            offer(&mut shard, key, &[1; 100]);
+            assert!(get(&mut shard, key).is_some());
+        }
+        assert!(shard.ghost_hits > 45, "{} of 50 were known", shard.ghost_hits);
+    }
+
+    #[test]
     fn who_is_written_often_and_was_not_kept_is_let_in_when_he_is_asked_for() {
         let mut shard = shard(16 << 10);
         let names = |what: &str| (0..500).map(|n| format!("{what} {n}")).collect::<Vec<_>>();
