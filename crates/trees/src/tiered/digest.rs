@@ -217,9 +217,12 @@ impl Tree {
             return None;
         }
         let version = self.peek();
-        let entries: u64 = waiting(&version.root).map(|group| group.maplet.entries()).sum();
-        let is_paid = questions * ENTRIES_PER_QUESTION >= entries;
-        if !is_paid || waiting(&version.root).count() < LEAST_GROUPS {
+        let (mut groups, mut entries) = (0, 0);
+        for group in waiting(&version.root) {
+            groups += 1;
+            entries += group.maplet.entries();
+        }
+        if groups < LEAST_GROUPS || questions * ENTRIES_PER_QUESTION < entries {
             return None;
         }
         self.shared.questions.store(0, Ordering::Relaxed);
@@ -419,8 +422,9 @@ mod tests {
         // There is room for twice what there was.
         (7..12).for_each(|memtable| write(&tree, memtable * 200, false));
         assert!(!has_digest(&tree) && tree.memory().digest == 0);
-        (0..1000u64).for_each(|_| drop(tree.get(&(1u64 << 40).to_be_bytes(), LAST, 0)));
-        tree.note_questions(2400);
+        for key in 1 << 40..(1 << 40) + 2000u64 {
+            assert_eq!(tree.get(&key.to_be_bytes(), LAST, 0).unwrap(), None);
+        }
         make(tree.digest_due().expect("lookups have paid for it"));
         assert!(has_digest(&tree));
         write(&tree, 2400, true);

@@ -52,9 +52,9 @@ fn scans_prevail(view: &View) -> bool {
     view.scan_reads >= ENOUGH && view.scan_reads >= (view.hits + view.lookups) * SCANS_PREVAIL
 }
 
-/// Whether pages that find others are missing.
+/// Whether pages that find others are missing, as far as there are lookups that tell.
 fn is_starving(view: &View) -> bool {
-    view.reads * 100 > view.lookups * STARVING_PERCENT
+    view.lookups >= ENOUGH && view.reads * 100 > view.lookups * STARVING_PERCENT
 }
 
 /// The share at which pages were last found to be missing, which records do not come back to for a while: they would have to give it
@@ -207,6 +207,11 @@ mod tests {
             shares.push(wanted);
         }
         assert!(changes < 25, "{changes} changes");
+        // A few lookups beside scans say nothing about what fits.
+        let (mut ceiling, mut scans) = (Ceiling::default(), view(5_000, 90_000));
+        (scans.hits, scans.lookups, scans.reads) = (0, 20, 40);
+        assert_eq!(ceiling.next(&scans), 14 * MIB);
+        assert_eq!(ceiling.next(&view(5_000, 90_000)), 18 * MIB);
         assert!(shares.iter().filter(|&&share| share == 16 * MIB).count() > 550);
     }
 
