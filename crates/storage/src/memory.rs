@@ -105,6 +105,19 @@ impl Anonymous {
         }
     }
 
+    /// Has the system provide the memory of a range now, so that nobody waits at its first touch. A hint, which changes no contents.
+    ///
+    /// # Panics
+    /// When the range is not inside the reservation.
+    pub fn populate(&self, at: usize, len: usize) {
+        self.check(at, len);
+        #[cfg(target_os = "linux")]
+        // SAFETY: the range is inside the mapping; contents stay as they are.
+        unsafe {
+            libc::madvise(self.start.add(at).as_ptr().cast(), len, libc::MADV_POPULATE_WRITE)
+        };
+    }
+
     /// Gives the memory of a range back: it reads as zeros afterwards.
     ///
     /// # Panics

@@ -56,11 +56,16 @@ pub(crate) struct Slot {
     room: u64,
 }
 
+/// A memtable in which so many bytes may be reserved.
+fn memtable(room: u64) -> Memtable {
+    let limit = (room + room / 4 + ahead(room)).clamp(1 << 20, 16 << 30);
+    Memtable::new(limit as usize)
+}
+
 impl Slot {
-    fn new(number: u8, room: u64, memtable: Option<Memtable>) -> Slot {
-        let limit = (room + room / 4 + ahead(room)).clamp(1 << 20, 16 << 30);
+    fn new(number: u8, room: u64, given: Option<Memtable>) -> Slot {
         Slot {
-            memtable: Arc::new(memtable.unwrap_or_else(|| Memtable::new(limit as usize))),
+            memtable: Arc::new(given.unwrap_or_else(|| memtable(room))),
             number,
             base: AtomicU64::new(UNKNOWN),
             cut: AtomicU64::new(UNKNOWN),
@@ -122,8 +127,12 @@ pub(crate) struct Queue {
     /// Memtables that are in the tree now. The next one takes the memory of one that nobody reads any more: the system would clear
     /// every page of a new one first, and whoever writes to it would wait for that.
     retired: Mutex<Vec<Arc<Slot>>>,
+    /// An empty memtable for when there is none of those: whoever made it at a seal would wait for the system.
+    spare: Mutex<Option<Memtable>>,
     /// Room of an ordinary memtable.
     room: u64,
+    /// Bytes that the last ordinary memtable took of its own: less than its room, for what is reserved is an upper bound.
+    usual: AtomicU64,
 }
 
 impl Queue {
@@ -136,7 +145,9 @@ impl Queue {
             counter: CachePadded::new(AtomicU64::new(cut)),
             sealing: Mutex::new(()),
             retired: Mutex::default(),
+            spare: Mutex::default(),
             room,
+            usual: AtomicU64::new(room / 2),
         }
     }
 
@@ -163,6 +174,24 @@ impl Queue {
         let newest = &slots[0];
         let reserved = newest.reserved.load(Ordering::Relaxed).min(newest.room);
         (slots.len() as u64 - 1) * PARTS + reserved * PARTS / newest.room.max(1)
+    }
+
+    /// Has the system provide memory that writers will need next, in the newest memtable or for the one after it; whether any was wanted. One thread
+    /// at a time.
+    pub(crate) fn provide(&self) -> bool {
+        let slots = self.slots();
+        let (newest, most) = (&slots[0], self.usual.load(Ordering::Relaxed));
+        if newest.memtable.provide(most as usize) {
+            return true;
+        }
+        let is_due = newest.reserved.load(Ordering::Relaxed) > newest.room / 2
+            && !self.retired.lock().iter().any(Slot::is_forgotten)
+            && self.spare.lock().is_none();
+        if is_due {
+            let spare = memtable(self.room);
+            *self.spare.lock() = Some(spare);
+        }
+        is_due
     }
 
     /// How many memtables are sealed and not in the tree.
@@ -259,7 +288,7 @@ impl Queue {
     fn open(&self, _sealing: &MutexGuard<'_, ()>, room: u64) -> Arc<Slot> {
         let slots = self.slots.load_full();
         let newest = &slots[0];
-        let memory = (room == self.room).then(|| self.take_retired()).flatten();
+        let memory = (room == self.room).then(|| self.take_spare()).flatten();
         let next = Arc::new(Slot::new(newest.number.wrapping_add(1), room, memory));
         let list = std::iter::once(&next).chain(slots.iter()).cloned().collect();
         // Whoever gets a number of the next memtable must find it in the list.
@@ -302,6 +331,7 @@ impl Queue {
         );
         self.slots.store(Arc::new(slots[..slots.len() - 1].to_vec()));
         if slot.room == self.room {
+            self.usual.store(slot.memtable.bytes() as u64, Ordering::Relaxed);
             let mut retired = self.retired.lock();
             retired.push(Arc::clone(slot));
             // All of them together are never more than there may be at work.
@@ -312,18 +342,20 @@ impl Queue {
         }
     }
 
-    /// The memory of a memtable that nobody reads any more, if there is one.
-    fn take_retired(&self) -> Option<Memtable> {
+    /// The memory of a memtable that nobody reads any more, or what was made to spare, if there is either.
+    fn take_spare(&self) -> Option<Memtable> {
         let mut retired = self.retired.lock();
-        let forgotten = retired.iter().position(Slot::is_forgotten)?;
-        retired.swap_remove(forgotten).into_cleared()
+        let forgotten = retired.iter().position(Slot::is_forgotten);
+        let cleared = forgotten.and_then(|at| retired.swap_remove(at).into_cleared());
+        cleared.or_else(|| self.spare.lock().take())
     }
 
     /// Bytes of all memtables, those included whose memory waits for the next one.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |slot: &Arc<Slot>| slot.memtable.bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();
-        self.slots().iter().map(bytes).sum::<u64>() + retired
+        let spare = self.spare.lock().as_ref().map_or(0, Memtable::bytes) as u64;
+        self.slots().iter().map(bytes).sum::<u64>() + retired + spare
     }
 }
 

@@ -97,11 +97,12 @@ impl Engine {
         match duty {
             Duty::Incorporate => {
                 let prepared = self.prepare_log()?;
+                let provided = self.queue.provide();
                 let worked = self.incorporate_slice(SLICE)?;
-                Ok(if worked == Worked::Nothing {
-                    prepared
-                } else {
-                    worked
+                Ok(match provided {
+                    true => Worked::Something,
+                    false if worked == Worked::Nothing => prepared,
+                    false => worked,
                 })
             }
             Duty::Checkpoint => {

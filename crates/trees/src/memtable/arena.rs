@@ -22,6 +22,11 @@ pub(super) const LINE: usize = 64;
 /// Below this limit huge pages would cost more memory than they save time.
 const HUGE_FROM: usize = 2 * HUGE_PAGE;
 
+/// How much memory beyond what was taken the system is asked for ahead, at most, and how much at once: a huge page takes the system a tenth of a
+/// millisecond, and five where a host of virtual machines has to find it first.
+const AHEAD: usize = 8 << 20;
+const SLICE: usize = HUGE_PAGE;
+
 /// Bytes of a node's word.
 pub(super) const WORD: usize = size_of::<AtomicU64>().next_multiple_of(UNIT);
 
@@ -43,6 +48,8 @@ pub(super) struct Arena {
     memory: Anonymous,
     /// On a line of its own: every writer changes it now and then, and readers need the line beside.
     used: CachePadded<AtomicUsize>,
+    /// How much of the memory the system has provided, or was asked for.
+    provided: AtomicUsize,
 }
 
 impl Arena {
@@ -59,15 +66,34 @@ impl Arena {
             memory,
             // The first line is never handed out, so that place 0 can mean "none".
             used: CachePadded::new(AtomicUsize::new(LINE)),
+            provided: AtomicUsize::new(0),
         }
     }
 
     /// The same memory, of which nothing was taken. Nobody has a place in it any more; what is taken anew is written before it is read.
     pub(super) fn cleared(self) -> Arena {
+        let provided = AtomicUsize::new(self.provided.into_inner().max(self.used.load(Ordering::Relaxed)));
         Arena {
             used: CachePadded::new(AtomicUsize::new(LINE)),
+            provided,
             ..self
         }
+    }
+
+    /// Asks the system for a slice of the memory that is taken next, unless it was asked for enough: for more the more was taken, so that a
+    /// small arena stays small, and never for more than `most`. One thread at a time.
+    pub(super) fn provide(&self, most: usize) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        let wanted = used.saturating_add(AHEAD.min(used.saturating_mul(4)));
+        // What writers have reached by themselves they were given.
+        let from = self.provided.load(Ordering::Relaxed).max(used / SLICE * SLICE);
+        let to = (from + SLICE).min(most).min(self.memory.len());
+        if from >= wanted || from >= to {
+            return false;
+        }
+        self.memory.populate(from, to - from);
+        self.provided.store(to, Ordering::Relaxed);
+        true
     }
 
     /// How many bytes were taken.

@@ -121,6 +121,21 @@ impl Memtable {
         Memtable::over(self.arena.cleared(), self.limit)
     }
 
+    /// Has the system provide some of the memory that writers will reach next, so that they do not wait for it; whether any was wanted. It takes up to
+    /// five milliseconds. Of a memtable that will hardly take more than `most` bytes no more is provided. One thread at a time.
+    ///
+    /// ```
+    /// # use alluvium_base::Message;
+    /// # use alluvium_trees::memtable::Memtable;
+    /// let memtable = Memtable::new(64 << 20);
+    /// memtable.insert(b"river", Message::put(1, &[7; 1 << 20])).unwrap();
+    /// while memtable.provide(32 << 20) {}
+    /// assert_eq!(memtable.get(b"river", 1).next().unwrap().operand.len(), 1 << 20);
+    /// ```
+    pub fn provide(&self, most: usize) -> bool {
+        self.arena.provide(most)
+    }
+
     fn over(arena: Arena, limit: usize) -> Memtable {
         let lanes = Lanes::new(limit);
         let mut writer = lanes.writer(&arena);
