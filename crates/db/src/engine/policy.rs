@@ -77,7 +77,7 @@ pub(crate) fn next(view: &View) -> Task {
 pub(crate) struct Debt {
     /// Memtables that are sealed and not in the tree.
     pub(crate) sealed: usize,
-    /// Parts of memtables that are not in the tree, the newest's included.
+    /// Parts of memtables that are not written out, the newest's included.
     pub(crate) parts: u64,
     /// Compactions that are due.
     pub(crate) compactions: usize,
@@ -115,15 +115,17 @@ pub(crate) fn share(debt: &Debt) -> u64 {
 /// they have left in the way of lookups, and for memtables that wait. A part takes about a millisecond to fill, so that at the end nine tenths of the speed are gone.
 const MOST_DELAY_US: u64 = 8000;
 
-/// From this many parts of memtables on that are not in the tree, writers are held back, and most where there is no room for more.
-const EASY_PARTS: u64 = 11 * PARTS / 4;
-const HARD_PARTS: u64 = (MOST_SEALED as u64 + 1) * PARTS;
+/// From this many parts of memtables on that are not written out, writers are held back, and most while there still is room: whoever finds none
+/// waits until the oldest memtable has gone, a tenth of a second where the processors are busy.
+const EASY_PARTS: u64 = 5 * PARTS / 4;
+const HARD_PARTS: u64 = 9 * PARTS / 4;
+const _: () = assert!(HARD_PARTS < (MOST_SEALED as u64 + 1) * PARTS);
 
 /// A shorter delay is not worth a call of the system: it comes to one with the next parts.
 pub(crate) const LEAST_DELAY_US: u64 = 200;
 
 /// How long a writer rests for each part of a memtable that he fills, in microseconds. It begins long before there is no room for more and
-/// grows smoothly, so that nobody comes to a stop.
+/// grows smoothly with what is not written out, part by part, so that nobody comes to a stop.
 pub(crate) fn delay_us(debt: &Debt) -> u64 {
     let over = debt.parts.clamp(EASY_PARTS, HARD_PARTS) - EASY_PARTS;
     let memtables = square(over, HARD_PARTS - EASY_PARTS);

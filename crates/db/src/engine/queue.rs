@@ -54,6 +54,8 @@ pub(crate) struct Slot {
     reserved: CachePadded<AtomicU64>,
     /// How many may be.
     room: u64,
+    /// How many of its parts were written out.
+    written_out: AtomicU64,
 }
 
 /// A memtable in which so many bytes may be reserved.
@@ -71,6 +73,7 @@ impl Slot {
             cut: AtomicU64::new(UNKNOWN),
             reserved: CachePadded::new(AtomicU64::new(0)),
             room,
+            written_out: AtomicU64::new(0),
         }
     }
 
@@ -82,6 +85,12 @@ impl Slot {
     /// The last commit that it holds, once it is sealed.
     pub(crate) fn cut(&self) -> Option<Sequence> {
         Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
+    }
+
+    /// So many of its messages were written out.
+    pub(crate) fn note_written_out(&self, messages: usize) {
+        let parts = messages as u64 * PARTS / self.memtable.len().max(1) as u64;
+        self.written_out.store(parts.min(PARTS), Ordering::Relaxed);
     }
 
     /// The memtable, empty again, if nobody else has it.
@@ -168,12 +177,13 @@ impl Queue {
         sealed > MOST_SEALED || (sealed == MOST_SEALED && !slots[0].fits(bytes))
     }
 
-    /// How much is in memtables, in thirty-seconds of one: of the sealed ones that are not in the tree, and of the newest.
+    /// How much is in memtables and not written out, in thirty-seconds of one.
     pub(crate) fn filled(&self) -> u64 {
         let slots = self.slots();
-        let newest = &slots[0];
+        let (newest, oldest) = (&slots[0], &slots[slots.len() - 1]);
         let reserved = newest.reserved.load(Ordering::Relaxed).min(newest.room);
-        (slots.len() as u64 - 1) * PARTS + reserved * PARTS / newest.room.max(1)
+        let filled = (slots.len() as u64 - 1) * PARTS + reserved * PARTS / newest.room.max(1);
+        filled - oldest.written_out.load(Ordering::Relaxed)
     }
 
     /// Has the system provide memory that writers will need next, in the newest memtable or for the one after it; whether any was wanted. One thread
@@ -398,6 +408,29 @@ mod tests {
         queue.remove(&oldest);
         assert_eq!((queue.sealed(), queue.seal(), queue.seal()), (1, 130, 130));
         assert_eq!(queue.sealed(), 2, "an empty memtable is not sealed");
+    }
+
+    #[test]
+    fn what_is_written_out_of_the_oldest_is_not_counted() {
+        let queue = Queue::new(ROOM, 0);
+        let fill = |slot: &Slot| {
+            for sequence in 1..=8 {
+                let message = alluvium_base::Message::put(sequence, b"value");
+                slot.memtable.insert(&[sequence as u8], message).unwrap();
+            }
+        };
+        fill(&queue.assign(8, ROOM, || ()).slot);
+        assert_eq!(queue.filled(), PARTS);
+        queue.assign(8, ROOM / 2, || ());
+        assert_eq!(queue.filled(), PARTS + PARTS / 2);
+        let oldest = queue.oldest_sealed().unwrap();
+        for (messages, left) in [(2, 3 * PARTS / 4), (4, PARTS / 2), (8, 0), (100, 0), (0, PARTS)] {
+            oldest.note_written_out(messages);
+            assert_eq!(queue.filled(), left + PARTS / 2, "{messages} messages");
+        }
+        oldest.note_written_out(8);
+        queue.remove(&oldest);
+        assert_eq!(queue.filled(), PARTS / 2);
     }
 
     #[test]

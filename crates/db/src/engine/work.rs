@@ -239,7 +239,7 @@ impl Engine {
             return Ok(Worked::Something);
         }
         match step.incorporation.poll(records) {
-            Ok(tiered::Progress::More) => {}
+            Ok(tiered::Progress::More) => step.slot.note_written_out(step.incorporation.taken()),
             Ok(tiered::Progress::Done) => {
                 let done = under_way.take().expect("it is under way");
                 self.queue.remove(&done.slot);
@@ -251,6 +251,7 @@ impl Engine {
             }
             Err(error) => {
                 // It begins anew, and where it was the first to find that the disk is full, it has the reserve.
+                step.slot.note_written_out(0);
                 *under_way = None;
                 let was_full = self.pressure.is_full();
                 self.pressure.note(&error);

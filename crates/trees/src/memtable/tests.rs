@@ -416,3 +416,33 @@ fn many_writers_and_readers_lose_nothing() {
         assert_eq!(memtable.get(&key(number), LAST).count(), 2);
     }
 }
+
+#[test]
+fn memory_is_provided_ahead_of_writers_and_no_more_than_will_be_taken() {
+    let slices = |memtable: &Memtable, most| (0..100).take_while(|_| memtable.provide(most)).count();
+    let memtable = Memtable::new(64 << 20);
+    assert_eq!(slices(&memtable, 64 << 20), 1, "who has taken little gets little");
+    let mut sequence = 0;
+    let mut insert = |mebibytes: usize| {
+        for _ in 0..mebibytes {
+            sequence += 1;
+            let message = Message::put(sequence, &[7; 1 << 20]);
+            memtable.insert(&sequence.to_be_bytes(), message).unwrap();
+        }
+    };
+    insert(1);
+    assert_eq!(slices(&memtable, 64 << 20), 2, "4 MiB more");
+    insert(9);
+    assert_eq!(
+        slices(&memtable, 64 << 20),
+        5,
+        "8 MiB beyond those 10, from where writers are by now"
+    );
+    insert(10);
+    assert_eq!(slices(&memtable, 24 << 20), 2, "no more than is wanted");
+    assert_eq!(slices(&memtable, 24 << 20), 0);
+    let cleared = memtable.cleared();
+    assert_eq!(slices(&cleared, 24 << 20), 0, "it was provided once and for all");
+    let small = Memtable::new(1 << 20);
+    assert_eq!(slices(&small, 1 << 20), 1);
+}

@@ -29,6 +29,7 @@ pub struct Incorporation {
     keyspace: Keyspace,
     /// The last key that was taken; none before the first.
     last: Option<Vec<u8>>,
+    taken: usize,
 }
 
 impl Tree {
@@ -53,6 +54,7 @@ impl Tree {
             builder: Some(builder),
             keyspace: Keyspace::new(&self.shared.options.schema),
             last: None,
+            taken: 0,
         })
     }
 }
@@ -66,6 +68,12 @@ impl Incorporation {
     pub fn poll(&mut self, records: usize) -> Result<Progress> {
         let result = self.go_on(records);
         self.tree.judge(result)
+    }
+
+    /// How many of the memtable's messages were taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.taken
     }
 
     fn go_on(&mut self, records: usize) -> Result<Progress> {
@@ -83,15 +91,15 @@ impl Incorporation {
             }
         }
         let mut messages = Messages::default();
-        let mut taken = 0;
+        let until = self.taken.saturating_add(records);
         while let Some(key) = cursor.key() {
-            if taken >= records {
+            if self.taken >= until {
                 return Ok(Progress::More);
             }
             messages.clear();
             for message in cursor.versions(LAST) {
                 messages.push(&Record::from(message));
-                taken += 1;
+                self.taken += 1;
             }
             let deleted = self.memtable.range_deleted(key, self.rule.horizon);
             if let Some(rules) = self.keyspace.enter(key) {
