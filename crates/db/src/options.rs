@@ -351,8 +351,9 @@ impl Options {
             let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
             return bad("log limit", why);
         }
-        // When the disk is full, what is in memory can be written out, and so can the deletes that come then; as much is for compactions.
-        let reserve = 6 * memtable;
+        // When the disk is full, what is in memory can be written out, and so can the deletes that come then; as much is for compactions. Whatever
+        // is written takes a few units of space, be it ever so little.
+        let reserve = 6 * memtable.max(LEAST_RESERVED);
         Ok(Scale {
             id: fastrand::u128(..),
             memtable,
@@ -375,6 +376,9 @@ impl Options {
         })
     }
 }
+
+/// However small memtables are, the reserve is one for those of so many bytes.
+const LEAST_RESERVED: u64 = 2 * MIB;
 
 /// Whether a store must be there, or must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

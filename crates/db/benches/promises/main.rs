@@ -17,6 +17,7 @@ mod shrink;
 
 use alluvium_sim::environment::number;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -30,6 +31,8 @@ struct Sizes {
     budgets: &'static [u64],
     /// How often *full* fills.
     cycles: u64,
+    /// How long writing is refused until *full* takes the disk for full.
+    full_after: Duration,
     /// How long *shrink* looks on, in seconds.
     patience: u64,
     directory: Option<PathBuf>,
@@ -60,6 +63,7 @@ fn main() {
             memory: number("ALLUVIUM_DB_MEMORY", 512 * MIB),
             budgets: &[64 * MIB, 256 * MIB, 1024 * MIB],
             cycles: number("ALLUVIUM_DB_CYCLES", 20),
+            full_after: Duration::from_secs(5),
             patience: 60,
             directory,
         }
@@ -69,6 +73,7 @@ fn main() {
             memory: 16 * MIB,
             budgets: &[16 * MIB],
             cycles: 1,
+            full_after: Duration::from_millis(50),
             patience: 1,
             directory,
         }

@@ -15,6 +15,7 @@
 
 use super::Engine;
 use super::queue::{Place, RECORD_OVERHEAD};
+use super::throttle::FULL_TURNS;
 use crate::format::{Write, Writes};
 use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
@@ -94,6 +95,12 @@ impl Engine {
                 Err(Error::Storage(alluvium_storage::Error::LogFull { .. })) if turns < LOG_TURNS => {
                     turns += 1;
                     self.make_log_room()?;
+                }
+                // On a full disk, too, where the commit is to free space.
+                Err(error) if error.is_full() && !commit.grows && turns < FULL_TURNS => {
+                    turns += 1;
+                    self.note_full(&error);
+                    self.make_log_room_on_a_full_disk()?;
                 }
                 Err(error) => {
                     self.note_full(&error);

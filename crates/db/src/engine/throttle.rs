@@ -8,6 +8,7 @@ use super::work::{SLICE, Worked};
 use crate::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_storage::extents::{Class, MAX_EXTENT_UNITS, UNIT};
+use alluvium_storage::log;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,13 +17,17 @@ use std::time::Duration;
 const NAP: Duration = Duration::from_millis(2);
 
 /// How many naps a delete waits on a full disk for room to be made, before it is refused: five seconds.
-const FULL_TURNS: u32 = 2500;
+pub(super) const FULL_TURNS: u32 = 2500;
 
 /// What is in the way.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     /// The disk had no room for something that may not use the reserve.
     full: AtomicBool,
+    /// It had none for a compaction that was due.
+    blocked: AtomicBool,
+    /// It has none, and nothing in the tree would free any: what would is in memtables.
+    stuck: AtomicBool,
     /// The newest memtable may hold deletes.
     deletes: AtomicBool,
     /// Bytes that writers have written since they last looked at the debt.
@@ -53,12 +58,15 @@ impl Sum {
 }
 
 impl Pressure {
-    /// The class of what must be written whatever happens: from the reserve, when there is nothing else.
+    /// The class of what must be written whatever happens: from the reserve when there is nothing else, and from more of it when compactions have
+    /// nothing to free until it is written.
     pub(crate) fn class(&self) -> Class {
-        if self.is_full() {
+        if !self.is_full() {
+            Class::Normal
+        } else if !self.stuck.load(Ordering::Relaxed) {
             Class::Essential
         } else {
-            Class::Normal
+            Class::Unblocking
         }
     }
 
@@ -72,6 +80,12 @@ impl Pressure {
         if error.is_full() && !self.full.swap(true, Ordering::AcqRel) {
             tracing::warn!(%error, "the disk is full: writes are refused until there is room");
         }
+    }
+
+    /// As [`Pressure::note`], of a compaction.
+    pub(crate) fn note_compaction(&self, error: &alluvium_storage::Error) {
+        self.note(error);
+        self.blocked.fetch_or(error.is_full(), Ordering::Relaxed);
     }
 
     /// There is room again.
@@ -184,6 +198,28 @@ impl Engine {
         Ok(())
     }
 
+    /// Has the log get space on a full disk: of what is free in the data files, or by a checkpoint. Where there is no space for that, somebody compacts
+    /// first what was deleted before: the background, if there is one.
+    pub(super) fn make_log_room_on_a_full_disk(&self) -> Result<()> {
+        if self.store.make_log_space(self.pressure.class())? {
+            return Ok(());
+        }
+        match self.make_log_room() {
+            Err(error) if error.is_full() => {
+                self.note_full(&error);
+                if self.plan.workers == 0 {
+                    self.make_room()?;
+                    self.help(1)
+                } else {
+                    self.pressure.call_all();
+                    self.pressure.nap();
+                    Ok(())
+                }
+            }
+            other => other,
+        }
+    }
+
     /// A writer does slices of work, where nobody else does.
     fn help(&self, slices: u64) -> Result<()> {
         for _ in 0..slices {
@@ -270,12 +306,16 @@ impl Engine {
         if !self.pressure.is_full() {
             return Ok(());
         }
-        if self.compactions() == 0 && self.maintain(u64::MAX)? {
+        let mut is_stuck = self.compactions() == 0;
+        if (is_stuck || self.pressure.blocked.swap(false, Ordering::Relaxed)) && self.maintain(u64::MAX)? {
+            is_stuck = false;
             self.pressure.call_all();
         }
         if self.store.usage().0.total().dying_bytes > 0 {
+            is_stuck = false;
             self.checkpoint_now()?;
         }
+        self.pressure.stuck.store(is_stuck, Ordering::Relaxed);
         self.reclaim()
     }
 
@@ -299,10 +339,17 @@ impl Engine {
         for extent in found {
             extents.abandon(extent);
         }
-        if left == 0 {
-            self.pressure.has_room();
-            self.pressure.relieved();
+        if left > 0 {
+            return;
         }
+        // There is room for data; what is written goes through the log first.
+        let log = self.store.log();
+        while let Ok(log::Progress::Worked) = log.prepare() {}
+        if !log.has_space() && !self.store.make_log_space(Class::Normal).unwrap_or(false) {
+            return;
+        }
+        self.pressure.has_room();
+        self.pressure.relieved();
     }
 }
 

@@ -339,7 +339,7 @@ impl Engine {
                 self.raise_horizon();
                 self.tree
                     .next_step()
-                    .inspect_err(|error| self.pressure.note(error))?
+                    .inspect_err(|error| self.pressure.note_compaction(error))?
             }
         };
         let Some(mut step) = step else {
@@ -350,7 +350,7 @@ impl Engine {
             Ok(tiered::Progress::More) => self.work.parked.lock().push(step),
             Ok(tiered::Progress::Done) => {}
             Err(error) => {
-                self.pressure.note(&error);
+                self.pressure.note_compaction(&error);
                 return Err(error.into());
             }
         }

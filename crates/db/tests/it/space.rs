@@ -1,6 +1,8 @@
 //! Space that nobody needs any more comes back without being asked for.
 
 use alluvium::{Db, Options};
+use alluvium_device::simulated::SimDirectory;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the background may take; nothing here measures it.
@@ -65,4 +67,46 @@ fn of_a_range_that_was_deleted_at_once() {
     assert!(taken(&db).0 > 12 << 20, "most of it was written out");
     db.keyspace("main").unwrap().delete_range("", None).unwrap();
     comes_back(&db);
+}
+
+/// Deletes go on where nothing else does, and then there is room again.
+#[test]
+fn on_a_full_disk_everything_can_be_deleted() {
+    let disk = SimDirectory::new(1);
+    disk.set_capacity(128 << 20);
+    let db = Options::new().memory(16 << 20).open_in(Arc::new(disk)).unwrap();
+    let keyspace = db.keyspace("main").unwrap();
+    let key = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
+    for cycle in 0..2 {
+        let refused = (0..).find_map(|number| {
+            let put = keyspace.put(key(number), [cycle; 4000]);
+            put.err().map(|error| (number, error))
+        });
+        let (count, error) = refused.expect("the disk has an end");
+        assert!(error.is_full(), "{error}");
+        assert!(
+            cycle > 0 || count > 10_000,
+            "{count} records are all that there was room for"
+        );
+        for number in 0..count.max(1000) {
+            let deleted = keyspace.delete(key(number));
+            deleted.unwrap_or_else(|error| {
+                panic!("cycle {cycle}, {number} of {count}: {error}\n{}", db.stats())
+            });
+        }
+        assert_eq!(keyspace.iter().map(Result::unwrap).count(), 0);
+        // As much again as a memtable takes.
+        let began = Instant::now();
+        for number in 0..1000 {
+            while let Err(error) = keyspace.put(key(number), [cycle; 4000]) {
+                assert!(
+                    error.is_full() && began.elapsed() < PATIENCE,
+                    "{error}\n{}",
+                    db.stats()
+                );
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }

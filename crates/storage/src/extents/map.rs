@@ -30,7 +30,7 @@ use super::format::{
 use super::policy::{self, MapWrite};
 use super::state::{Life, States};
 use super::tier::Change;
-use super::{Extents, Shared};
+use super::{Class, Extents, Shared};
 use crate::{Error, Result};
 use alluvium_base::{KIB, Purpose};
 use alluvium_device::{BLOCK, Device, Directory, FileOptions};
@@ -142,7 +142,7 @@ impl Extents {
         let mut result = map.write(&frozen);
         if result.as_ref().is_err_and(Error::is_full) {
             // The reserve is there for this. Its space may go to the map as well as to a node.
-            let surrendered = self.shared.surrender(4 * MAX_RECORD as u64);
+            let surrendered = self.shared.surrender(4 * MAX_RECORD as u64, Class::Freeing);
             if surrendered.is_ok_and(|bytes| bytes > 0) {
                 result = map.write(&frozen);
             }

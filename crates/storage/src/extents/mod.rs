@@ -157,6 +157,8 @@ pub enum Class {
     Normal,
     /// What was acknowledged before, and deletes: they must leave half of it, for what makes them free space.
     Essential,
+    /// The same when nothing would free space until it is written: it must leave a quarter.
+    Unblocking,
     /// Compactions that free space, and checkpoints.
     Freeing,
 }
@@ -167,6 +169,7 @@ impl Class {
         match self {
             Class::Normal => reserve,
             Class::Essential => reserve / 2,
+            Class::Unblocking => reserve / 4,
             Class::Freeing => 0,
         }
     }

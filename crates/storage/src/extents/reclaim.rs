@@ -4,7 +4,7 @@ use super::allocate::Answer;
 use super::backing::Space;
 use super::policy::{self, Excess, Return};
 use super::tier::Tier;
-use super::{Extents, Shared, Slot, UNIT};
+use super::{Class, Extents, Shared, Slot, UNIT};
 use crate::Result;
 use parking_lot::MutexGuard;
 use std::ops::Range;
@@ -75,6 +75,15 @@ impl Extents {
             }
         }
         Ok(done)
+    }
+
+    /// On a full file system: gives so many free bytes back to it at once, for what is of this class and grows outside of the tiers. How many there
+    /// were, at most one unit too many.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
+        self.shared.surrender(bytes, class)
     }
 }
 
@@ -154,13 +163,19 @@ impl Shared {
         Ok(bytes.end - bytes.start)
     }
 
-    /// Punches free units, the reserve included, until `bytes` went back to the file system; how many did.
-    pub(super) fn surrender(&self, bytes: u64) -> Result<u64> {
+    /// Punches free units, of the reserve what this class may take, until `bytes` went back to the file system; how many did.
+    pub(super) fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
         let mut given = 0;
         for slot in &self.slots {
             let mut tier = slot.tier.lock();
             while given < bytes {
+                let leaves = class.leaves(tier.reserve(self.options.reserve_bounds()));
+                let spare = tier.occupying().saturating_sub(leaves);
                 let most = (bytes - given).div_ceil(UNIT).min(MAX_PUNCH.into()) as u32;
+                let most = most.min(spare);
+                if most == 0 {
+                    break;
+                }
                 let Some(range) = tier.free.last_without(&tier.holes, tier.units, most) else {
                     break;
                 };

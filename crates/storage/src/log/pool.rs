@@ -215,6 +215,13 @@ impl Pool {
         idle.live <= self.allowance(&idle, claim)
     }
 
+    /// Whether an ordinary write gets a slot without asking the file system for space.
+    #[must_use]
+    pub(super) fn has_space(&self) -> bool {
+        let idle = self.idle.lock();
+        idle.ready.len() > self.keeps(Claim::Normal) || !idle.free.is_empty()
+    }
+
     /// A slot for a lane that has a record of `total` bytes to write.
     ///
     /// # Errors

@@ -152,6 +152,18 @@ impl Shared {
         Ok(())
     }
 
+    /// As [`Log::has_space`](super::Log::has_space).
+    #[must_use]
+    pub(super) fn has_space(&self) -> bool {
+        self.pool.has_space()
+    }
+
+    /// As [`Log::segment_bytes`](super::Log::segment_bytes).
+    #[must_use]
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.options.segment_bytes
+    }
+
     /// As [`Log::usage`](super::Log::usage).
     #[must_use]
     pub(super) fn usage(&self) -> LogUsage {

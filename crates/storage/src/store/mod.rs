@@ -303,6 +303,16 @@ impl Store {
         self.health.judge(self.extents.reclaim(self.epochs.safe(), limit))
     }
 
+    /// On a full file system: gives the space of a segment of the log back to it, out of what is free in the data files and open to this class;
+    /// whether there was as much. The log may take it now.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn make_log_space(&self, class: Class) -> Result<bool> {
+        let wanted = self.log.segment_bytes();
+        Ok(self.health.judge(self.extents.surrender(wanted, class))? >= wanted)
+    }
+
     /// Whether the store takes changes.
     ///
     /// # Errors

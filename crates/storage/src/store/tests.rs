@@ -236,6 +236,38 @@ fn a_full_disk_aborts_a_checkpoint_and_the_next_one_succeeds() {
 }
 
 #[test]
+fn on_a_full_disk_the_log_gets_space_that_lies_free_in_the_data_files() {
+    let sim = SimDirectory::new(6);
+    let store = Store::create(Arc::new(sim.clone()), &options(), b"").unwrap();
+    checkpoint(&store, "before", 0).unwrap();
+    sim.set_capacity(sim.used());
+    let mut next = 1;
+    let mut append = || -> Result<()> {
+        store.log().append(next, 1, &[7; 20_000], Durability::Process)?;
+        next += 1;
+        Ok(())
+    };
+    let refused = std::iter::repeat_with(&mut append).find_map(Result::err).unwrap();
+    assert!(
+        matches!(refused, Error::Device(_)) && refused.is_full(),
+        "{refused}"
+    );
+    let total = || store.usage().0.total();
+    let before = total();
+    assert!(
+        !store.make_log_space(Class::Normal).unwrap(),
+        "only the reserve is free"
+    );
+    assert!(store.make_log_space(Class::Essential).unwrap());
+    let given = before.backed_bytes - total().backed_bytes;
+    assert!(given >= store.log().segment_bytes() && given < store.log().segment_bytes() + UNIT);
+    append().unwrap();
+    // Half of the reserve is for those who free space.
+    while store.make_log_space(Class::Essential).unwrap() {}
+    assert!(total().backed_bytes >= before.reserve_bytes / 2);
+}
+
+#[test]
 fn a_creation_that_a_crash_cuts_short_can_begin_again() {
     let sim = SimDirectory::new(9);
     let images = Arc::new(Mutex::new(Vec::new()));

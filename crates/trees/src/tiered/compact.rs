@@ -16,7 +16,7 @@ use crate::run::{Built, Run, RunOptions, Weight};
 use alluvium_base::Purpose;
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, Extent};
-use std::ops::Range;
+use std::ops::{Add, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -65,6 +65,8 @@ pub struct Job {
     phase: Phase,
     /// Memory that it takes, about.
     memory: u64,
+    /// Whether half of what it reads is gone then, about.
+    frees: bool,
 }
 
 #[derive(Debug)]
@@ -86,11 +88,17 @@ impl Tree {
         let version = self.version();
         let crowded = (self.crowding() > 100).then(|| longest_path(&version.root).1);
         let order = |claim: &Claim| {
+            let leaves = is_scarce.then(|| {
+                let pivot = find(&version.root, claim);
+                pivot.map_or(u64::MAX, |(node, index)| {
+                    leaves_bytes(&trunk.stretch(node, index).weight(node, index))
+                })
+            });
             let crowd = crowded
                 .filter(|key| claim.range.contains(key))
                 .and_then(|_| find(&version.root, claim));
             let runs = crowd.map_or(0, |(node, index)| node.runs(index));
-            policy::turn(is_scarce, runs, claim.height)
+            policy::turn(leaves, runs, claim.height)
         };
         let Some(id) = trunk.inflight.queued(order) else {
             return Ok(None);
@@ -118,12 +126,14 @@ impl Tree {
         sparse.dedup();
         drop(trunk);
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
-        let memory = compaction_bytes(runs, stretch.records(node, index));
+        let weight = stretch.weight(node, index);
+        let memory = compaction_bytes(runs, weight.records);
         let totals = &self.shared.totals;
         let mut job = Job {
             tree: self.clone(),
             id,
             base: self.base(node, index, &stretch),
+            frees: leaves_bytes(&weight) <= weight.bytes / 2,
             claim,
             stretch,
             pins,
@@ -224,28 +234,19 @@ impl Trunk {
 
 impl Stretch {
     /// What a job reads that takes it, about.
-    pub(super) fn bytes(&self, node: &Node, index: usize) -> u64 {
+    pub(super) fn weight(&self, node: &Node, index: usize) -> Weight {
         let pivot = &node.pivots[index];
-        let own = pivot.own[self.own.clone()].iter().map(|owned| owned.weight.bytes);
-        let live = pivot.live[..self.bundles]
-            .iter()
-            .flatten()
-            .map(|weight| weight.bytes);
-        own.sum::<u64>() + live.sum::<u64>()
+        let own = pivot.own[self.own.clone()].iter().map(|owned| owned.weight);
+        let live = pivot.live[..self.bundles].iter().flatten().copied();
+        own.chain(live).fold(Weight::default(), Weight::add)
     }
+}
 
-    /// How many records those are, about.
-    fn records(&self, node: &Node, index: usize) -> u64 {
-        let pivot = &node.pivots[index];
-        let own = pivot.own[self.own.clone()]
-            .iter()
-            .map(|owned| owned.weight.records);
-        let live = pivot.live[..self.bundles]
-            .iter()
-            .flatten()
-            .map(|weight| weight.records);
-        own.sum::<u64>() + live.sum::<u64>()
-    }
+/// How many bytes a compaction leaves of so much, about, if every delete meets what it deletes.
+fn leaves_bytes(weight: &Weight) -> u64 {
+    let left = weight.records.saturating_sub(2 * weight.tombstones);
+    let bytes = u128::from(weight.bytes) * u128::from(left) / u128::from(weight.records.max(1));
+    bytes as u64
 }
 
 impl Job {
@@ -262,11 +263,13 @@ impl Job {
         format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
     }
 
-    /// What makes deletes and old versions free space may use the reserve; what writes have asked for, if it is said so.
+    /// What makes deletes and old versions free space may use the reserve, and what has been asked for in vain while space is scarce a part of it.
     fn class(&self) -> Class {
         match self.stretch.reason {
-            Reason::Writes if !self.tree.is_scarce() => Class::Normal,
-            Reason::Writes | Reason::Crowd | Reason::Full => Class::Freeing,
+            _ if self.tree.is_scarce() && self.frees => Class::Freeing,
+            _ if self.tree.is_scarce() => Class::Essential,
+            Reason::Writes => Class::Normal,
+            Reason::Crowd | Reason::Full => Class::Freeing,
         }
     }
 

@@ -208,12 +208,16 @@ impl Tree {
         let habits = self.shared.habits.lock();
         let trunk = self.lock();
         let horizon = self.shared.horizon.rule(Older::None).horizon;
+        let is_scarce = self.is_scarce();
         let mut best: Option<(u64, Box<[u8]>, u64)> = None;
         walk(&version.root, &Above::default(), &mut |leaf, above| {
             if trunk.inflight.job_of(0, &leaf.range.low).is_some() {
                 return;
             }
-            let wish = wish(leaf, above, &habits, horizon);
+            let wish = Wish {
+                is_scarce,
+                ..wish(leaf, above, &habits, horizon)
+            };
             let worth = policy::full_compaction(&wish);
             if worth > 0 && wish.bytes <= budget && best.as_ref().is_none_or(|(most, ..)| worth > *most) {
                 best = Some((worth, leaf.range.low.clone(), wish.bytes));
@@ -298,6 +302,7 @@ fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish 
         scans: uses.scans,
         gets: uses.gets,
         waded: habits.waded.iter().any(|key| leaf.range.contains(key)),
+        is_scarce: false,
     }
 }
 

@@ -174,11 +174,14 @@ pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
 
 /// Which compaction is next: the least of what this says of each, and the one that was planned first among equals. The nearest to the root,
 /// for what sinks from there is what others wait for; before it, where a path has more runs than it should and writers wait for that, the one
-/// that takes most of that path's runs, `crowd`. While space is scarce each has its turn: one may fail for lack of it, again and again, and
-/// another one free it.
+/// that takes most of that path's runs, `crowd`. While space is scarce, the one that leaves least behind, if it is known how much that is: it is
+/// the likeliest to find room, and to free some.
 #[must_use]
-pub(super) fn turn(is_scarce: bool, crowd: usize, height: u8) -> Option<Reverse<(usize, u8)>> {
-    (!is_scarce).then_some(Reverse((crowd, height)))
+pub(super) fn turn(leaves_bytes: Option<u64>, crowd: usize, height: u8) -> (u64, Reverse<(usize, u8)>) {
+    match leaves_bytes {
+        Some(bytes) => (bytes, Reverse((0, 0))),
+        None => (0, Reverse((crowd, height))),
+    }
 }
 
 /// How many children a node is cut into, each with about three quarters of what fits.
@@ -265,6 +268,8 @@ pub(super) struct Wish {
     pub gets: u64,
     /// Whether a seek had to wade through what is deleted there.
     pub waded: bool,
+    /// Whether there is no space: whatever frees some is worth it.
+    pub is_scarce: bool,
 }
 
 /// Asking one more run's maplet in vain costs a lookup some 60 ns, as much as it costs to rewrite two bytes and to read them into the cache
@@ -286,6 +291,8 @@ pub(super) fn full_compaction(wish: &Wish) -> u64 {
     }
     if dead >= 25 || wish.range_deletes > 0 {
         gain += 1000 * (dead.max(25));
+    } else if wish.is_scarce && wish.tombstones > 0 {
+        gain += 1 + 1000 * dead;
     }
     if wish.stale_percent >= STALE_PERCENT {
         gain += 100 * wish.stale_percent;
@@ -385,15 +392,20 @@ mod tests {
 
     #[test]
     fn the_most_crowded_path_comes_first_then_what_is_nearest_to_the_root() {
-        let first = |is_scarce, jobs: &[(usize, u8)]| {
+        let first = |jobs: &[(usize, u8, Option<u64>)]| {
             let turns = jobs.iter().enumerate();
             turns
-                .min_by_key(|(place, job)| (turn(is_scarce, job.0, job.1), *place))
+                .min_by_key(|(place, job)| (turn(job.2, job.0, job.1), *place))
                 .map(|(place, _)| place)
         };
-        assert_eq!(first(false, &[(0, 0), (0, 2), (0, 1), (0, 2)]), Some(1));
-        assert_eq!(first(false, &[(0, 2), (9, 0), (24, 0), (24, 1)]), Some(3));
-        assert_eq!(first(true, &[(0, 0), (24, 2)]), Some(0));
+        let ample = |jobs: &[(usize, u8)]| {
+            let jobs: Vec<_> = jobs.iter().map(|job| (job.0, job.1, None)).collect();
+            first(&jobs)
+        };
+        assert_eq!(ample(&[(0, 0), (0, 2), (0, 1), (0, 2)]), Some(1));
+        assert_eq!(ample(&[(0, 2), (9, 0), (24, 0), (24, 1)]), Some(3));
+        let scarce = [(0, 0, Some(9)), (24, 2, Some(7)), (25, 3, Some(7))];
+        assert_eq!(first(&scarce), Some(1), "what leaves least behind");
     }
 
     #[test]
@@ -434,20 +446,38 @@ mod tests {
         assert!(!merges(&SHAPE, 1, &small, &small, 4));
     }
 
+    /// A leaf that nobody has asked for anything.
+    const QUIET: Wish = Wish {
+        bytes: 1 << 20,
+        runs: 5,
+        records: 1000,
+        tombstones: 0,
+        range_deletes: 0,
+        is_settled: true,
+        stale_percent: 0,
+        scans: 0,
+        gets: 0,
+        waded: false,
+        is_scarce: false,
+    };
+
+    #[test]
+    fn where_space_is_scarce_whatever_frees_some_is_compacted() {
+        let worth = |tombstones, is_scarce| {
+            full_compaction(&Wish {
+                tombstones,
+                is_scarce,
+                ..QUIET
+            })
+        };
+        assert_eq!((worth(5, false), worth(0, true)), (0, 0));
+        assert!(0 < worth(5, true) && worth(5, true) < worth(200, true));
+        assert_eq!(worth(600, true), worth(600, false));
+    }
+
     #[test]
     fn full_compaction_goes_where_it_saves_most() {
-        let quiet = Wish {
-            bytes: 1 << 20,
-            runs: 5,
-            records: 1000,
-            tombstones: 0,
-            range_deletes: 0,
-            is_settled: true,
-            stale_percent: 0,
-            scans: 0,
-            gets: 0,
-            waded: false,
-        };
+        let quiet = QUIET;
         assert_eq!(full_compaction(&quiet), 0);
         let looked_up = |gets, runs| full_compaction(&Wish { gets, runs, ..quiet });
         assert_eq!(looked_up(quiet.bytes / BYTES_PER_PROBE / 4, 5), 0);

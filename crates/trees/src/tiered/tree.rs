@@ -502,7 +502,7 @@ impl Trunk {
                 // The root too, when it is a leaf: many small memtables would never make it large enough to split.
                 let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.runs(0));
                 if wanted || pending || crowded {
-                    let bytes = self.stretch(node, index).bytes(node, index);
+                    let bytes = self.stretch(node, index).weight(node, index).bytes;
                     self.inflight.plan(claim(node, index), bytes);
                 }
             }
