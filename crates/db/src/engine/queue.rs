@@ -170,11 +170,26 @@ impl Queue {
         self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
     }
 
-    /// Whether so many bytes more would seal a memtable while as many as may be are sealed already.
+    /// Whether so many bytes more would seal a memtable while as many as may be are sealed already, or need one of their own while those that
+    /// are sealed leave no room for it.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         let slots = self.slots();
         let sealed = slots.len() - 1;
-        sealed > MOST_SEALED || (sealed == MOST_SEALED && !slots[0].fits(bytes))
+        let reserved = || {
+            slots
+                .iter()
+                .map(|slot| slot.reserved.load(Ordering::Relaxed))
+                .sum::<u64>()
+        };
+        let room = (MOST_SEALED as u64 + 1) * self.room;
+        sealed > MOST_SEALED
+            || (sealed == MOST_SEALED && !slots[0].fits(bytes))
+            || (sealed > 0 && self.is_large(bytes) && reserved() + bytes > room)
+    }
+
+    /// Whether so many bytes get a memtable of their own.
+    fn is_large(&self, bytes: u64) -> bool {
+        bytes > self.room / 2
     }
 
     /// How much is in memtables and not written out, in thirty-seconds of one.
@@ -229,7 +244,7 @@ impl Queue {
                 }
                 // It was sealed meanwhile.
                 slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
-            } else if bytes > self.room / 2 {
+            } else if self.is_large(bytes) {
                 let place = self.assign_alone(count, bytes);
                 sealed();
                 return place;
@@ -447,6 +462,13 @@ mod tests {
             .collect();
         assert_eq!(bounds, [(6, None), (1, Some(6)), (0, Some(1))]);
         assert!(alone.slot.memtable.limit() > 1 << 20);
+        // Another one waits until those that are sealed have gone.
+        assert!(queue.is_full(1 << 20) && !queue.is_full(100));
+        for _ in 0..2 {
+            let oldest = queue.oldest_sealed().unwrap();
+            queue.remove(&oldest);
+        }
+        assert!(!queue.is_full(1 << 20));
     }
 
     #[test]

@@ -63,7 +63,9 @@ fn root(superblock: &Superblock) -> Result<NodePointer> {
 /// Everything that is wrong with the store, of which nothing but the root's extent is reachable.
 fn check(store: &Store) -> Vec<String> {
     let reachable = root(&store.superblock()).ok().map(|root| (extent_of(&root), 1));
-    store.check(reachable.into_iter()).unwrap()
+    let mut found = store.check(reachable.into_iter()).unwrap();
+    found.extend(store.cache().check().iter().map(ToString::to_string));
+    found
 }
 
 fn extent_of(pointer: &NodePointer) -> Extent {

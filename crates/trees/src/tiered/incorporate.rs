@@ -1,7 +1,6 @@
 //! A sealed memtable becomes a run with its maplet, and the newest bundle of the root.
 
 use super::compact::Progress;
-use super::fuse::Messages;
 use super::node::{Group, Part};
 use super::rules::Keyspace;
 use super::shape::Rank;
@@ -9,7 +8,7 @@ use super::tree::Tree;
 use crate::maplet::Maplet;
 use crate::memtable::Memtable;
 use crate::merge::{Folder, Older, Rule};
-use crate::run::{Builder, Record};
+use crate::run::{Builder, Record, Value};
 use alluvium_base::message::LAST;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_storage::Result;
@@ -90,26 +89,30 @@ impl Incorporation {
                 }
             }
         }
-        let mut messages = Messages::default();
         let until = self.taken.saturating_add(records);
         while let Some(key) = cursor.key() {
             if self.taken >= until {
                 return Ok(Progress::More);
-            }
-            messages.clear();
-            for message in cursor.versions(LAST) {
-                messages.push(&Record::from(message));
-                self.taken += 1;
             }
             let deleted = self.memtable.range_deleted(key, self.rule.horizon);
             if let Some(rules) = self.keyspace.enter(key) {
                 builder.begin_keyspace(rules.codec, rules.value_threshold)?;
             }
             let mut folder = Folder::new(self.rule, self.keyspace.rules().operator.as_deref());
-            let store = &self.tree.shared.store;
-            messages.fold(store, Purpose::Incorporate, &mut folder, deleted, |record| {
-                builder.push(key, record)
-            })?;
+            let mut pushed = Ok(());
+            folder.fold(cursor.versions(LAST), deleted, |folded| {
+                if pushed.is_ok() {
+                    let record = Record {
+                        sequence: folded.sequence,
+                        kind: folded.kind,
+                        expires_ms: folded.expires_ms,
+                        value: Value::Inline(folded.operand),
+                    };
+                    pushed = builder.push(key, record);
+                }
+            });
+            pushed?;
+            self.taken += cursor.versions(LAST).count();
             let last = self.last.get_or_insert_with(Vec::new);
             last.clear();
             last.extend_from_slice(key);

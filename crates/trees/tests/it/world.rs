@@ -488,6 +488,7 @@ impl World {
             .collect();
         let found = self.tree.check(depth, &jobs).unwrap();
         assert_eq!(found, Vec::<String>::new(), "{}", self.tree.draw());
+        assert_eq!(self.tree.store().cache().check(), []);
     }
 
     /// The store is closed and opened: what was not checkpointed is gone.

@@ -226,7 +226,9 @@ impl Story for PageLog {
     }
 
     fn check(&self, mini: &mut Mini) -> Result<Vec<String>, Trouble> {
-        mini.store.check(mini.reachable().into_iter()).map_err(trouble)
+        let mut found = mini.store.check(mini.reachable().into_iter()).map_err(trouble)?;
+        found.extend(mini.store.cache().check().iter().map(ToString::to_string));
+        Ok(found)
     }
 
     fn close(&self, mini: Mini, world: &World) -> Result<(), Trouble> {

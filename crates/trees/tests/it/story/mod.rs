@@ -240,7 +240,9 @@ impl Story for Tiered {
         } else {
             Depth::Trunk
         };
-        db.tree.check(depth, &db.jobs()).map_err(trouble)
+        let mut found = db.tree.check(depth, &db.jobs()).map_err(trouble)?;
+        found.extend(db.store().cache().check().iter().map(ToString::to_string));
+        Ok(found)
     }
 
     fn close(&self, mut db: Db, world: &World) -> Result<(), Trouble> {
