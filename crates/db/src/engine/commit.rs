@@ -91,23 +91,26 @@ impl Engine {
                     }
                     return Ok(Some(last));
                 }
-                // A checkpoint frees log; a commit that is let through by none of them is refused.
-                Err(Error::Storage(alluvium_storage::Error::LogFull { .. })) if turns < LOG_TURNS => {
-                    turns += 1;
-                    self.make_log_room()?;
-                }
-                // On a full disk, too, where the commit is to free space.
-                Err(error) if error.is_full() && !commit.grows && turns < FULL_TURNS => {
-                    turns += 1;
-                    self.note_full(&error);
-                    self.make_log_room_on_a_full_disk()?;
-                }
                 Err(error) => {
-                    self.note_full(&error);
-                    return Err(error);
+                    turns += 1;
+                    self.make_way(error, commit, turns)?;
                 }
             }
         }
+    }
+
+    /// After a commit was refused for so many times: has it succeed the next time, or says why it does not.
+    fn make_way(&self, error: Error, commit: &Commit, turns: u32) -> Result<()> {
+        let is_log_full = matches!(error, Error::Storage(alluvium_storage::Error::LogFull { .. }));
+        if is_log_full && turns <= LOG_TURNS {
+            // A checkpoint frees log; a commit that is let through by none of them is refused.
+            return self.make_log_room();
+        }
+        self.note_full(&error);
+        if error.is_full() && !is_log_full && !commit.grows && turns <= FULL_TURNS {
+            return self.make_log_room_on_a_full_disk();
+        }
+        Err(error)
     }
 
     /// Until it is applied. Ends before anything is assigned when the condition does not hold.
