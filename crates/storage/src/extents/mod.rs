@@ -36,7 +36,7 @@
 //! - **X2** A unit that a durable generation names, or that a guard may reach, is never handed out: from step 4 to step
 //!   6 there is no way around `made_durable` and `reclaim`.
 //! - **X3** What is handed out has its space on the file system. Exhaustion is [`Error::Full`](crate::Error::Full),
-//!   before anything changed; a part of the space is kept for [`Class::Essential`] and [`Class::Freeing`].
+//!   before anything changed; a part of the space is kept for every class but [`Class::Normal`].
 //! - **X4** The map of a generation names exactly the extents that were live at its freeze, with their references and
 //!   live bytes.
 //! - **X5** The bytes that a durable pointer names are never written again: records are padded to blocks and appended
@@ -186,7 +186,7 @@ impl Class {
 pub struct ExtentOptions {
     /// The most bytes that all tiers together may occupy on the file system; no limit if absent.
     pub max_bytes: Option<u64>,
-    /// The bytes a tier keeps allocated for [`Class::Essential`] and [`Class::Freeing`], as far as they are no more than an eighth of what is used, or 2 MiB.
+    /// The bytes a tier keeps allocated for every class but [`Class::Normal`], as far as they are no more than an eighth of what is used, or 2 MiB.
     pub min_reserve: u64,
     /// The most bytes a tier keeps allocated for them, where a 64th of what is used is more than `min_reserve`.
     pub max_reserve: u64,
@@ -236,7 +236,7 @@ pub struct TierUsage {
     pub hole_bytes: u64,
     /// Free bytes in all: backed, holes, those of unknown backing, and those held by an operation of the device.
     pub free_bytes: u64,
-    /// The part of `backed_bytes` that only [`Class::Essential`] and [`Class::Freeing`] may take, when it is whole.
+    /// The part of `backed_bytes` that [`Class::Normal`] may not take, when it is whole.
     pub reserve_bytes: u64,
 }
 

@@ -202,9 +202,10 @@ mod tests {
         let view = View {
             wanted: number("wanted"),
             least: field(text, "least").unwrap_or(number("wanted")),
-            class: match ["essential", "freeing"].map(|name| field(text, name).is_some()) {
-                [true, _] => Class::Essential,
-                [_, true] => Class::Freeing,
+            class: match ["essential", "unblocking", "freeing"].map(|name| field(text, name).is_some()) {
+                [true, ..] => Class::Essential,
+                [_, true, _] => Class::Unblocking,
+                [.., true] => Class::Freeing,
                 _ => Class::Normal,
             },
             file: number("file"),
@@ -245,6 +246,8 @@ mod tests {
             wanted 8 file 100 free 20 backed 20 reserve 16 refused                  => full, 4 left
             wanted 8 file 100 free 20 backed 20 reserve 16 refused least 2          => take 4
             wanted 8 file 100 free 20 backed 20 backed-stretch 3 refused least 2    => take 3
+            wanted 8 file 100 free 20 backed 11 reserve 16 unblocking refused       => full, 7 left
+            wanted 8 file 100 free 20 backed 12 reserve 16 unblocking refused       => take 8
             wanted 8 file 100 free 20 backed 7 freeing refused                      => full, 7 left
             wanted 8 file 100 free 20 backed 0 unknown 20 freeing refused           => probe for 8
             wanted 8 file 100 free 20 backed 3 unknown 17 reserve 16 refused        => probe for 21
