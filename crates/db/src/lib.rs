@@ -77,5 +77,7 @@ pub use reads::{Get, MultiGet, Reads};
 pub use repair::{RepairReport, repair};
 pub use restore::restore;
 pub use snapshot::Snapshot;
-pub use stats::{Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats, Unit};
+pub use stats::{
+    Delays, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats, Unit,
+};
 pub use value::Value;

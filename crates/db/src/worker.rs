@@ -1,7 +1,8 @@
-//! The threads: one writes memtables out, one makes checkpoints, some compact; one keeps the log synced and looks after space.
+//! The threads: one writes memtables out, one makes checkpoints, some compact; one has log and memory ready for writers, one keeps the log synced and
+//! looks after space.
 //!
-//! As many as there are workers use a processor: while a memtable is written out, one who compacts rests between two of his slices. The others wait
-//! for the device most of the time, and nobody waits behind them. All of them stand back behind the threads of the user, who would wait for a whole slice
+//! As many as there are workers use a processor: while a memtable is written out, one who compacts rests between two of his slices, unless compactions
+//! are so far behind that writers would be held back for them. The others wait for the device most of the time, and nobody waits behind them. All of them stand back behind the threads of the user, who would wait for a whole slice
 //! of the scheduler otherwise; when they fall behind for it, it is the writers who wait (`engine/throttle.rs`).
 
 use crate::caps::{self, Background, Bucket, Leave};
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// How long a worker sleeps when there is nothing to do, at most: nobody calls it for what becomes due by itself.
 const REST: Duration = Duration::from_millis(20);
+
+/// How long who prepares sleeps between two looks at writers: a few hundred KiB.
+const SOON: Duration = Duration::from_millis(4);
 
 /// How long it sleeps after an error, until it tries again.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
@@ -121,6 +125,7 @@ impl Workers {
         }
         if workers > 0 {
             spawn("alluvium-work-0".to_owned(), Shared::compact_in_between);
+            spawn("alluvium-prepare".to_owned(), Shared::prepare);
             spawn("alluvium-write-out".to_owned(), |shared| {
                 shared.work(Duty::Incorporate);
             });
@@ -169,11 +174,26 @@ impl Shared {
         }
     }
 
-    /// Compacts while nobody writes a memtable out.
+    /// Has log and memory ready ahead of the writers, and looks again soon while there are any.
+    fn prepare(&self) {
+        let mut is_written = false;
+        while !self.is_stopped() {
+            match self.engine.work_at(Duty::Prepare) {
+                Ok(Worked::Something) => is_written = true,
+                Ok(Worked::Nothing) => {
+                    self.pause(if is_written { SOON } else { REST });
+                    is_written = false;
+                }
+                Err(error) => self.failed(&error),
+            }
+        }
+    }
+
+    /// Compacts while nobody writes a memtable out, or while it presses.
     fn compact_in_between(&self) {
         while !self.is_stopped() {
             let calls = self.engine.calls();
-            if self.engine.is_incorporating() {
+            if self.engine.is_incorporating() && !self.engine.presses() {
                 self.engine.rest(calls, REST);
             } else {
                 self.slice(Duty::Compact);

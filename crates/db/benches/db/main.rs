@@ -10,7 +10,7 @@
 mod cold;
 mod skew;
 
-use alluvium::{Db, Durability, Keyspace, Options, WriteBatch};
+use alluvium::{Db, Durability, Keyspace, Options, Stats, WriteBatch};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_sim::environment::number;
@@ -230,6 +230,18 @@ fn percentiles(histogram: &Histogram<u64>) -> String {
     )
 }
 
+/// How long writers were held back, and what for.
+fn delays(stats: &Stats) -> String {
+    let ms = |us| us / 1000;
+    let delays = stats.delays;
+    format!(
+        "{} ms of delay ({} for runs, {} for memtables)",
+        ms(delays.total_us()),
+        ms(delays.runs_us),
+        ms(delays.memtables_us)
+    )
+}
+
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
 }
@@ -301,13 +313,13 @@ fn full_speed(sizes: &Sizes) -> f64 {
         percentiles(&latencies)
     );
     println!(
-        "  {:.2} us of CPU each; {:.2} bytes written for each of the user's, with the mapped log {:.2}; space {:.2}; {} waits, {} ms of delay, {} compactions due at the end; least second {} k, most {} k",
+        "  {:.2} us of CPU each; {:.2} bytes written for each of the user's, with the mapped log {:.2}; space {:.2}; {} waits, {}, {} compactions due at the end; least second {} k, most {} k",
         (cpu() - cpu_before) * 1e6 / sizes.records as f64,
         written / user,
         (charged_bytes() - charged_before) / user,
         stats.space.live_extent_bytes as f64 / user,
         stats.waits,
-        stats.delayed_us / 1000,
+        delays(&stats),
         due,
         by_second.iter().rev().skip(1).min().copied().unwrap_or(0) / 1000,
         by_second.iter().max().copied().unwrap_or(0) / 1000,
@@ -374,11 +386,11 @@ fn open(sizes: &Sizes) {
     );
     let stats = place.db.stats();
     println!(
-        "  begun late with nothing before them: {}; preempted {} times; {} waits, {} ms of delay; {:.2} us of CPU each, the schedule's own included",
+        "  begun late with nothing before them: {}; preempted {} times; {} waits, {}; {:.2} us of CPU each, the schedule's own included",
         percentiles(&lateness),
         preempted() - preempted_before,
         stats.waits,
-        stats.delayed_us / 1000,
+        delays(&stats),
         (cpu() - cpu_before) * 1e6 / index as f64
     );
 }

@@ -41,7 +41,7 @@ pub(crate) use commit::{Commit, Verdict};
 pub(crate) use ingest::UnderWay;
 pub use memory::MemoryUse;
 pub(crate) use open::Salvaged;
-pub(crate) use policy::Duty;
+pub(crate) use policy::{Cause, Duty};
 pub(crate) use polled::Polled;
 pub(crate) use read::At;
 pub use records::RecordStats;

@@ -36,7 +36,9 @@ pub(crate) enum Task {
 /// What one thread of the background does. Each has its own, so that what is urgent waits neither for a device nor for what is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
-    /// Writes memtables out, and has log ready for what is written next.
+    /// Has log and memory ready for what is written next.
+    Prepare,
+    /// Writes memtables out.
     Incorporate,
     /// Makes checkpoints, and gives space back: it waits for the device most of the time.
     Checkpoint,
@@ -86,7 +88,7 @@ pub(crate) struct Debt {
     pub(crate) crowding: u64,
 }
 
-/// Compactions that may be due before writers are held back, and at which they are held back most.
+/// Compactions that may be due before writers help, where there is no background, and at which they help most.
 const EASY: usize = 24;
 const HARD: usize = 96;
 
@@ -94,9 +96,18 @@ const HARD: usize = 96;
 const EASY_CROWDING: u64 = 100;
 const HARD_CROWDING: u64 = 200;
 
+/// Crowding from which on compactions do not stand back, so that writers need not be held back.
+const PRESSING_CROWDING: u64 = 75;
+const _: () = assert!(PRESSING_CROWDING < EASY_CROWDING);
+
+/// Whether compactions are so far behind that they go on at once: beside a memtable that is written out, though that may want the same processor.
+pub(crate) fn presses(debt: &Debt) -> bool {
+    debt.crowding >= PRESSING_CROWDING
+}
+
 /// Whether caps on the background must yield, so that nobody is held back.
 pub(crate) fn hurries(debt: &Debt) -> bool {
-    debt.sealed >= MOST_SEALED || debt.compactions >= EASY || debt.crowding >= EASY_CROWDING
+    debt.sealed >= MOST_SEALED || presses(debt)
 }
 
 /// How many slices of work a writer does for each part of a memtable that he fills, in hundredths, where there is no background; more with
@@ -111,8 +122,11 @@ pub(crate) fn share(debt: &Debt) -> u64 {
     compactions + sealed
 }
 
-/// The delays that a writer takes at most for each part of a memtable that he fills, in microseconds: for compactions that are due, for runs that
-/// they have left in the way of lookups, and for memtables that wait. A part takes about a millisecond to fill, so that at the end nine tenths of the speed are gone.
+/// The delays that a writer takes at most for each part of a memtable that he fills, in microseconds: for runs that compactions have left in the way of
+/// lookups, and for memtables that wait. A part takes about a millisecond to fill, so that at the end nine tenths of the speed are gone.
+///
+/// How many compactions are due is no reason: keys that are overwritten evenly fill all leaves at once, so that they come in waves, of as many as there are
+/// leaves. They may take until the next wave, and what runs they leave meanwhile shows whether they do.
 const MOST_DELAY_US: u64 = 8000;
 
 /// From this many parts of memtables on that are not written out, writers are held back, and most while there still is room: whoever finds none
@@ -124,14 +138,27 @@ const _: () = assert!(HARD_PARTS < (MOST_SEALED as u64 + 1) * PARTS);
 /// A shorter delay is not worth a call of the system: it comes to one with the next parts.
 pub(crate) const LEAST_DELAY_US: u64 = 200;
 
-/// How long a writer rests for each part of a memtable that he fills, in microseconds. It begins long before there is no room for more and
-/// grows smoothly with what is not written out, part by part, so that nobody comes to a stop.
-pub(crate) fn delay_us(debt: &Debt) -> u64 {
+/// What writers are held back for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(usize)]
+pub(crate) enum Cause {
+    /// Runs that lie in the way of lookups.
+    Runs,
+    /// Memtables that are not written out.
+    Memtables,
+}
+
+pub(crate) const CAUSES: usize = Cause::Memtables as usize + 1;
+
+/// How long a writer rests for each part of a memtable that he fills, in microseconds, and what for most. It begins long before there is no
+/// room for more and grows smoothly with what is not written out, part by part, so that nobody comes to a stop.
+pub(crate) fn delay(debt: &Debt) -> (u64, Cause) {
     let over = debt.parts.clamp(EASY_PARTS, HARD_PARTS) - EASY_PARTS;
-    let memtables = square(over, HARD_PARTS - EASY_PARTS);
     let crowding = debt.crowding.clamp(EASY_CROWDING, HARD_CROWDING) - EASY_CROWDING;
-    let runs = square(crowding, HARD_CROWDING - EASY_CROWDING);
-    compactions(debt).max(memtables).max(runs) * MOST_DELAY_US / WHOLE
+    let runs = (square(crowding, HARD_CROWDING - EASY_CROWDING), Cause::Runs);
+    let memtables = (square(over, HARD_PARTS - EASY_PARTS), Cause::Memtables);
+    let (share, cause) = runs.max(memtables);
+    (share * MOST_DELAY_US / WHOLE, cause)
 }
 
 const WHOLE: u64 = 10_000;
@@ -229,15 +256,11 @@ mod tests {
 
     #[test]
     fn delays_grow_smoothly_from_nothing() {
-        let compactions = |compactions| Debt {
-            compactions,
-            ..Debt::default()
-        };
         let parts = |parts| Debt {
             parts,
             ..Debt::default()
         };
-        let by_compactions: Vec<u64> = (EASY..=HARD).map(|due| delay_us(&compactions(due))).collect();
+        let delay_us = |debt: &Debt| delay(debt).0;
         let by_parts: Vec<u64> = (EASY_PARTS..=HARD_PARTS)
             .map(|full| delay_us(&parts(full)))
             .collect();
@@ -248,7 +271,7 @@ mod tests {
         let by_crowding: Vec<u64> = (EASY_CROWDING..=HARD_CROWDING)
             .map(|runs| delay_us(&crowding(runs)))
             .collect();
-        for delays in [by_compactions, by_parts, by_crowding] {
+        for delays in [by_parts, by_crowding] {
             assert_eq!((delays[0], delays[delays.len() - 1]), (0, MOST_DELAY_US));
             assert!(
                 delays.is_sorted()
@@ -257,9 +280,29 @@ mod tests {
                         .all(|pair| pair[1] - pair[0] <= MOST_DELAY_US / 4)
             );
         }
-        assert_eq!(delay_us(&parts(HARD_PARTS + 1)), MOST_DELAY_US);
-        assert_eq!(delay_us(&compactions(usize::MAX)), MOST_DELAY_US);
-        assert_eq!(delay_us(&crowding(u64::MAX)), MOST_DELAY_US);
+        for (most, cause) in [
+            (parts(HARD_PARTS + 1), Cause::Memtables),
+            (crowding(u64::MAX), Cause::Runs),
+        ] {
+            assert_eq!(delay(&most), (MOST_DELAY_US, cause));
+        }
+    }
+
+    #[test]
+    fn compactions_stand_back_until_runs_pile_up() {
+        let crowding = |crowding| Debt {
+            crowding,
+            ..Debt::default()
+        };
+        assert!(!presses(&crowding(PRESSING_CROWDING - 1)));
+        assert!(presses(&crowding(PRESSING_CROWDING)));
+        let wave = Debt {
+            sealed: MOST_SEALED,
+            compactions: 10 * HARD,
+            ..Debt::default()
+        };
+        assert!(!presses(&wave));
+        assert_eq!(delay(&wave).0, 0, "a wave may take until the next");
     }
 
     #[test]
@@ -272,11 +315,7 @@ mod tests {
                 ..quiet
             },
             Debt {
-                compactions: EASY,
-                ..quiet
-            },
-            Debt {
-                crowding: EASY_CROWDING,
+                crowding: PRESSING_CROWDING,
                 ..quiet
             },
         ] {

@@ -1,6 +1,7 @@
 //! Counters that are always on. A thread counts in a line of its own, as far as there are lines.
 
 use super::commit::Commit;
+use super::policy::CAUSES;
 use alluvium_base::Kind;
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
@@ -36,7 +37,8 @@ pub(crate) struct Tallies {
     lines: Box<[Line]>,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) waits: AtomicU64,
-    pub(crate) delayed_us: AtomicU64,
+    /// By cause.
+    pub(crate) delayed_us: [AtomicU64; CAUSES],
     pub(crate) capped_us: AtomicU64,
     pub(crate) cap_yields: AtomicU64,
 }
@@ -47,7 +49,7 @@ impl Default for Tallies {
             lines: (0..=OWN).map(|_| Line::default()).collect(),
             checkpoints: AtomicU64::new(0),
             waits: AtomicU64::new(0),
-            delayed_us: AtomicU64::new(0),
+            delayed_us: Default::default(),
             capped_us: AtomicU64::new(0),
             cap_yields: AtomicU64::new(0),
         }

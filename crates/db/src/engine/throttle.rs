@@ -160,9 +160,9 @@ impl Engine {
             if self.plan.workers == 0 {
                 self.help(policy::share(&debt) * parts / 100)?;
             } else {
-                let delay_us = policy::delay_us(&debt) * parts;
-                self.tallies.delayed_us.fetch_add(delay_us, Ordering::Relaxed);
-                self.pressure.delay(delay_us);
+                let (us, cause) = policy::delay(&debt);
+                self.tallies.delayed_us[cause as usize].fetch_add(us * parts, Ordering::Relaxed);
+                self.pressure.delay(us * parts);
             }
         }
         let mut turns = 0;
@@ -233,6 +233,11 @@ impl Engine {
     /// Whether so much is due that writers are held back, or soon will be.
     pub(crate) fn hurries(&self) -> bool {
         policy::hurries(&self.debt())
+    }
+
+    /// Whether compactions are so far behind that they go on beside a memtable that is written out.
+    pub(crate) fn presses(&self) -> bool {
+        policy::presses(&self.debt())
     }
 
     fn debt(&self) -> Debt {

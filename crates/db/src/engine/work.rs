@@ -95,15 +95,16 @@ impl Engine {
     /// A slice of what belongs to a duty.
     pub(crate) fn work_at(&self, duty: Duty) -> Result<Worked> {
         match duty {
-            Duty::Incorporate => {
+            Duty::Prepare => {
                 let prepared = self.prepare_log()?;
-                let provided = self.queue.provide();
-                let worked = self.incorporate_slice(SLICE)?;
-                Ok(match provided {
+                Ok(match self.queue.provide() {
                     true => Worked::Something,
-                    false if worked == Worked::Nothing => prepared,
-                    false => worked,
+                    false => prepared,
                 })
+            }
+            Duty::Incorporate => {
+                self.store.health()?;
+                self.incorporate_slice(SLICE)
             }
             Duty::Checkpoint => {
                 self.store.health()?;

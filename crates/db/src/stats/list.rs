@@ -280,7 +280,12 @@ impl Stats {
                 ("compacted_bytes", tree.compacted_bytes),
             ],
         );
-        for (name, us) in [("work.delayed", self.delayed_us), ("work.capped", self.capped_us)] {
+        for (name, us) in [
+            ("work.delayed", self.delays.total_us()),
+            ("work.delayed_for_runs", self.delays.runs_us),
+            ("work.delayed_for_memtables", self.delays.memtables_us),
+            ("work.capped", self.capped_us),
+        ] {
             list.push(name, Unit::Nanoseconds, Nature::Counter, us as f64 * 1e3);
         }
         list.are(

@@ -19,7 +19,7 @@ pub use latencies::{Latencies, Latency};
 pub use list::{Figure, Nature, Unit};
 
 use crate::MemoryUse;
-use crate::engine::{Engine, RecordStats, Tally};
+use crate::engine::{Cause, Engine, RecordStats, Tally};
 use alluvium_base::Purpose;
 use alluvium_device::counters;
 use alluvium_storage::CacheStats;
@@ -54,6 +54,23 @@ pub struct Operations {
     pub scanned: u64,
 }
 
+/// Microseconds for which writers were held back, by what was most behind at the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delays {
+    /// Too many runs lay in the way of lookups.
+    pub runs_us: u64,
+    /// Too much was in memory that was not written out.
+    pub memtables_us: u64,
+}
+
+impl Delays {
+    /// All of them.
+    pub fn total_us(&self) -> u64 {
+        self.runs_us + self.memtables_us
+    }
+}
+
 /// What was done since the store was opened, and what there is now. It prints as a table, and is to be had as a [list](Stats::list).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -70,8 +87,8 @@ pub struct Stats {
     pub checkpoints: u64,
     /// How often a writer came to a stop because the background was behind.
     pub waits: u64,
-    /// Microseconds that writers were held back in all, a little at a time, so that they need not stop.
-    pub delayed_us: u64,
+    /// How long writers were held back, a little at a time, so that they need not stop.
+    pub delays: Delays,
     /// Microseconds that compactions rested because of [`Background`](crate::Background)'s caps.
     pub capped_us: u64,
     /// Slices of compactions that were done beyond the caps, because writers would have been held back otherwise.
@@ -152,6 +169,7 @@ impl Engine {
         let (usage, log) = self.store.usage();
         let tallies = &self.tallies;
         let of = |tally| tallies.of(tally);
+        let delayed = |cause| tallies.delayed_us[cause as usize].load(Ordering::Relaxed);
         let operations = Operations {
             commits: of(Tally::Commits),
             puts: of(Tally::Puts),
@@ -171,7 +189,10 @@ impl Engine {
             written_bytes: of(Tally::WrittenBytes),
             checkpoints: tallies.checkpoints.load(Ordering::Relaxed),
             waits: tallies.waits.load(Ordering::Relaxed),
-            delayed_us: tallies.delayed_us.load(Ordering::Relaxed),
+            delays: Delays {
+                runs_us: delayed(Cause::Runs),
+                memtables_us: delayed(Cause::Memtables),
+            },
             capped_us: tallies.capped_us.load(Ordering::Relaxed),
             cap_yields: tallies.cap_yields.load(Ordering::Relaxed),
             memory: self.memory_use(),

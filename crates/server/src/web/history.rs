@@ -157,7 +157,7 @@ impl Moment {
             more(now.records.hits, then.records.hits),
             more(looked_up(now), looked_up(then)),
         );
-        let delayed = more(now.delayed_us, then.delayed_us) as f64 / 1e6 / seconds;
+        let delayed = more(now.delays.total_us(), then.delays.total_us()) as f64 / 1e6 / seconds;
         let waits = more(now.waits, then.waits) as f64 / seconds;
         [
             ("page_hit_rate", pages),

@@ -374,7 +374,7 @@ fn work(shared: &Shared, text: &mut Text) {
         (
             "writer_delay_seconds_total",
             "Seconds that writers were held back, a little at a time.",
-            stats.delayed_us as f64 / 1e6,
+            stats.delays.total_us() as f64 / 1e6,
         ),
         (
             "background_rest_seconds_total",

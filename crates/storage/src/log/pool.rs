@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PAGE: u64 = 4096;
 
 /// How much of a slot one step of preparation touches, in bytes.
-pub(super) const POPULATE_SLICE: u64 = 1 << 20;
+const POPULATE_SLICE: u64 = 1 << 20;
 
 /// How many segments control records may add to the limit.
 pub(super) const CONTROL_SEGMENTS: u64 = 3;
@@ -369,6 +369,7 @@ impl Pool {
         if slot.len != self.options.segment_bytes {
             return self.remove(&slot);
         }
+        slot.rinse()?;
         Self::blank(&slot)?;
         slot.forget_populated();
         let mut idle = self.idle.lock();

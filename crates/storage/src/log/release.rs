@@ -3,7 +3,7 @@
 use super::format::Kind;
 use super::lane::Entry;
 use super::options::Durability;
-use super::pool::{Claim, POPULATE_SLICE};
+use super::pool::Claim;
 use super::segment::{Segment, Slot};
 use super::shared::Shared;
 use crate::Result;
@@ -105,7 +105,7 @@ impl Shared {
                 let lane = self.lanes.get(lane);
                 lane.position().map(|(segment, at)| (Arc::clone(segment), at))
             };
-            let populated = position.map(|(segment, at)| segment.slot.populate(at, POPULATE_SLICE));
+            let populated = position.map(|(segment, at)| segment.slot.populate_ahead(at));
             if populated.transpose()?.is_some_and(|bytes| bytes > 0) {
                 return Ok(true);
             }
