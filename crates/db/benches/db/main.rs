@@ -386,12 +386,15 @@ fn open(sizes: &Sizes) {
     );
     let stats = place.db.stats();
     println!(
-        "  begun late with nothing before them: {}; preempted {} times; {} waits, {}; {:.2} us of CPU each, the schedule's own included",
+        "  begun late with nothing before them: {}; preempted {} times; {} waits, {}; {:.2} us of CPU each, the schedule's own included; {:.2} bytes written for each of the user's; {} MiB in use for {} MiB of records",
         percentiles(&lateness),
         preempted() - preempted_before,
         stats.waits,
         delays(&stats),
-        (cpu() - cpu_before) * 1e6 / index as f64
+        (cpu() - cpu_before) * 1e6 / index as f64,
+        stats.device.total().written_bytes as f64 / (index * RECORD) as f64,
+        stats.space.live_extent_bytes >> 20,
+        (index.min(sizes.records) * RECORD) >> 20,
     );
 }
 

@@ -164,7 +164,7 @@ fn flush_mode(args: Args<'_>) -> Done {
 
 pub(super) fn flush_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     flush_mode(args)?;
-    transaction.empty(transaction.database);
+    transaction.empty(transaction.database)?;
     reply.ok();
     Ok(())
 }
@@ -172,7 +172,7 @@ pub(super) fn flush_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply:
 pub(super) fn flush_all(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     flush_mode(args)?;
     for database in 0..DATABASES {
-        transaction.empty(database);
+        transaction.empty(database)?;
     }
     reply.ok();
     Ok(())

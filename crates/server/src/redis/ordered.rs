@@ -135,7 +135,7 @@ pub(super) fn del_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
             transaction.remove(&key)?;
         }
     }
-    transaction.empty_range(start, end);
+    transaction.empty_range(start, end)?;
     reply.ok();
     Ok(())
 }

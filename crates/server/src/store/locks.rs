@@ -223,6 +223,13 @@ impl Locks {
         }
     }
 
+    /// The keys of a database that somebody watches. Whoever holds all locks has no more coming.
+    pub(crate) fn watched(&self, database: u8) -> Vec<Box<[u8]>> {
+        let watchers = self.watchers.lock();
+        let keys = watchers.keys().filter(|(of, _)| *of == database);
+        keys.map(|(_, key)| key.clone()).collect()
+    }
+
     /// No writer holds the key while a watcher comes: one who comes later sees that there are watchers.
     fn lock_for_watchers(&self, database: u8, key: &[u8]) -> Held<'_> {
         let mut wanted = Wanted::default();
@@ -258,15 +265,6 @@ impl Held<'_> {
     pub(crate) fn touch(&self, database: u8, key: &[u8]) {
         if let Some(flags) = self.locks.watchers.lock().get(&(database, Box::from(key))) {
             flags.iter().for_each(|flag| flag.store(true, Ordering::Release));
-        }
-    }
-
-    /// Tells those who watch any key of a database.
-    pub(crate) fn touch_all(&self, database: u8) {
-        let watchers = self.locks.watchers.lock();
-        let of_database = watchers.iter().filter(|((of, _), _)| *of == database);
-        for flag in of_database.flat_map(|(_, flags)| flags) {
-            flag.store(true, Ordering::Release);
         }
     }
 }

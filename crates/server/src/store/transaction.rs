@@ -59,9 +59,8 @@ pub(crate) struct Transaction<'s> {
     pub(super) writes: BTreeMap<InnerKey, Write>,
     /// Ranges that are deleted, of what was there before `writes`.
     pub(super) deleted: Vec<(InnerKey, InnerKey)>,
-    /// User's keys that were written to, and databases that were emptied.
+    /// User's keys that were written to.
     touched: Vec<(u8, InnerKey)>,
-    emptied: Vec<u8>,
     /// About how many bytes were written.
     bytes: usize,
     /// How many of them expire, and when the last ones do.
@@ -81,7 +80,6 @@ impl<'s> Transaction<'s> {
             writes: BTreeMap::new(),
             deleted: Vec::new(),
             touched: Vec::new(),
-            emptied: Vec::new(),
             bytes: 0,
             expiring: 0,
             last_expiry_ms: 0,
@@ -254,16 +252,24 @@ impl<'s> Transaction<'s> {
     }
 
     /// Deletes everything of a database. All locks are held.
-    pub(crate) fn empty(&mut self, database: u8) {
+    pub(crate) fn empty(&mut self, database: u8) -> Result<(), Failure> {
+        let own = std::mem::replace(&mut self.database, database);
         let (start, end) = format::everything(database);
-        self.delete_range(start, end);
-        self.emptied.push(database);
+        let emptied = self.empty_range(start, end);
+        self.database = own;
+        emptied
     }
 
-    /// Deletes all records of a range of the database. All locks are held.
-    pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) {
+    /// Deletes all records of a range of the database, and tells who watches a key that has one. All locks are held.
+    pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), Failure> {
+        for key in self.store.locks.watched(self.database) {
+            let is_within = (&start..&end).contains(&&format::record_key(self.database, &key));
+            if is_within && self.entry(&key)?.is_some() {
+                self.touch(&key);
+            }
+        }
         self.delete_range(start, end);
-        self.emptied.push(self.database);
+        Ok(())
     }
 
     /// Commits what was written, under the locks that are held for it (S6). Replies that depend on the disk wait for it elsewhere (S3).
@@ -281,9 +287,6 @@ impl<'s> Transaction<'s> {
         }
         for (database, key) in &self.touched {
             held.touch(*database, key);
-        }
-        for &database in &self.emptied {
-            held.touch_all(database);
         }
         if self.bytes <= KEPT_BATCH
             && let Some(mut blind) = blind

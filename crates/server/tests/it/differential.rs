@@ -163,6 +163,7 @@ const SHAPES: &[&str] = &[
     "APPEND S $value",
     "STRLEN S",
     "GETRANGE S $int $int",
+    "SUBSTR S $int $int",
     "SETRANGE S $count $value",
     "INCR N",
     "DECR N",
@@ -180,6 +181,13 @@ const SHAPES: &[&str] = &[
     "EXPIRE $any 700 NX",
     "EXPIRE $any -1",
     "EXPIREAT $any 99999999999",
+    "PEXPIRE $any 1000000",
+    "PEXPIRE $any -1",
+    "PEXPIREAT $any 99999999999000",
+    "PTTL $any",
+    "PEXPIRETIME S",
+    "TOUCH $any $any",
+    "RANDOMKEY",
     "TTL $any",
     "EXPIRETIME S",
     "PERSIST $any",
@@ -210,9 +218,14 @@ const SHAPES: &[&str] = &[
     "HSCAN H 0 COUNT 1000",
     "HSTRLEN H $member",
     "HMSET H $member $value",
+    "HRANDFIELD H 100",
+    "HRANDFIELD H 100 WITHVALUES",
     "SADD T $member $member",
     "SADD T $int",
     "SREM T $member $member",
+    "SRANDMEMBER T 100",
+    "SPOP T 100",
+    "SPOP T 0",
     "SMEMBERS T",
     "SISMEMBER T $member",
     "SMISMEMBER T $member $int",
@@ -267,6 +280,7 @@ const SHAPES: &[&str] = &[
     "RPUSH L $value $value",
     "RPUSH L $member $member",
     "LPUSHX L $value",
+    "RPUSHX L $value",
     "LPOP L",
     "RPOP L",
     "LPOP L $count",
@@ -290,7 +304,10 @@ const SHAPES: &[&str] = &[
     "GET",
     "SELECT x",
     "SELECT 99",
+    "OBJECT REFCOUNT L",
     "OBJECT REFCOUNT none",
+    "CLIENT SETNAME $member",
+    "CLIENT GETNAME",
     "OBJECT FREQ none",
     "EXEC",
     "DISCARD",
@@ -311,6 +328,7 @@ const SHAPES: &[&str] = &[
 /// What finds something too seldom if it is asked for as often as the rest, and what sees to it that there is something.
 const MORE: &[(usize, &str)] = &[
     (5, "HSET H $member $value $member $value $member $value"),
+    (2, "HRANDFIELD H 100"),
     (4, "HGET H $member"),
     (2, "HSETNX H $member $value"),
     (6, "RPUSH L $member $value $member $value"),
@@ -322,6 +340,11 @@ const MORE: &[(usize, &str)] = &[
     (2, "RPOP L"),
     (5, "SADD T $member $member $member $member"),
     (4, "SDIFF T T"),
+    (2, "SDIFFSTORE T T T"),
+    (2, "SUNIONSTORE T T T"),
+    (2, "SRANDMEMBER T 100"),
+    (2, "OBJECT REFCOUNT L"),
+    (2, "PEXPIRETIME S"),
     (4, "SINTER T T"),
     (4, "SUNION T T"),
     (3, "SMOVE T T $member"),
@@ -374,10 +397,29 @@ const OTHERS: &[&str] = &[
 fn is_unordered(command: &str) -> bool {
     let name = command.split(' ').next().unwrap();
     [
-        "HGETALL", "HKEYS", "HVALS", "SMEMBERS", "SUNION", "SINTER", "SDIFF", "KEYS", "SCAN", "HSCAN",
-        "SSCAN", "ZSCAN",
+        "HGETALL",
+        "HKEYS",
+        "HVALS",
+        "SMEMBERS",
+        "SUNION",
+        "SINTER",
+        "SDIFF",
+        "KEYS",
+        "SCAN",
+        "HSCAN",
+        "SSCAN",
+        "ZSCAN",
+        "HRANDFIELD",
+        "SRANDMEMBER",
+        "SPOP",
     ]
     .contains(&name)
+}
+
+/// Commands whose replies depend on the moment, or on chance.
+fn is_of_its_moment(command: &str) -> bool {
+    let name = command.split(' ').next().unwrap();
+    ["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME", "RANDOMKEY", "OBJECT"].contains(&name)
 }
 
 /// A reply as it is compared. A large sorted set is walked in another order.
@@ -385,15 +427,22 @@ fn compared(command: &str, reply: String) -> Vec<String> {
     if is_unordered(command) && !reply.starts_with('-') {
         return sorted(&reply.replace(['[', ']', '<', '>', '{', '}'], " "));
     }
-    let is_ttl = command.starts_with("TTL");
-    if is_ttl && let Some(Ok(seconds)) = reply.strip_prefix(':').map(str::parse::<i64>) {
-        // The two are not asked at the same moment.
-        return vec![(seconds / 100).to_string()];
+    // The two are not asked at the same moment.
+    let unit = match command.split(' ').next() {
+        Some("TTL") => 100,
+        Some("PTTL") => 100_000,
+        Some("EXPIRETIME") => 10_000,
+        Some("PEXPIRETIME") => 10_000_000,
+        // Redis has one object for all small integers.
+        Some("OBJECT") if reply.starts_with(':') => return vec!["a number".to_owned()],
+        // Whether there is any.
+        Some("RANDOMKEY") => return vec![reply.starts_with("nil").to_string()],
+        _ => return vec![reply],
+    };
+    match reply.strip_prefix(':').map(str::parse::<i64>) {
+        Some(Ok(time)) if time > 0 => vec![((time + unit / 2) / unit).to_string()],
+        _ => vec![reply],
     }
-    if command.starts_with("EXPIRETIME") {
-        return vec![reply[..reply.len().saturating_sub(4)].to_owned()];
-    }
-    vec![reply]
 }
 
 fn compare(version: &str) {
@@ -420,8 +469,9 @@ fn compare(version: &str) {
     for step in 0..number("ALLUVIUM_REDIS_COMMANDS", 5_000) {
         let command = match random.u16(..400) {
             0..5 => "MULTI".to_owned(),
-            5..60 if in_multi => "EXEC".to_owned(),
-            60..64 if in_multi => "DISCARD".to_owned(),
+            5..52 if in_multi => "EXEC".to_owned(),
+            52..64 if in_multi => "DISCARD".to_owned(),
+            66 if !in_multi && random.u8(..4) == 0 => ["FLUSHDB", "FLUSHALL"][random.usize(..2)].to_owned(),
             60..66 => fill("WATCH $any $any", &mut random),
             66 => "UNWATCH".to_owned(),
             67..100 if is_watching => {
@@ -433,9 +483,7 @@ fn compare(version: &str) {
             _ => fill(shapes[random.usize(..shapes.len())], &mut random),
         };
         // A transaction's replies are compared as they are: what has no order is not asked there.
-        if in_multi
-            && (is_unordered(&command) || command.starts_with("TTL") || command.starts_with("EXPIRETIME"))
-        {
+        if in_multi && (is_unordered(&command) || is_of_its_moment(&command)) {
             continue;
         }
         // What is about to expire has expired at both.

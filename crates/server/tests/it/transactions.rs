@@ -77,6 +77,33 @@ fn a_watched_key_that_is_written_to_aborts() {
 }
 
 #[test]
+fn emptying_a_database_tells_only_those_whose_key_was_there() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    for (empties, in_vain) in [
+        ("FLUSHDB", "SELECT 1"),
+        ("FLUSHALL", "PING"),
+        ("DELRANGE [a [z", "DELRANGE [l [z"),
+    ] {
+        for (has_key, command, reply) in [
+            (false, empties, "[OK]"),
+            (true, empties, "nil array"),
+            (true, in_vain, "[OK]"),
+        ] {
+            one.script("SET other 1 => OK\nDEL k => :0\nWATCH k => OK\nUNWATCH => OK");
+            if has_key {
+                one.script("SET k 1 => OK");
+            }
+            one.script("WATCH k => OK\nMULTI => OK\nSET j 2 => QUEUED");
+            let _ = two.ask(command);
+            let _ = two.ask("SELECT 0");
+            one.script(&format!("EXEC => {reply}"));
+            let _ = one.ask("DEL k");
+        }
+    }
+}
+
+#[test]
 fn transfers_between_accounts_keep_the_sum() {
     let fixture = Fixture::new();
     fixture.client().script("MSET a 1000 b 1000 => OK");
