@@ -1,12 +1,13 @@
 //! What the device did, from three places that see different things:
 //!
-//! - the *process* (`/proc/self/io`): bytes that it made the device read, and bytes of pages that it made dirty or wrote past the page cache, less those
+//! - the *process* (`io` of proc(5)): bytes that it made the device read, and bytes of pages that it made dirty or wrote past the page cache, less those
 //!   that were dropped before they were written. Nobody else's are in it; what the file system adds for itself is not, either.
 //! - the *group* (the block controller of control groups, version 1): reads and their bytes, exactly; of writes only those past the page cache.
 //! - the *block device* (`/proc/diskstats`): everything, and everybody's.
 //!
 //! Headlines take reads from the group, or else from the block device, and bytes from the process.
 
+use super::Process;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -50,12 +51,10 @@ pub struct Counted {
 impl Counted {
     /// As it is now.
     #[must_use]
-    pub fn now(directory: &Path, blkio: Option<&Path>) -> Counted {
+    pub fn now(process: &Process, directory: &Path, blkio: Option<&Path>) -> Counted {
         let device = fs::metadata(directory).map(|metadata| split(metadata.dev())).ok();
         Counted {
-            process: fs::read_to_string("/proc/self/io")
-                .ok()
-                .and_then(|text| of_process(&text)),
+            process: of_process(&process.read("io")),
             group: blkio
                 .zip(device)
                 .and_then(|(group, device)| of_group(group, device)),

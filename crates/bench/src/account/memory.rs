@@ -1,5 +1,6 @@
 //! What a process and its control group take in memory.
 
+use super::Process;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -18,9 +19,9 @@ pub struct Memory {
 }
 
 /// Begins anew with the marks of the most.
-pub fn reset(group: Option<&Path>) {
+pub fn reset(process: &Process, group: Option<&Path>) {
     // Where that is not allowed, the mark is that of the whole run, which says no less.
-    let _ = fs::write("/proc/self/clear_refs", "5");
+    let _ = fs::write(process.place.join("clear_refs"), "5");
     if let Some(group) = group {
         let _ = fs::write(group.join("memory.max_usage_in_bytes"), "0");
         let _ = fs::write(group.join("memory.failcnt"), "0");
@@ -30,8 +31,8 @@ pub fn reset(group: Option<&Path>) {
 impl Memory {
     /// As it is now.
     #[must_use]
-    pub fn now(group: Option<&Path>) -> Memory {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    pub fn now(process: &Process, group: Option<&Path>) -> Memory {
+        let status = process.read("status");
         let number = |name: &str| {
             let text = fs::read_to_string(group?.join(name)).ok()?;
             text.trim().parse::<u64>().ok()
@@ -62,13 +63,14 @@ mod tests {
 
     #[test]
     fn a_process_knows_what_it_takes() {
-        reset(None);
-        let before = Memory::now(None).rss_peak_bytes;
+        let own = Process::own();
+        reset(&own, None);
+        let before = Memory::now(&own, None).rss_peak_bytes;
         let block = std::hint::black_box(vec![1u8; 64 << 20]);
-        let peak = Memory::now(None).rss_peak_bytes;
+        let peak = Memory::now(&own, None).rss_peak_bytes;
         assert!(peak >= 64 << 20 && peak > before, "{before} {peak}");
         drop(block);
-        assert_eq!(Memory::now(None).page_cache_bytes, None);
+        assert_eq!(Memory::now(&own, None).page_cache_bytes, None);
     }
 
     #[test]

@@ -11,8 +11,56 @@ pub mod latency;
 pub mod memory;
 
 use device::Counted;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// A process, as Linux shows it to others.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its directory in `/proc`.
+    place: PathBuf,
+}
+
+impl Process {
+    /// This one.
+    #[must_use]
+    pub fn own() -> Process {
+        Process {
+            place: PathBuf::from("/proc/self"),
+        }
+    }
+
+    /// The one of this number.
+    #[must_use]
+    pub fn of(number: u32) -> Process {
+        Process {
+            place: PathBuf::from(format!("/proc/{number}")),
+        }
+    }
+
+    /// One of the files about it, empty when it is not to be had.
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.place.join(name)).unwrap_or_default()
+    }
+
+    /// Microseconds of processor time that it has taken, user and system, all threads; to ten milliseconds.
+    #[must_use]
+    pub fn cpu_us(&self) -> u64 {
+        // SAFETY: it reads a constant of the system.
+        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+        ticks_of(&self.read("stat")) * (1_000_000 / ticks)
+    }
+}
+
+/// Ticks of processor time in a `stat` of proc(5), user and system.
+fn ticks_of(stat: &str) -> u64 {
+    // The name before may have spaces and parentheses of its own.
+    let Some((_, fields)) = stat.rsplit_once(')') else {
+        return 0;
+    };
+    let times = fields.split_ascii_whitespace().skip(11).take(2);
+    times.filter_map(|field| field.parse::<u64>().ok()).sum()
+}
 
 /// Everything that only grows, at one moment.
 #[derive(Clone, Debug)]
@@ -31,7 +79,17 @@ impl Snapshot {
     pub fn take(directory: &Path, blkio: Option<&Path>) -> Snapshot {
         Snapshot {
             cpu_us: cpu_us(),
-            device: Counted::now(directory, blkio),
+            device: Counted::now(&Process::own(), directory, blkio),
+            at: Instant::now(),
+        }
+    }
+
+    /// As it is now, for a server in a process of its own.
+    #[must_use]
+    pub fn of(process: &Process, directory: &Path) -> Snapshot {
+        Snapshot {
+            cpu_us: process.cpu_us(),
+            device: Counted::now(process, directory, None),
             at: Instant::now(),
         }
     }
@@ -69,6 +127,23 @@ pub fn disk_bytes(directory: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_seen_from_outside_as_it_sees_itself() {
+        let own = Process::of(std::process::id());
+        let began = cpu_us();
+        while cpu_us() < began + 50_000 {
+            std::hint::black_box(began);
+        }
+        let (seen, known) = (own.cpu_us(), cpu_us());
+        // Ticks are counted when they end, for user and system each.
+        assert!(
+            seen <= known + 20_000 && seen + 30_000 >= began + 50_000,
+            "{seen} {known}"
+        );
+        assert_eq!(ticks_of("7 (a) b) S 1 2 3 4 5 6 7 8 9 10 30 12 0"), 42);
+        assert_eq!(ticks_of(""), 0);
+    }
 
     #[test]
     fn work_takes_processor_time_and_files_take_space() {

@@ -12,7 +12,7 @@ pub mod page;
 pub mod plots;
 pub mod table;
 
-use crate::run::{Outcome, Row};
+use crate::run::{Failure, Outcome, Row};
 use anyhow::{Context, Result};
 use machine::Machine;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,9 @@ pub struct Report {
     pub results: Vec<Row>,
     /// All repetitions.
     pub repetitions: Vec<Row>,
+    /// What could not be measured to its end, and why.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
 }
 
 impl Report {
@@ -43,15 +46,15 @@ impl Report {
             settings: outcome.settings,
             results: medians(&outcome.rows),
             repetitions: outcome.rows,
+            failures: outcome.failures,
         }
     }
-}
 
-impl Report {
     /// Adds another one of the same machine: the next point of a sweep.
     pub fn add(&mut self, other: Report) {
         self.results.extend(other.results);
         self.repetitions.extend(other.repetitions);
+        self.failures.extend(other.failures);
         for of_engine in other.settings {
             if !self.settings.contains(&of_engine) {
                 self.settings.push(of_engine);
@@ -75,9 +78,12 @@ impl Report {
                 twice.push(row.engine.clone());
             }
         }
-        let named = other.results.iter_mut().chain(&mut other.repetitions);
-        for row in named.filter(|row| twice.contains(&row.engine)) {
-            row.engine = format!("{}, {name}", row.engine);
+        let rows = other.results.iter_mut().chain(&mut other.repetitions);
+        let engines = rows
+            .map(|row| &mut row.engine)
+            .chain(other.failures.iter_mut().map(|failure| &mut failure.engine));
+        for engine in engines.filter(|engine| twice.contains(engine)) {
+            *engine = format!("{engine}, {name}");
         }
         self.add(other);
     }
@@ -206,6 +212,7 @@ mod tests {
             orders: Vec::new(),
             settings: vec![("alluvium".into(), vec![("memory".into(), "1".into())])],
             repetitions: results.clone(),
+            failures: Vec::new(),
             results,
         }
     }

@@ -32,6 +32,19 @@ pub fn page(report: &Report, plots: &[Plot]) -> String {
         "<h2>Figures</h2>\n<pre>{}</pre>",
         escaped(&table::table(report))
     );
+    if !report.failures.is_empty() {
+        let failures: Vec<(String, String)> = report
+            .failures
+            .iter()
+            .map(|failure| {
+                (
+                    format!("{}, repetition {}", failure.engine, failure.repetition),
+                    failure.why.clone(),
+                )
+            })
+            .collect();
+        list(&mut page, "What failed", &failures);
+    }
     for plot in plots {
         page.push_str(&plot.svg);
         page.push('\n');
@@ -54,17 +67,24 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::report::tests::tiny;
+    use crate::run::Failure;
 
     #[test]
     fn the_page_holds_everything_and_nothing_is_markup_that_should_not_be() {
         let mut report = tiny(&["alluvium"]);
         report.orders.push(("data".into(), "<b>2 & 3</b>".into()));
+        report.failures.push(Failure {
+            engine: "rocksdb".into(),
+            repetition: 2,
+            why: "killed & gone".into(),
+        });
         let plots = [Plot {
             name: "throughput",
             svg: "<svg></svg>".into(),
         }];
         let page = page(&report, &plots);
         assert!(page.contains("&lt;b&gt;2 &amp; 3&lt;/b&gt;") && page.contains("<svg></svg>"));
+        assert!(page.contains("rocksdb, repetition 2<td>killed &amp; gone"));
         assert!(page.contains("alluvium") && page.ends_with("</html>\n"));
     }
 }

@@ -184,6 +184,7 @@ mod tests {
             settings: Vec::new(),
             results: vec![row],
             repetitions: Vec::new(),
+            failures: Vec::new(),
         };
         let text = table(&report);
         let lines: Vec<&str> = text.lines().collect();

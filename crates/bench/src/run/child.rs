@@ -5,7 +5,7 @@ use super::pass::Pass;
 use super::records::Records;
 use super::worker::Worker;
 use crate::account::memory::{self, Memory};
-use crate::account::{Snapshot, disk_bytes};
+use crate::account::{Process, Snapshot, disk_bytes};
 use crate::engine::{Engine, Entry, Kept, Setup};
 use crate::engines;
 use crate::workload::phase::{Amount, Phase, Task};
@@ -181,7 +181,7 @@ impl<'a> State<'a> {
             }
         };
         let (written_before, read_before) = bytes(&workers);
-        memory::reset(self.job.groups.memory.as_deref());
+        memory::reset(&Process::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();
         let (recorder, seconds) = self.pass(&phase.name, amount, phase.rate, &mut workers)?;
         let after = self.snapshot();
@@ -221,7 +221,7 @@ impl<'a> State<'a> {
     /// What holds of every row.
     fn row(&self, name: &str, before: &Snapshot, after: &Snapshot) -> Row {
         let device = after.device.since(&before.device);
-        let memory = Memory::now(self.job.groups.memory.as_deref());
+        let memory = Memory::now(&Process::own(), self.job.groups.memory.as_deref());
         let records = self.records.limit();
         Row {
             engine: self.job.engine.clone(),
@@ -243,7 +243,7 @@ impl<'a> State<'a> {
 
     /// After a load: what is in memory goes to the device, and the engine may work in the background until it rests.
     fn settle(&mut self, load: &mut Row) -> Result<()> {
-        memory::reset(self.job.groups.memory.as_deref());
+        memory::reset(&Process::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();
         self.engine.flush().context("writing out what is in memory")?;
         let limit = Duration::from_millis(self.job.settle_ms);

@@ -5,9 +5,10 @@
 //! *Does not know*: engines beyond their contract; how figures are shown.
 //!
 //! *Read in this order*: `job.rs` (what is said), `worker.rs` (one thread), `pass.rs` (all threads over one window), `child.rs` (one engine), `runner.rs` (all of
-//! them), `records.rs` (which records there are while some are put).
+//! them), `copy.rs` (files that are loaded once), `records.rs` (which records there are while some are put).
 
 mod child;
+mod copy;
 mod job;
 mod pass;
 mod records;
@@ -16,4 +17,4 @@ mod worker;
 
 pub use child::{child, run_job};
 pub use job::{Event, Groups, Job, Row};
-pub use runner::{Cap, Files, Orders, Outcome, Runner, run};
+pub use runner::{Cap, Failure, Files, Loads, Orders, Outcome, Runner, run};

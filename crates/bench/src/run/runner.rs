@@ -1,11 +1,14 @@
 //! The runner: for every repetition and engine a directory, control groups, a child; in the end nothing of them is left.
 
+use super::copy::copy;
 use super::job::{Event, Groups, Job, Row};
 use crate::cgroup::Group;
+use crate::workload::phase::Task;
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,12 +30,24 @@ pub struct Orders {
     pub engines: Vec<String>,
     /// How often each.
     pub repetitions: usize,
+    /// How often each is loaded.
+    pub loads: Loads,
     /// What each is to do; engine, repetition, directory and groups are filled in.
     pub job: Job,
     /// Whether there is a cap.
     pub cap: Cap,
     /// What happens to the files of an engine afterwards.
     pub files: Files,
+}
+
+/// How often an engine is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loads {
+    /// In every repetition, as its phases say.
+    Each,
+    /// In a process of its own before the first repetition; each works on a copy of what that has left. For engines that load for longer than they
+    /// are measured.
+    Once,
 }
 
 /// What happens to files.
@@ -51,8 +66,27 @@ pub struct Outcome {
     pub rows: Vec<Row>,
     /// The settings of every engine.
     pub settings: Vec<(String, Vec<(String, String)>)>,
+    /// What could not be measured to its end.
+    pub failures: Vec<Failure>,
     /// Whether it was stopped before the end.
     pub was_stopped: bool,
+}
+
+/// A repetition of an engine that failed; what it had measured before that stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The engine.
+    pub engine: String,
+    /// Which repetition, from 1 on.
+    pub repetition: usize,
+    /// Why.
+    pub why: String,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, repetition {}: {}", self.engine, self.repetition, self.why)
+    }
 }
 
 /// What the runner needs of its surroundings.
@@ -68,25 +102,44 @@ pub trait Runner: Sync {
 
     /// Something has happened.
     fn hear(&self, engine: &str, repetition: usize, event: &Event);
+
+    /// A repetition of an engine has failed; the others go on.
+    fn fail(&self, failure: &Failure);
 }
 
-/// Runs every engine, repetition by repetition, so that what changes on the machine meanwhile meets all of them.
+/// Runs every engine, repetition by repetition, so that what changes on the machine meanwhile meets all of them. One that fails is among the failures, and
+/// the others go on: an engine that is killed for its memory after an hour takes nobody's figures with it.
 ///
 /// # Errors
-/// When an engine fails or answers wrongly; when there are no control groups and a cap is wanted.
+/// When nothing could be measured at all: why the first failed.
 pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
     let mut outcome = Outcome::default();
+    let mut loaded = Vec::new();
     for repetition in 1..=orders.repetitions {
         for engine in &orders.engines {
             if runner.is_stopped() {
                 outcome.was_stopped = true;
                 return Ok(outcome);
             }
-            run_one(orders, engine, repetition, runner, &mut outcome)
-                .with_context(|| format!("{engine}, repetition {repetition}"))?;
+            let done = match orders.loads {
+                Loads::Each => run_one(orders, engine, repetition, runner, &mut outcome),
+                Loads::Once => run_copy(orders, engine, repetition, runner, &mut loaded, &mut outcome),
+            };
+            if let Err(error) = done {
+                let failure = Failure {
+                    engine: engine.clone(),
+                    repetition,
+                    why: format!("{error:#}"),
+                };
+                runner.fail(&failure);
+                outcome.failures.push(failure);
+            }
         }
     }
-    Ok(outcome)
+    match outcome.failures.first() {
+        Some(failure) if outcome.rows.is_empty() => bail!("{failure}"),
+        _ => Ok(outcome),
+    }
 }
 
 /// Files that are removed when this is dropped.
@@ -125,6 +178,79 @@ impl Drop for Process {
     }
 }
 
+/// What an engine has loaded, for all repetitions.
+struct Loaded {
+    engine: String,
+    /// Nothing if it failed.
+    place: Option<Place>,
+}
+
+/// A repetition on a copy of what was loaded once, which is done first if this is the first one.
+fn run_copy(
+    orders: &Orders,
+    engine: &str,
+    repetition: usize,
+    runner: &dyn Runner,
+    loaded: &mut Vec<Loaded>,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let (loads, others): (Vec<_>, Vec<_>) = orders
+        .job
+        .phases
+        .iter()
+        .cloned()
+        .partition(|phase| phase.task == Task::Load);
+    let mut orders = orders.clone();
+    if !loaded.iter().any(|one| one.engine == engine) {
+        let mut load = orders.clone();
+        load.job.phases = loads;
+        load.files = Files::Kept;
+        let mut place = Place {
+            path: load.job.directory.join(engine),
+            files: Files::Removed,
+        };
+        let done = run_one(&load, engine, repetition, runner, outcome);
+        let is_done = done.is_ok() && !runner.is_stopped();
+        if is_done {
+            let path = orders.job.directory.join(format!("{engine}-loaded"));
+            replace(&place.path, &path)?;
+            place.path = path;
+        }
+        loaded.push(Loaded {
+            engine: engine.to_owned(),
+            place: is_done.then_some(place),
+        });
+        done?;
+    }
+    let Some(place) = loaded
+        .iter()
+        .find(|one| one.engine == engine)
+        .and_then(|one| one.place.as_ref())
+    else {
+        if runner.is_stopped() {
+            return Ok(());
+        }
+        bail!("its only load has failed");
+    };
+    let here = orders.job.directory.join(engine);
+    if here.exists() {
+        fs::remove_dir_all(&here).with_context(|| format!("removing {}", here.display()))?;
+    }
+    copy(&place.path, &here)?;
+    orders.job.phases = others;
+    orders.job.is_loaded = true;
+    run_one(&orders, engine, repetition, runner, outcome)
+}
+
+/// Renames a directory, in the place of another one if there is one.
+fn replace(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        fs::remove_dir_all(to).with_context(|| format!("removing {}", to.display()))?;
+    }
+    fs::rename(from, to).with_context(|| format!("renaming {} to {}", from.display(), to.display()))
+}
+
+/// One process: an engine that does its phases in its directory.
 fn run_one(
     orders: &Orders,
     engine: &str,

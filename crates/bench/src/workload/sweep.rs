@@ -17,6 +17,8 @@ pub enum Sweep {
     Value,
     /// Memory, as a part of the data in a hundred.
     Memory,
+    /// How many records there are, with as much memory for each.
+    Records,
 }
 
 /// A point: its name, and what is done there.
@@ -29,12 +31,17 @@ pub struct Point {
 }
 
 /// All sweeps with their names, and the points if nobody says others.
-pub const SWEEPS: [(&str, Sweep, &[u64]); 5] = [
+pub const SWEEPS: [(&str, Sweep, &[u64]); 6] = [
     ("sequential", Sweep::Sequential, &[0, 25, 50, 75, 100]),
     ("threads", Sweep::Threads, &[1, 2, 4]),
     ("scan", Sweep::Scan, &[1, 10, 100, 1000, 10_000, 100_000]),
     ("value", Sweep::Value, &[16, 100, 1000, 1024, 4096, 16_384]),
     ("memory", Sweep::Memory, &[5, 10, 25, 50, 100]),
+    (
+        "records",
+        Sweep::Records,
+        &[1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000],
+    ),
 ];
 
 impl Sweep {
@@ -105,6 +112,15 @@ impl Sweep {
                 job.phases = phases(&["load", "c:uniform", "c"])?;
                 format!("memory {value} % of the data")
             }
+            Sweep::Records => {
+                let part =
+                    |memory: u64| (u128::from(memory) * u128::from(value) / u128::from(job.records)) as u64;
+                job.cap = part(job.cap).max(LEAST_CAP);
+                job.memory = job.memory.map(part);
+                job.records = value;
+                job.phases = phases(&["load", "c:uniform", "c"])?;
+                format!("{value} records")
+            }
         };
         for phase in &mut job.phases {
             phase.name = format!("{name}: {}", phase.name);
@@ -164,6 +180,13 @@ mod tests {
         assert!(data <= of_base && data + values.record_bytes() > of_base);
         let memory = points(Sweep::Memory, &[5, 100]);
         assert_eq!(memory[0].job.cap, LEAST_CAP);
+        let mut base = base;
+        (base.cap, base.memory) = (64 << 20, Some(50 << 20));
+        let records = &Sweep::Records.points(&[20_000], &base, NOTHING).unwrap()[0].job;
+        assert_eq!(
+            (records.records, records.cap, records.memory),
+            (20_000, 128 << 20, Some(100 << 20))
+        );
         assert!(Sweep::Memory.points(&[0], &base, NOTHING).is_err());
         assert!(Sweep::Sequential.points(&[101], &base, NOTHING).is_err());
     }

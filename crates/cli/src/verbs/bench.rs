@@ -10,7 +10,7 @@ use alluvium_bench::engine::Log;
 use alluvium_bench::engines::{OWN, find};
 use alluvium_bench::report::compare::compare;
 use alluvium_bench::report::{Report, machine::Machine, table};
-use alluvium_bench::run::{self, Cap, Event, Files, Groups, Job, Orders, Runner};
+use alluvium_bench::run::{self, Cap, Event, Failure, Files, Groups, Job, Loads, Orders, Runner};
 use alluvium_bench::workload::keys::Keys;
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase, Task, parse_amount, parse_count};
 use alluvium_bench::workload::{sweep, trace};
@@ -43,7 +43,7 @@ pub struct Bench {
 pub enum What {
     /// YCSB's workloads: load, and a to f as published.
     Ycsb(Box<Ycsb>),
-    /// One thing changes from point to point: the order of the load, threads, lengths of scans, sizes of values, memory.
+    /// One thing changes from point to point: the order of the load, threads, lengths of scans, sizes of values, memory, records.
     Sweep(Box<Sweep>),
     /// Operations in a file: recorded from a workload, replayed by any engine.
     Trace(Box<Trace>),
@@ -75,6 +75,9 @@ pub struct Common {
     /// How often everything is measured; the report has the medians.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repetitions: usize,
+    /// Load each engine once: every repetition works on a copy of its files. For engines that load for longer than they are measured.
+    #[arg(long, conflicts_with = "reuse")]
+    pub load_once: bool,
     /// What is done before a phase is measured: operations, as in 20M, or a time, as in 8s.
     #[arg(long, value_name = "AMOUNT", default_value = "8s", value_parser = parse_amount)]
     pub warm: Amount,
@@ -135,7 +138,7 @@ pub struct Ycsb {
 #[command(after_help = SWEEP_EXAMPLES)]
 pub struct Sweep {
     /// What changes: sequential (how many of a hundred records are loaded in order), threads, scan (records of a scan), value (bytes of a value),
-    /// memory (a hundredth of the data).
+    /// memory (a hundredth of the data), records (with as much memory for each).
     #[arg(value_name = "WHAT", value_parser = sweep)]
     pub what: sweep::Sweep,
     /// The points, separated by commas [default: those of the literature].
@@ -466,6 +469,7 @@ impl Common {
         Ok(Orders {
             engines: self.engines.clone(),
             repetitions: self.repetitions,
+            loads: if self.load_once { Loads::Once } else { Loads::Each },
             job,
             cap: if self.no_cap { Cap::None } else { Cap::Group },
             files: if self.keep || self.reuse {
@@ -488,7 +492,14 @@ impl Common {
         if let Some(file) = &self.file {
             report.write(file)?;
         }
-        Ok(Exit::Done)
+        if report.failures.is_empty() {
+            return Ok(Exit::Done);
+        }
+        let failures: Vec<String> = report.failures.iter().map(Failure::to_string).collect();
+        Err(failure(
+            Exit::Failed,
+            format!("the report lacks what failed: {}", failures.join("; ")),
+        ))
     }
 }
 
@@ -552,6 +563,13 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
         ),
         ("threads", job.threads.to_string()),
         ("phases", phases.join(", ")),
+        (
+            "loads",
+            match orders.loads {
+                Loads::Each => "one for each repetition".to_owned(),
+                Loads::Once => "one; each repetition works on a copy of it".to_owned(),
+            },
+        ),
         (
             "log",
             format!("{:?}, no sync for each write", job.log).to_lowercase(),
@@ -627,6 +645,10 @@ impl Runner for Screen {
             }
             _ => {}
         }
+    }
+
+    fn fail(&self, failure: &Failure) {
+        screen::note(&format!("failed: {failure}"));
     }
 }
 

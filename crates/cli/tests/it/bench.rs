@@ -76,6 +76,58 @@ fn a_run_reports_every_engine_and_phase_and_leaves_nothing() {
 }
 
 #[test]
+fn an_engine_that_fails_takes_no_others_figures_with_it() {
+    let place = Place::new();
+    // Where its directory is to be stands a file.
+    std::fs::create_dir(place.path("bench data")).unwrap();
+    place.file("bench data/alluvium", "");
+    let words = ["--engines", "alluvium,none", "--phases", "load,c", "--json"];
+    let said = bench(&place, &words)
+        .ended(3)
+        .complained("alluvium, repetition 1: removing");
+    let report = said.json();
+    let of = |list: &str| -> Vec<String> {
+        let rows = report[list].as_array().unwrap();
+        rows.iter()
+            .map(|row| row["engine"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        (of("results").len(), of("failures")),
+        (3, vec!["alluvium".to_owned()])
+    );
+    assert!(of("results").iter().all(|engine| engine == "none"));
+}
+
+#[test]
+fn what_is_loaded_once_serves_every_repetition() {
+    let place = Place::new();
+    let words = [
+        "--phases",
+        "load,c,d",
+        "--repetitions",
+        "2",
+        "--load-once",
+        "--json",
+    ];
+    let report = bench(&place, &words).ended(0).json();
+    let times = |phase: &str| {
+        let rows = report["repetitions"].as_array().unwrap();
+        rows.iter().filter(|row| row["phase"] == phase).count()
+    };
+    assert_eq!(
+        [times("load"), times("settle"), times("c"), times("d")],
+        [1, 1, 2, 2]
+    );
+    // What the first one's inserts have put is not there for the second.
+    let of_d = report["repetitions"].as_array().unwrap();
+    for row in of_d.iter().filter(|row| row["phase"] == "d") {
+        assert!(row["records"].as_u64().unwrap() < 2000 + 500, "{row}");
+    }
+    assert!(!place.path("bench data").exists());
+}
+
+#[test]
 fn a_table_is_printed_and_the_report_goes_to_a_file() {
     let place = Place::new();
     let file = place.path("report.json");
@@ -147,6 +199,8 @@ fn sweeps_measure_point_after_point() {
     assert_eq!(values[3], "values of 1000 bytes: load");
     let memory = names(&["sweep", "memory", "--points", "50"], &json);
     assert_eq!(memory.len(), 3);
+    let records = names(&["sweep", "records", "--points", "1000,3000"], &json);
+    assert_eq!((records.len(), records[3].as_str()), (6, "3000 records: load"));
     place
         .run(["bench", "sweep", "weather"])
         .ended(2)

@@ -4,6 +4,7 @@ use super::format::{BLOCK_BYTES, SegmentHeader};
 use crate::Result;
 use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Buffer, Device, Directory, Mapping};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -132,13 +133,7 @@ impl Slot {
             return Ok(0);
         };
         let start = self.populated.load(Ordering::Relaxed).max(from / PAGE * PAGE);
-        let end = self.len.min(start.saturating_add(bytes));
-        if start >= end {
-            return Ok(0);
-        }
-        mapping.populate(start..end)?;
-        self.populated.fetch_max(end, Ordering::Relaxed);
-        Ok(end - start)
+        self.touch(mapping, start..self.len.min(start.saturating_add(bytes)))
     }
 
     /// Touches the pages that a writer at `at` comes to next, whether or not they were touched before: the kernel writes all pages of a file back
@@ -153,13 +148,22 @@ impl Slot {
         };
         let start = self.ahead.load(Ordering::Relaxed).max(at / PAGE * PAGE);
         let end = self.len.min(at.div_ceil(PAGE) * PAGE + AHEAD);
-        if start >= end || start > at + AHEAD / 2 {
+        if start > at + AHEAD / 2 {
             return Ok(0);
         }
-        mapping.populate(start..end)?;
+        let touched = self.touch(mapping, start..end)?;
         self.ahead.fetch_max(end, Ordering::Relaxed);
-        self.populated.fetch_max(end, Ordering::Relaxed);
-        Ok(end - start)
+        Ok(touched)
+    }
+
+    /// Touches these pages; how many bytes of them there are.
+    fn touch(&self, mapping: &Mapping, pages: Range<u64>) -> Result<u64> {
+        if pages.is_empty() {
+            return Ok(0);
+        }
+        mapping.populate(pages.clone())?;
+        self.populated.fetch_max(pages.end, Ordering::Relaxed);
+        Ok(pages.end - pages.start)
     }
 }
 
