@@ -6,7 +6,7 @@
 //! *Does not know*: how engines work. What is not Alluvium comes from the room `rivals`, in a process of its own.
 //!
 //! *Read in this order*: `engine.rs` (what is measured), `workload/` (keys, values, distributions, phases), `run/` (jobs, threads, windows; the runner
-//! and its children), `account/` (what it cost), `cgroup.rs`, `report/`; `engines/` are those that are at
+//! and its children), `account/` (what it cost), `cgroup.rs`, `report/`; `servers/` (Redis and memcached beside the server); `engines/` are those that are at
 //! hand here, `prove.rs` is what adapters are tested with.
 //!
 //! Invariants:
@@ -26,4 +26,5 @@ pub mod engines;
 pub mod prove;
 pub mod report;
 pub mod run;
+pub mod servers;
 pub mod workload;

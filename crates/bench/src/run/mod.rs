@@ -17,4 +17,5 @@ mod worker;
 
 pub use child::{child, run_job};
 pub use job::{Event, Groups, Job, Row};
-pub use runner::{Cap, Failure, Files, Loads, Orders, Outcome, Runner, run};
+pub(crate) use runner::each;
+pub use runner::{Cap, Failure, Files, Listener, Loads, Orders, Outcome, Runner, run};

@@ -89,14 +89,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What the runner needs of its surroundings.
-pub trait Runner: Sync {
-    /// The program, with its arguments, that is the child for an engine.
-    ///
-    /// # Errors
-    /// When there is none.
-    fn command(&self, engine: &str) -> Result<Command>;
-
+/// Who hears what happens.
+pub trait Listener: Sync {
     /// Whether somebody wants it to stop.
     fn is_stopped(&self) -> bool;
 
@@ -107,31 +101,61 @@ pub trait Runner: Sync {
     fn fail(&self, failure: &Failure);
 }
 
-/// Runs every engine, repetition by repetition, so that what changes on the machine meanwhile meets all of them. One that fails is among the failures, and
-/// the others go on: an engine that is killed for its memory after an hour takes nobody's figures with it.
+/// What the runner needs of its surroundings.
+pub trait Runner: Listener {
+    /// The program, with its arguments, that is the child for an engine.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn command(&self, engine: &str) -> Result<Command>;
+}
+
+/// Runs every engine, repetition by repetition.
 ///
 /// # Errors
 /// When nothing could be measured at all: why the first failed.
 pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
     let mut loaded = Vec::new();
-    for repetition in 1..=orders.repetitions {
-        for engine in &orders.engines {
-            if runner.is_stopped() {
+    each(
+        &orders.engines,
+        orders.repetitions,
+        runner,
+        &mut |engine, repetition, outcome| match orders.loads {
+            Loads::Each => run_one(orders, engine, repetition, runner, outcome),
+            Loads::Once => run_copy(orders, engine, repetition, runner, &mut loaded, outcome),
+        },
+    )
+}
+
+/// What is done for one repetition of one engine.
+pub(crate) type One<'a> = &'a mut dyn FnMut(&str, usize, &mut Outcome) -> Result<()>;
+
+/// Does something for every engine, repetition by repetition, so that what changes on the machine meanwhile meets all of them. One that fails is among the
+/// failures, and the others go on: an engine that is killed for its memory after an hour takes nobody's figures with it.
+///
+/// # Errors
+/// When nothing could be measured at all: why the first failed.
+pub(crate) fn each(
+    engines: &[String],
+    repetitions: usize,
+    listener: &(impl Listener + ?Sized),
+    one: One<'_>,
+) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    for repetition in 1..=repetitions {
+        for engine in engines {
+            let done = one(engine, repetition, &mut outcome);
+            if listener.is_stopped() {
                 outcome.was_stopped = true;
                 return Ok(outcome);
             }
-            let done = match orders.loads {
-                Loads::Each => run_one(orders, engine, repetition, runner, &mut outcome),
-                Loads::Once => run_copy(orders, engine, repetition, runner, &mut loaded, &mut outcome),
-            };
             if let Err(error) = done {
                 let failure = Failure {
                     engine: engine.clone(),
                     repetition,
                     why: format!("{error:#}"),
                 };
-                runner.fail(&failure);
+                listener.fail(&failure);
                 outcome.failures.push(failure);
             }
         }
@@ -340,7 +364,6 @@ fn drive(
         |mut child| Ok(child.wait()?),
     )?;
     if runner.is_stopped() {
-        outcome.was_stopped = true;
         return Ok(());
     }
     match heard {

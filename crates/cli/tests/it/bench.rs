@@ -335,3 +335,64 @@ fn ctrl_c_leaves_neither_processes_nor_groups_nor_files() {
         );
     }
 }
+
+#[test]
+fn servers_are_asked_by_either_protocol_and_leave_nothing() {
+    let place = Place::new();
+    let data = place.path("bench data");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let mut servers = vec!["alluvium", "alluvium-memcached"];
+    if is_there("redis-server") {
+        servers.extend(["redis", "redis-aof"]);
+    }
+    if is_there("memcached") {
+        servers.push("memcached");
+    }
+    let names = servers.join(",");
+    let words = [
+        "bench",
+        "server",
+        "--servers",
+        &names,
+        "--records",
+        "2000",
+        "--connections",
+        "5",
+        "--threads",
+        "2",
+        "--depths",
+        "1,16",
+        "--settle",
+        "0s",
+        "--warm",
+        "100",
+        "--run",
+        "1000",
+        "--json",
+        "--directory",
+        data.to_str().unwrap(),
+    ];
+    let report = place.run(words).ended(0).json();
+    let rows = report["results"].as_array().unwrap();
+    assert_eq!(rows.len(), 5 * servers.len(), "{report}");
+    for row in rows {
+        let expected = if row["phase"] == "load" { 2000 } else { 1000 };
+        assert_eq!(row["operations"], expected, "{row}");
+        assert!(
+            row["ops_per_s"].as_f64().unwrap() > 0.0 && row["rss_peak_bytes"].as_u64().unwrap() > 0,
+            "{row}"
+        );
+    }
+    assert_eq!(rows[1]["phase"], "set, depth 1");
+    assert_eq!(rows[4]["phase"], "get, depth 16");
+    assert!(!data.exists());
+    place
+        .run(["bench", "server", "--servers", "nobody"])
+        .ended(2)
+        .complained("there is no server \"nobody\"");
+    place
+        .run(["bench", "server", "--depths", "0"])
+        .ended(2)
+        .complained("--depths 0");
+}

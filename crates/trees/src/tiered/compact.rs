@@ -6,7 +6,7 @@ use super::fuse::{Fused, Plan, Source, Taken};
 use super::inflight::{Claim, JobId};
 use super::maintain::longest_path;
 use super::node::{Group, Node, Owned, Part};
-use super::policy::{self, Leaf};
+use super::policy;
 use super::shape::leaf_view;
 use super::tree::{Tree, Trunk, find, holds, replace};
 use crate::maplet::{self, MapletSpec, Merger};
@@ -62,6 +62,8 @@ pub struct Job {
     pins: Arc<[(Part, KeyRange)]>,
     /// The own maplets that the new run's fingerprints are merged with, and their runs.
     base: Vec<Owned>,
+    /// How many of the new run's records a leaf holds in older versions, about.
+    renews: u64,
     phase: Phase,
     /// Memory that it takes, about.
     memory: u64,
@@ -137,6 +139,7 @@ impl Tree {
             claim,
             stretch,
             pins,
+            renews: 0,
             phase: Phase::Over,
             memory,
         };
@@ -200,8 +203,7 @@ impl Trunk {
             if self.full.contains(&pivot.low) {
                 return everything;
             }
-            let view = leaf_view(node);
-            if view.bytes > self.shape.node_bytes() && policy::leaf(&self.shape, &view) == Leaf::Rewrite {
+            if policy::rewrites(&self.shape, &leaf_view(node), self.crowding) {
                 return everything;
             }
             if live == 0 {
@@ -381,6 +383,7 @@ impl Job {
             value += group.runs.len();
         }
         let hashes = std::mem::take(&mut built.hashes);
+        self.renews = self.renews(&hashes);
         let spec = self.tree.maplet_spec(Purpose::Compact, self.class());
         match Merger::new(
             &self.tree.shared.store,
@@ -397,6 +400,32 @@ impl Job {
                 Err(error)
             }
         }
+    }
+
+    /// How many of these keys, of a run that a leaf gets beside its others, the leaf holds already, about. Those with the lowest hashes are looked up: they are in
+    /// the first pages of all maplets. What cannot be read is as if it held none: nothing depends on this but when the leaf is rewritten.
+    fn renews(&self, hashes: &[u64]) -> u64 {
+        let tree = &self.tree;
+        let guard = tree.shared.store.epochs().pin();
+        let version = tree.version();
+        let leaf = find(&version.root, &self.claim).filter(|(node, _)| node.is_leaf());
+        let older = leaf.and_then(|(node, index)| node.pivots[index].own.get(..self.stretch.own.start));
+        let older = older.unwrap_or_default();
+        let count = hashes.len() as u64;
+        let highest = (u64::MAX / count.max(1)).saturating_mul(policy::SAMPLE);
+        let is_held = |&hash: &u64| {
+            older.iter().any(|owned| {
+                let hits = owned
+                    .part
+                    .group
+                    .maplet
+                    .lookup(hash, tree.shared.store.cache(), &guard);
+                hits.is_ok_and(|hits| !hits.is_empty())
+            })
+        };
+        let sample = || hashes.iter().filter(|&&hash| hash <= highest);
+        let held = sample().filter(|&hash| is_held(hash)).count() as u64;
+        count * held / (sample().count() as u64).max(1)
     }
 
     /// Puts the result in the place of its inputs, if they are still where they were.
@@ -447,10 +476,9 @@ impl Job {
             runs.extend(owned.part.group.runs.iter().map(|run| run.get().cloned()));
         }
         runs.push(Some(built.run));
-        let base = self
-            .base
-            .iter()
-            .fold(Weight::default(), |sum, owned| sum + owned.weight);
+        let base = self.base.iter();
+        let base = base.fold(Weight::default(), |sum, owned| sum + owned.weight);
+        let renews: u64 = self.base.iter().map(|owned| owned.renews).sum();
         let own = Weight {
             bytes: summary.bytes,
             records: summary.records,
@@ -462,6 +490,7 @@ impl Job {
                 clip: None,
             },
             weight: base + own,
+            renews: renews + self.renews,
         }
     }
 

@@ -127,12 +127,13 @@ impl Tree {
         self.shared.totals.crowding.load(Ordering::Relaxed)
     }
 
-    /// `root` is the root from now on.
-    pub(super) fn note_crowding(&self, root: &Node) {
+    /// `root` is the root from now on: how crowded it is.
+    pub(super) fn note_crowding(&self, root: &Node) -> u64 {
         let levels = u64::from(root.height) + 1;
         let most = levels * self.shared.options.shape.most_runs() as u64;
         let crowding = 100 * longest_path(root).0 as u64 / most;
         self.shared.totals.crowding.store(crowding, Ordering::Relaxed);
+        crowding
     }
 
     /// About how much there is of a range: bytes, records and deletes among them, older versions included. Exact but for a leaf's worth at

@@ -134,6 +134,7 @@ pub(super) fn node_of(form: Form, open: &mut dyn Open) -> Result<Node> {
             .map(|(name, weight)| Owned {
                 part: part(name),
                 weight: *weight,
+                renews: 0,
             })
             .collect(),
         first: form.next - pivot.live.len() as u64,

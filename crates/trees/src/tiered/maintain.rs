@@ -298,7 +298,7 @@ fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish 
         tombstones: above.tombstones + weight.tombstones,
         range_deletes: above.range_deletes + range_deletes(leaf, 0),
         is_settled: above.newest.max(newest(leaf, 0)) <= horizon,
-        stale_percent: shape::stale_percent(leaf.pivots[0].own.iter().map(|owned| &owned.part)),
+        stale_percent: shape::stale_percent(&leaf.pivots[0].own),
         scans: uses.scans,
         gets: uses.gets,
         waded: habits.waded.iter().any(|key| leaf.range.contains(key)),

@@ -129,6 +129,8 @@ pub(super) struct Owned {
     pub part: Part,
     /// An estimate.
     pub weight: Weight,
+    /// How many of its records are newer versions of what the parts before it hold, about; 0 if nobody knows. What is read from disk has forgotten it.
+    pub renews: u64,
 }
 
 /// A child's range in its parent, and what the parent holds for it.

@@ -125,7 +125,7 @@ pub(super) enum Leaf {
 pub(super) struct LeafView {
     /// Live bytes, those of older versions included.
     pub bytes: u64,
-    /// Of the records in its maplets, those that are known to be older versions, in hundredths.
+    /// Of its records, those that are known to be older versions, in hundredths.
     pub stale_percent: u64,
 }
 
@@ -144,14 +144,30 @@ pub(super) fn leaf(shape: &Shape, view: &LeafView) -> Leaf {
     }
 }
 
+/// Whether a compaction of a leaf takes all of it: when it would have to be split otherwise, and, so that older versions do not take space, whenever it is
+/// stale, unless the tree is so crowded that compactions have more urgent things to do.
+#[must_use]
+pub(super) fn rewrites(shape: &Shape, view: &LeafView, crowding: u64) -> bool {
+    let is_large = view.bytes > shape.node_bytes();
+    let is_stale = view.stale_percent >= STALE_PERCENT;
+    leaf(shape, view) == Leaf::Rewrite || !is_large && is_stale && crowding < BUSY_CROWDING
+}
+
 /// Whether a leaf with so many runs merges its oldest ones.
 #[must_use]
 pub(super) fn is_crowded(shape: &Shape, runs: usize) -> bool {
     runs > 2 * shape.fanout
 }
 
-/// From this share of older versions on, a leaf is rewritten instead of split, in hundredths.
+/// Crowding from which on compactions do nothing for space alone.
+const BUSY_CROWDING: u64 = 75;
+
+/// From this share of older versions on, a leaf is rewritten, in hundredths: at most a third of it are older versions then, and where keys are overwritten
+/// evenly every new record has two others written anew.
 pub(super) const STALE_PERCENT: u64 = 34;
+
+/// How many of a new run's keys are looked up in the leaf that gets it, about, to learn how many of them it holds already.
+pub(super) const SAMPLE: u64 = 256;
 
 /// How many own parts of a leaf, given oldest first by their runs and bytes, are merged into one run when they have too many: the
 /// oldest, which splits have left small, as many as leaves *F* runs, and more while they are small beside what was taken already.
@@ -369,6 +385,10 @@ mod tests {
         assert_eq!(decide(401, 0), Leaf::Split(3));
         assert_eq!(decide(401, 50), Leaf::Rewrite);
         assert_eq!(decide(801, 50), Leaf::Split(5));
+        let rewrites =
+            |bytes, stale_percent, crowding| rewrites(&SHAPE, &LeafView { bytes, stale_percent }, crowding);
+        assert!(rewrites(401, 50, 200) && !rewrites(801, 50, 0) && !rewrites(401, 20, 0));
+        assert!(rewrites(100, 50, 0) && !rewrites(100, 50, 100) && !rewrites(100, 20, 0));
         assert!(is_crowded(&SHAPE, 9) && !is_crowded(&SHAPE, 8));
     }
 

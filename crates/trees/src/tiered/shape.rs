@@ -178,6 +178,7 @@ impl Shaper<'_> {
                         pivot.own.push(Owned {
                             part: part.clone(),
                             weight,
+                            renews: 0,
                         });
                     }
                 }
@@ -253,8 +254,11 @@ impl Shaper<'_> {
         pivot.low.clone_from(&range.low);
         let own = std::mem::take(&mut pivot.own);
         for owned in own.into_iter().filter(|owned| owned.part.touches(&range)) {
+            let weight = self.weigh(&owned.part, &range)?;
+            let before = owned.weight.records.max(1);
             pivot.own.push(Owned {
-                weight: self.weigh(&owned.part, &range)?,
+                renews: owned.renews.saturating_mul(weight.records) / before,
+                weight,
                 part: owned.part,
             });
         }
@@ -367,19 +371,28 @@ impl Shaper<'_> {
 pub(super) fn leaf_view(leaf: &Node) -> LeafView {
     LeafView {
         bytes: leaf.weight(0).bytes,
-        stale_percent: stale_percent(leaf.pivots[0].own.iter().map(|owned| &owned.part)),
+        stale_percent: stale_percent(&leaf.pivots[0].own),
     }
 }
 
-/// Of the records under these parts' maplets, those that are known to be older versions of others, in hundredths: a maplet of
-/// several runs has one entry for each run that holds a key.
-pub(super) fn stale_percent<'a>(parts: impl Iterator<Item = &'a Part>) -> u64 {
+/// Of a leaf's records, those that are older versions of others, in hundredths: as its maplets know, for one of several runs has an entry for each run that
+/// holds a key, or as was found out when its runs were made, whichever is more.
+pub(super) fn stale_percent(own: &[Owned]) -> u64 {
     let (mut entries, mut keys) = (0, 0);
-    for part in parts {
+    let (mut records, mut renews) = (0, 0);
+    for Owned {
+        part,
+        weight,
+        renews: of_part,
+    } in own
+    {
         entries += part.group.maplet.entries();
         keys += part.group.maplet.fingerprints();
+        records += weight.records;
+        renews += of_part;
     }
-    100 * (entries - keys.min(entries)) / entries.max(1)
+    let known = 100 * (entries - keys.min(entries)) / entries.max(1);
+    known.max(100 * renews.min(records) / records.max(1))
 }
 
 /// The lowest and the highest key of a run, cut to where it counts.
@@ -453,6 +466,7 @@ fn join_leaves(left: &Node, right: &Node) -> Pivot {
         let clipped = |owned: &Owned| Owned {
             part: owned.part.clipped(&leaf.range),
             weight: owned.weight,
+            renews: owned.renews,
         };
         leaf.pivots[0].own.iter().map(clipped).collect()
     };

@@ -157,6 +157,8 @@ pub(super) struct Trunk {
     pub(super) shelves: Shelves,
     /// Memory of the current version's nodes.
     pub(super) memory: u64,
+    /// How crowded the current version is, in hundredths.
+    pub(super) crowding: u64,
     /// The current version's digest.
     pub(super) digest: Option<Covered>,
 }
@@ -251,6 +253,7 @@ impl Tree {
             full: BTreeSet::new(),
             shelves,
             memory: 0,
+            crowding: 0,
             digest: None,
         };
         let nodes = all_nodes(&root);
@@ -283,7 +286,7 @@ impl Tree {
             }),
         };
         tree.add_up_memory(&tree.lock());
-        tree.note_crowding(&tree.version().root);
+        tree.lock().crowding = tree.note_crowding(&tree.version().root);
         tree
     }
 
@@ -444,7 +447,7 @@ impl Tree {
             trunk.memory += node.memory_bytes();
         }
         self.shared.version.store(Arc::new(version));
-        self.note_crowding(&root);
+        trunk.crowding = self.note_crowding(&root);
         trunk.pass_wishes_on(&gone, &made);
         trunk.abandon_overtaken(&root, flushed, self.shared.store.epochs());
         for node in &gone {

@@ -8,7 +8,8 @@ use alluvium_storage::Codec;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::Store;
 use alluvium_trees::memtable::Memtable;
-use alluvium_trees::tiered::{Depth, Progress, Tree, TreeOptions};
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::tiered::{Depth, Progress, Shape, Tree, TreeOptions};
 use std::sync::Arc;
 
 const KEYS: u32 = 400;
@@ -88,4 +89,53 @@ fn the_space_of_values_comes_back_when_most_of_their_extents_is_dead() {
 #[test]
 fn the_space_of_long_values_comes_back_when_most_of_their_extents_is_dead() {
     mostly_overwritten(100_000);
+}
+
+/// Does the compactions that are due.
+fn work(tree: &Tree) {
+    while let Some(mut job) = tree.next_job().unwrap() {
+        while job.poll(10_000).unwrap() == Progress::More {}
+    }
+}
+
+#[test]
+fn keys_that_are_overwritten_evenly_keep_few_older_versions() {
+    const EVEN: u32 = 12_000;
+    const AT_ONCE: u32 = 200;
+    let store = Store::create(
+        Arc::new(MemoryDirectory::new()),
+        &crate::world::store_options(),
+        b"",
+    );
+    let options = TreeOptions {
+        shape: Shape {
+            fanout: 8,
+            memtable: 100 << 10,
+        },
+        ..TreeOptions::default()
+    };
+    let tree = Tree::create(Arc::new(store.unwrap()), options);
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut all: Vec<u32> = (0..EVEN).collect();
+    random.shuffle(&mut all);
+    for some in all.chunks(AT_ONCE as usize) {
+        write(&tree, some.iter().copied(), &[1; 500]);
+        work(&tree);
+    }
+    let mut taken = Vec::new();
+    for turn in 0..6 * EVEN / AT_ONCE {
+        write(&tree, (0..AT_ONCE).map(|_| random.u32(..EVEN)), &[2; 500]);
+        work(&tree);
+        // Each key has been overwritten twice then, about.
+        if turn >= 2 * EVEN / AT_ONCE {
+            let records = tree.weigh(&KeyRange::everything()).unwrap().records;
+            taken.push(100 * records / u64::from(EVEN));
+        }
+    }
+    let mean = taken.iter().sum::<u64>() / taken.len() as u64;
+    assert!(mean < 200, "{mean} records for a hundred keys: {taken:?}");
+    let stats = tree.stats();
+    let written = 100 * stats.compacted_bytes / (u64::from(7 * EVEN) * 508);
+    assert!(written < 300, "{written} bytes for a hundred");
+    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
 }

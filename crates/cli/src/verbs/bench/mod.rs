@@ -1,4 +1,6 @@
-//! `bench`: workloads on Alluvium and on the engines that it is compared with.
+//! `bench`: workloads on Alluvium and on the engines and servers that it is compared with.
+
+mod server;
 
 use crate::Exit;
 use crate::context::Context;
@@ -10,7 +12,9 @@ use alluvium_bench::engine::Log;
 use alluvium_bench::engines::{OWN, find};
 use alluvium_bench::report::compare::compare;
 use alluvium_bench::report::{Report, machine::Machine, table};
-use alluvium_bench::run::{self, Cap, Event, Failure, Files, Groups, Job, Loads, Orders, Runner};
+use alluvium_bench::run::{
+    self, Cap, Event, Failure, Files, Groups, Job, Listener, Loads, Orders, Outcome, Runner,
+};
 use alluvium_bench::workload::keys::Keys;
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase, Task, parse_amount, parse_count};
 use alluvium_bench::workload::{sweep, trace};
@@ -47,6 +51,8 @@ pub enum What {
     Sweep(Box<Sweep>),
     /// Operations in a file: recorded from a workload, replayed by any engine.
     Trace(Box<Trace>),
+    /// The server, and Redis and memcached beside it: sets and gets by many connections.
+    Server(Box<server::Bench>),
     /// Two reports: what became slower or dearer.
     Compare(Compare),
     /// Reports as one table in Markdown, for a page.
@@ -257,6 +263,7 @@ impl Bench {
             What::Ycsb(verb) => verb.run(context),
             What::Sweep(verb) => verb.run(context),
             What::Trace(verb) => verb.run(context),
+            What::Server(verb) => verb.run(context),
             What::Compare(verb) => verb.run(context),
             What::Table(verb) => verb.run(),
         }
@@ -273,7 +280,7 @@ impl Ycsb {
             .collect::<Result<Vec<_>>>()?;
         let orders = self.common.orders(context, phases)?;
         let report = measure(&orders)?;
-        self.common.publish(context, &report)
+        publish(context, self.common.file.as_deref(), &report)
     }
 }
 
@@ -301,7 +308,7 @@ impl Sweep {
             }
         }
         match whole {
-            Some(report) => self.common.publish(context, &report),
+            Some(report) => publish(context, self.common.file.as_deref(), &report),
             None => Err(usage("a sweep has at least one point")),
         }
     }
@@ -357,7 +364,7 @@ impl Trace {
                     vec![load, replay]
                 };
                 let report = measure(&orders)?;
-                common.publish(context, &report)
+                publish(context, common.file.as_deref(), &report)
             }
         }
     }
@@ -479,28 +486,28 @@ impl Common {
             },
         })
     }
+}
 
-    /// The report where it is wanted.
-    fn publish(&self, context: &Context, report: &Report) -> Result<Exit> {
-        let mut out = Output::new();
-        if context.is_json() && self.file.is_none() {
-            out.json(&serde_json::to_value(report)?)?;
-        } else {
-            out.write_all(table::table(report).as_bytes())?;
-        }
-        out.flush()?;
-        if let Some(file) = &self.file {
-            report.write(file)?;
-        }
-        if report.failures.is_empty() {
-            return Ok(Exit::Done);
-        }
-        let failures: Vec<String> = report.failures.iter().map(Failure::to_string).collect();
-        Err(failure(
-            Exit::Failed,
-            format!("the report lacks what failed: {}", failures.join("; ")),
-        ))
+/// The report where it is wanted.
+fn publish(context: &Context, file: Option<&Path>, report: &Report) -> Result<Exit> {
+    let mut out = Output::new();
+    if context.is_json() && file.is_none() {
+        out.json(&serde_json::to_value(report)?)?;
+    } else {
+        out.write_all(table::table(report).as_bytes())?;
     }
+    out.flush()?;
+    if let Some(file) = file {
+        report.write(file)?;
+    }
+    if report.failures.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let failures: Vec<String> = report.failures.iter().map(Failure::to_string).collect();
+    Err(failure(
+        Exit::Failed,
+        format!("the report lacks what failed: {}", failures.join("; ")),
+    ))
 }
 
 /// Runs what was ordered.
@@ -509,15 +516,26 @@ fn measure(orders: &Orders) -> Result<Report> {
         // Before the first is measured it is known that there is every other.
         Screen.command(engine)?;
     }
-    let directory = &orders.job.directory;
+    report(&orders.job.directory, described(orders), orders.files, || {
+        run::run(orders, &Screen)
+    })
+}
+
+/// Says what will be done in a directory, does it, and makes a report of what came of it.
+fn report(
+    directory: &Path,
+    described: Vec<(&'static str, String)>,
+    files: Files,
+    run: impl FnOnce() -> Result<Outcome>,
+) -> Result<Report> {
     let was_there = directory.exists();
     std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
     let machine = Machine::here(directory);
-    for (name, text) in machine.lines().into_iter().chain(described(orders)) {
+    for (name, text) in machine.lines().iter().chain(&described) {
         screen::note(&format!("{name}: {text}"));
     }
-    let outcome = run::run(orders, &Screen);
-    if orders.files == Files::Removed && !was_there {
+    let outcome = run();
+    if files == Files::Removed && !was_there {
         // Only if it is empty.
         let _ = std::fs::remove_dir(directory);
     }
@@ -532,7 +550,7 @@ fn measure(orders: &Orders) -> Result<Report> {
             "stopped; processes, control groups, and files that are not to be kept, are gone",
         ));
     }
-    let described = described(orders)
+    let described = described
         .into_iter()
         .map(|(name, text)| (name.to_owned(), text))
         .collect();
@@ -611,7 +629,9 @@ impl Runner for Screen {
         command.arg("child");
         Ok(command)
     }
+}
 
+impl Listener for Screen {
     fn is_stopped(&self) -> bool {
         stop::asked()
     }

@@ -1,0 +1,264 @@
+//! Servers as processes of this machine: started on a free port, asked whether they are there, ended.
+
+use super::protocol::Protocol;
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server that can be started by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// What it is called in reports.
+    pub name: &'static str,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Its program, and the package of Debian's that has it; none for this one.
+    program: Option<&'static str>,
+    arguments: fn(&Setup) -> Vec<OsString>,
+}
+
+/// How a server is started.
+#[derive(Debug)]
+struct Setup {
+    /// Where its files are to be; the directory is there.
+    directory: PathBuf,
+    /// How much memory it may take, for those that are told.
+    memory: u64,
+    /// How many threads serve, for those that are told.
+    threads: usize,
+    port: u16,
+}
+
+/// All of them.
+pub const SERVERS: [Kind; 5] = [
+    Kind {
+        name: "alluvium",
+        protocol: Protocol::Redis,
+        program: None,
+        arguments: |setup| own(setup, "--redis", "--memcached"),
+    },
+    Kind {
+        name: "alluvium-memcached",
+        protocol: Protocol::Memcached,
+        program: None,
+        arguments: |setup| own(setup, "--memcached", "--redis"),
+    },
+    Kind {
+        name: "redis",
+        protocol: Protocol::Redis,
+        program: Some("redis-server"),
+        arguments: |setup| redis(setup, &["--appendonly", "no"]),
+    },
+    Kind {
+        name: "redis-aof",
+        protocol: Protocol::Redis,
+        program: Some("redis-server"),
+        arguments: |setup| redis(setup, &["--appendonly", "yes", "--appendfsync", "everysec"]),
+    },
+    Kind {
+        name: "memcached",
+        protocol: Protocol::Memcached,
+        program: Some("memcached"),
+        arguments: |setup| {
+            let words = [
+                "-l".to_owned(),
+                "127.0.0.1".to_owned(),
+                "-p".to_owned(),
+                setup.port.to_string(),
+                "-t".to_owned(),
+                setup.threads.to_string(),
+                "-m".to_owned(),
+                (setup.memory >> 20).to_string(),
+                // It refuses to be root otherwise, and is not asked to be by anybody else.
+                "-u".to_owned(),
+                "root".to_owned(),
+            ];
+            words.map(OsString::from).to_vec()
+        },
+    },
+];
+
+fn own(setup: &Setup, here: &str, off: &str) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["--db".into(), setup.directory.clone().into()];
+    let others = [
+        "--memory".to_owned(),
+        setup.memory.to_string(),
+        "serve".to_owned(),
+        here.to_owned(),
+        format!("127.0.0.1:{}", setup.port),
+        off.to_owned(),
+        "off".to_owned(),
+        "--web".to_owned(),
+        "off".to_owned(),
+    ];
+    words.extend(others.map(OsString::from));
+    words
+}
+
+fn redis(setup: &Setup, more: &[&str]) -> Vec<OsString> {
+    let port = setup.port.to_string();
+    let words = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"];
+    let mut words: Vec<OsString> = words.map(OsString::from).to_vec();
+    words.push(setup.directory.clone().into());
+    words.extend(more.iter().map(OsString::from));
+    words
+}
+
+/// How long a server may take to begin, and to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A server that runs, and does not outlive this.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// How it was started.
+    pub command: String,
+}
+
+impl Kind {
+    /// The server of a name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find(name: &str) -> Result<Kind> {
+        SERVERS
+            .into_iter()
+            .find(|kind| kind.name == name)
+            .with_context(|| {
+                let names: Vec<&str> = SERVERS.iter().map(|kind| kind.name).collect();
+                format!("there is no server {name:?}: they are {}", names.join(", "))
+            })
+    }
+
+    /// Whether its program is there.
+    ///
+    /// # Errors
+    /// When it is not, with what to do.
+    pub fn is_there(&self) -> Result<()> {
+        let Some(program) = self.program else {
+            return Ok(());
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+            return Ok(());
+        }
+        bail!("{program} is not in PATH: `apt-get install {program}` brings it")
+    }
+
+    /// Starts it, and waits until it answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn start(&self, own: &Path, directory: &Path, memory: u64, threads: usize) -> Result<Server> {
+        let setup = Setup {
+            directory: directory.to_owned(),
+            memory,
+            threads,
+            port: free_port()?,
+        };
+        let program = self.program.map_or_else(|| own.into(), OsString::from);
+        let mut command = Command::new(&program);
+        command
+            .args((self.arguments)(&setup))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // A runner that was killed takes its servers with it.
+        // SAFETY: between fork and exec it makes one call of the system, which sets a number of the process.
+        unsafe {
+            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        let words: Vec<String> = std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
+        let mut server = Server {
+            child,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, setup.port)),
+            command: words.join(" "),
+        };
+        let began = Instant::now();
+        while !server.answers(self.protocol) {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("it ended with {status} before it answered: {}", server.command);
+            }
+            if began.elapsed() > PATIENCE {
+                bail!(
+                    "it has not answered for {} s: {}",
+                    PATIENCE.as_secs(),
+                    server.command
+                );
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(server)
+    }
+}
+
+impl Server {
+    /// The number of its process.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn answers(&self, protocol: Protocol) -> bool {
+        let (asked, expected): (&[u8], &[u8]) = match protocol {
+            Protocol::Redis => (b"PING\r\n", b"+PONG"),
+            Protocol::Memcached => (b"version\r\n", b"VERSION"),
+        };
+        let ask = || -> std::io::Result<bool> {
+            let mut stream = TcpStream::connect(self.address)?;
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            stream.write_all(asked)?;
+            let mut said = vec![0; expected.len()];
+            stream.read_exact(&mut said)?;
+            Ok(said == expected)
+        };
+        ask().unwrap_or(false)
+    }
+
+    /// Ends it as an operator does, and waits for that.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn stop(mut self) -> Result<()> {
+        // SAFETY: the child has not been waited for, so that its number is its own.
+        unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
+        let began = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if began.elapsed() > PATIENCE {
+                bail!("it has not ended {} s after SIGTERM", PATIENCE.as_secs());
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
+    Ok(listener.local_addr()?.port())
+}

@@ -1,0 +1,185 @@
+//! The two protocols as a client speaks them: requests that set and get one key, and the replies to these.
+
+use anyhow::{Result, bail};
+use std::io::Write;
+use std::ops::Range;
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Redis', version 2 of it.
+    Redis,
+    /// memcached's, of lines of text.
+    Memcached,
+}
+
+/// What a server has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The value is stored.
+    Stored,
+    /// The value stands in these bytes of what was received.
+    Value(Range<usize>),
+    /// There is no such key.
+    Missing,
+}
+
+/// A line is no longer than this, whatever it says.
+const LONGEST_LINE: usize = 4096;
+
+impl Protocol {
+    /// Appends a request that sets a key.
+    pub fn set(self, request: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+        let head = match self {
+            Protocol::Redis => write!(request, "*3\r\n$3\r\nSET\r\n${}\r\n", key.len()),
+            Protocol::Memcached => write!(request, "set "),
+        };
+        head.expect("a vector takes everything");
+        request.extend_from_slice(key);
+        let middle = match self {
+            Protocol::Redis => write!(request, "\r\n${}\r\n", value.len()),
+            Protocol::Memcached => write!(request, " 0 0 {}\r\n", value.len()),
+        };
+        middle.expect("a vector takes everything");
+        request.extend_from_slice(value);
+        request.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends a request that gets a key.
+    pub fn get(self, request: &mut Vec<u8>, key: &[u8]) {
+        let head = match self {
+            Protocol::Redis => write!(request, "*2\r\n$3\r\nGET\r\n${}\r\n", key.len()),
+            Protocol::Memcached => write!(request, "get "),
+        };
+        head.expect("a vector takes everything");
+        request.extend_from_slice(key);
+        request.extend_from_slice(b"\r\n");
+    }
+
+    /// The reply at the beginning of what was received, and how long it is; none while it is not whole.
+    ///
+    /// # Errors
+    /// When it is an error, or no reply to such a request.
+    pub fn reply(self, received: &[u8]) -> Result<Option<(usize, Reply)>> {
+        let Some(line) = line(received)? else {
+            return Ok(None);
+        };
+        let after = line.len() + 2;
+        match (self, line) {
+            (Protocol::Redis, b"+OK") | (Protocol::Memcached, b"STORED") => Ok(Some((after, Reply::Stored))),
+            (Protocol::Redis, b"$-1") | (Protocol::Memcached, b"END") => Ok(Some((after, Reply::Missing))),
+            (Protocol::Redis, [b'$', digits @ ..]) => Ok(value(received, after, digits, b"\r\n")?),
+            (Protocol::Memcached, [b'V', b'A', b'L', b'U', b'E', b' ', rest @ ..]) => {
+                let digits = rest.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+                Ok(value(received, after, digits, b"\r\nEND\r\n")?)
+            }
+            _ => bail!("the server answered {:?}", String::from_utf8_lossy(line)),
+        }
+    }
+}
+
+/// The first line, without its end.
+fn line(received: &[u8]) -> Result<Option<&[u8]>> {
+    let within = &received[..received.len().min(LONGEST_LINE)];
+    match within.iter().position(|&byte| byte == b'\r') {
+        Some(end) if end + 1 < received.len() => Ok(Some(&received[..end])),
+        None if within.len() == LONGEST_LINE => bail!("the server sends a line that does not end"),
+        _ => Ok(None),
+    }
+}
+
+/// A value of so many bytes that begins at `start`, and what comes behind it.
+fn value(received: &[u8], start: usize, digits: &[u8], behind: &[u8]) -> Result<Option<(usize, Reply)>> {
+    let len: Option<usize> = std::str::from_utf8(digits)
+        .ok()
+        .and_then(|digits| digits.parse().ok());
+    let Some(len) = len else {
+        bail!(
+            "the server says that a value has {:?} bytes",
+            String::from_utf8_lossy(digits)
+        );
+    };
+    let end = start.saturating_add(len);
+    let Some(tail) = received.get(end..end.saturating_add(behind.len())) else {
+        return Ok(None);
+    };
+    if tail != behind {
+        bail!("a value of the server's does not end after {len} bytes");
+    }
+    Ok(Some((end + behind.len(), Reply::Value(start..end))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_what_servers_expect() {
+        let text = |of: &dyn Fn(&mut Vec<u8>)| {
+            let mut request = Vec::new();
+            of(&mut request);
+            String::from_utf8(request).unwrap()
+        };
+        let (redis, memcached) = (Protocol::Redis, Protocol::Memcached);
+        assert_eq!(
+            text(&|request| redis.set(request, b"key", b"value")),
+            "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n"
+        );
+        assert_eq!(
+            text(&|request| redis.get(request, b"key")),
+            "*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"
+        );
+        assert_eq!(
+            text(&|request| memcached.set(request, b"key", b"value")),
+            "set key 0 0 5\r\nvalue\r\n"
+        );
+        assert_eq!(text(&|request| memcached.get(request, b"key")), "get key\r\n");
+    }
+
+    #[test]
+    fn replies_are_taken_when_they_are_whole() {
+        for (protocol, whole, expected) in [
+            (Protocol::Redis, "+OK\r\n", Reply::Stored),
+            (Protocol::Redis, "$-1\r\n", Reply::Missing),
+            (Protocol::Redis, "$4\r\na\r\nb\r\n", Reply::Value(4..8)),
+            (Protocol::Memcached, "STORED\r\n", Reply::Stored),
+            (Protocol::Memcached, "END\r\n", Reply::Missing),
+            (
+                Protocol::Memcached,
+                "VALUE k 0 4\r\nEND\r\r\nEND\r\n",
+                Reply::Value(13..17),
+            ),
+        ] {
+            let bytes = whole.as_bytes();
+            for cut in 0..bytes.len() {
+                assert_eq!(protocol.reply(&bytes[..cut]).unwrap(), None, "{whole:?} to {cut}");
+            }
+            let followed = [bytes, b"+OK"].concat();
+            assert_eq!(
+                protocol.reply(&followed).unwrap(),
+                Some((bytes.len(), expected)),
+                "{whole:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_such_reply_is_said() {
+        for (protocol, text, why) in [
+            (Protocol::Redis, "-ERR wrong\r\n", "ERR wrong"),
+            (Protocol::Redis, "$x\r\n", "\"x\" bytes"),
+            (Protocol::Redis, "$1\r\nabc\r\n", "does not end after 1"),
+            (Protocol::Memcached, "SERVER_ERROR full\r\n", "full"),
+            (
+                Protocol::Memcached,
+                "VALUE k 0 1\r\nab\r\nEND\r\n",
+                "does not end after 1",
+            ),
+        ] {
+            let error = protocol.reply(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let endless = vec![b'x'; LONGEST_LINE];
+        assert!(Protocol::Redis.reply(&endless).is_err());
+    }
+}

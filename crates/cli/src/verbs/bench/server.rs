@@ -1,0 +1,149 @@
+//! `bench server`: sets and gets by many connections, on Alluvium's server and on those that it is compared with.
+
+use super::{Screen, publish, report, usage};
+use crate::Exit;
+use crate::context::Context;
+use crate::sizes::{count, human};
+use alluvium_bench::run::Files;
+use alluvium_bench::servers::{self, Orders};
+use alluvium_bench::workload::keys::KEY_BYTES;
+use alluvium_bench::workload::phase::{Amount, parse_amount, parse_count};
+use alluvium_bench::workload::values;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium bench server --servers alluvium,redis --depths 1,16,64
+  alluvium bench server --servers alluvium-memcached,memcached --repetitions 3 --json report.json
+
+Redis and memcached are looked for in PATH: apt-get install redis-server memcached";
+
+/// The server, and others beside it. `--memory` is what servers are told to use that can be told [default: four times the data, at least 1 GiB].
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Bench {
+    /// The servers, separated by commas: alluvium and alluvium-memcached, by either protocol; redis; redis-aof, which logs and syncs every second; memcached.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
+    pub servers: Vec<String>,
+    /// How many requests a connection has under way, separated by commas.
+    #[arg(
+        long,
+        value_name = "NUMBERS",
+        value_delimiter = ',',
+        default_value = "1,16,64"
+    )]
+    pub depths: Vec<usize>,
+    /// How many connections ask.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub connections: usize,
+    /// How many threads of the client drive them.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// How many records are set first; then records are set and got, each as often as any other.
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    pub records: u64,
+    /// Bytes of a value; keys have 24.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub value_bytes: usize,
+    /// How often everything is measured; the report has the medians.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub repetitions: usize,
+    /// For how long a server is left alone before each phase.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_amount)]
+    pub settle: Amount,
+    /// What is done before a phase is measured: requests, as in 2M, or a time, as in 8s.
+    #[arg(long, value_name = "AMOUNT", default_value = "1s", value_parser = parse_amount)]
+    pub warm: Amount,
+    /// What is measured of a phase.
+    #[arg(long, value_name = "AMOUNT", default_value = "4s", value_parser = parse_amount)]
+    pub run: Amount,
+    /// What the draws follow from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Where the files of the servers are made, and removed in the end.
+    #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
+    pub directory: PathBuf,
+    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it. Without it, --json prints the report.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// The least memory that servers are told to use, if nobody says it.
+const LEAST_MEMORY: u64 = 1 << 30;
+
+impl Bench {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        let orders = self.orders(context)?;
+        let report = report(&self.directory, described(&orders), Files::Removed, || {
+            servers::run(&orders, &Screen)
+        })?;
+        publish(context, self.file.as_deref(), &report)
+    }
+
+    fn orders(&self, context: &Context) -> Result<Orders> {
+        for name in &self.servers {
+            servers::Kind::find(name).map_err(usage)?;
+        }
+        let positive = [
+            ("--records", self.records as usize),
+            ("--connections", self.connections),
+            ("--threads", self.threads),
+            ("--repetitions", self.repetitions),
+            ("--depths", self.depths.iter().copied().min().unwrap_or(0)),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, number)| *number == 0) {
+            return Err(usage(format!("{name} 0: there would be nothing to measure")));
+        }
+        if self.value_bytes < values::LEAST {
+            return Err(usage(format!(
+                "--value-bytes {}: a value has at least {}, so that it can be proven",
+                self.value_bytes,
+                values::LEAST
+            )));
+        }
+        let Amount::Milliseconds(settle_ms) = self.settle else {
+            return Err(usage("--settle is a time, as in 1s"));
+        };
+        let data = self.records * (KEY_BYTES + self.value_bytes) as u64;
+        Ok(Orders {
+            servers: self.servers.clone(),
+            repetitions: self.repetitions,
+            depths: self.depths.clone(),
+            connections: self.connections,
+            threads: self.threads.min(self.connections),
+            records: self.records,
+            value_bytes: self.value_bytes,
+            memory: context.memory.unwrap_or((4 * data).max(LEAST_MEMORY)),
+            settle: Duration::from_millis(settle_ms),
+            warm: self.warm,
+            run: self.run,
+            seed: self.seed,
+            directory: std::path::absolute(&self.directory)?,
+            own: std::env::current_exe().context("looking for this program")?,
+        })
+    }
+}
+
+/// What was ordered, for people.
+fn described(orders: &Orders) -> Vec<(&'static str, String)> {
+    let record = (KEY_BYTES + orders.value_bytes) as u64;
+    let depths: Vec<String> = orders.depths.iter().map(usize::to_string).collect();
+    vec![
+        (
+            "data",
+            format!(
+                "{} records of {record} bytes, {}",
+                count(orders.records),
+                human(orders.records * record)
+            ),
+        ),
+        ("memory", human(orders.memory)),
+        ("connections", orders.connections.to_string()),
+        ("depths", depths.join(", ")),
+        ("threads of the client", orders.threads.to_string()),
+        ("seed", orders.seed.to_string()),
+    ]
+}
