@@ -261,7 +261,9 @@ impl<'a> State<'a> {
             });
         }
         let after = self.snapshot();
-        let mut row = self.row("settle", &before, &after);
+        // A point of a sweep says in front which one it is.
+        let point = load.phase.strip_suffix("load").unwrap_or_default();
+        let mut row = self.row(&format!("{point}settle"), &before, &after);
         row.threads = self.job.threads;
         row.user_written_bytes = 0;
         row.write_amplification = ratio(

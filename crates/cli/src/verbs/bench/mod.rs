@@ -301,10 +301,16 @@ impl Sweep {
                 job: point.job,
                 ..job.clone()
             };
-            let report = measure(&orders)?;
-            match &mut whole {
-                Some(whole) => whole.add(report),
-                None => whole = Some(report),
+            match (measure(&orders), &mut whole) {
+                (Ok(report), Some(whole)) => whole.add(report),
+                (Ok(report), None) => whole = Some(report),
+                // What the points before have measured stands.
+                (Err(error), Some(whole)) if !stop::asked() => whole.failures.push(Failure {
+                    engine: point.name,
+                    repetition: 1,
+                    why: format!("{error:#}"),
+                }),
+                (Err(error), _) => return Err(error),
             }
         }
         match whole {
