@@ -1,6 +1,14 @@
 //! `bench`: workloads on Alluvium and on the engines and servers that it is compared with.
+//!
+//! *Knows*: what may be asked for on the command line, and what of it is said while it goes on and in the end.
+//!
+//! *Does not know*: how anything is measured; that is `alluvium_bench`.
+//!
+//! *Read in this order*: this file (YCSB, comparisons, tables), `sweep.rs`, `trace.rs`, `server.rs`.
 
 mod server;
+mod sweep;
+mod trace;
 
 use crate::Exit;
 use crate::context::Context;
@@ -17,7 +25,6 @@ use alluvium_bench::run::{
 };
 use alluvium_bench::workload::keys::Keys;
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase, Task, parse_amount, parse_count};
-use alluvium_bench::workload::{sweep, trace};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use std::io::{IsTerminal, Write};
@@ -48,11 +55,11 @@ pub enum What {
     /// YCSB's workloads: load, and a to f as published.
     Ycsb(Box<Ycsb>),
     /// One thing changes from point to point: the order of the load, threads, lengths of scans, sizes of values, memory, records.
-    Sweep(Box<Sweep>),
+    Sweep(Box<sweep::Verb>),
     /// Operations in a file: recorded from a workload, replayed by any engine.
-    Trace(Box<Trace>),
+    Trace(Box<trace::Verb>),
     /// The server, and Redis and memcached beside it: sets and gets by many connections.
-    Server(Box<server::Bench>),
+    Server(Box<server::Verb>),
     /// Two reports: what became slower or dearer.
     Compare(Compare),
     /// Reports as one table in Markdown, for a page.
@@ -139,80 +146,6 @@ pub struct Ycsb {
     pub common: Common,
 }
 
-/// One thing that changes.
-#[derive(Args, Debug)]
-#[command(after_help = SWEEP_EXAMPLES)]
-pub struct Sweep {
-    /// What changes: sequential (how many of a hundred records are loaded in order), threads, scan (records of a scan), value (bytes of a value),
-    /// memory (a hundredth of the data), records (with as much memory for each).
-    #[arg(value_name = "WHAT", value_parser = sweep)]
-    pub what: sweep::Sweep,
-    /// The points, separated by commas [default: those of the literature].
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = parse_count)]
-    pub points: Vec<u64>,
-    #[command(flatten)]
-    pub common: Common,
-}
-
-const SWEEP_EXAMPLES: &str = "\
-Examples:
-  alluvium bench sweep sequential --records 10M --memory 256M
-  alluvium bench sweep threads --points 1,2,4,8 --engines alluvium,rocksdb --json threads.json
-  alluvium bench sweep scan --records 5M";
-
-fn sweep(text: &str) -> Result<sweep::Sweep, String> {
-    let found = sweep::SWEEPS.iter().find(|(name, _, _)| *name == text);
-    found.map(|(_, sweep, _)| *sweep).ok_or_else(|| {
-        let names: Vec<&str> = sweep::SWEEPS.iter().map(|(name, _, _)| *name).collect();
-        format!("sweeps are {}", names.join(", "))
-    })
-}
-
-/// Operations in a file.
-#[derive(Args, Debug)]
-#[command(after_help = TRACE_EXAMPLES)]
-pub struct Trace {
-    /// What is done with it.
-    #[command(subcommand)]
-    pub what: TraceWhat,
-}
-
-const TRACE_EXAMPLES: &str = "\
-Examples:
-  alluvium bench trace record a.trace --phase a --records 1M --operations 10M
-  alluvium bench trace replay a.trace --engines alluvium,leveldb --memory 64M";
-
-/// What is done with a trace.
-#[derive(Debug, Subcommand)]
-pub enum TraceWhat {
-    /// Draw operations from a workload and write them down.
-    Record {
-        /// The file.
-        #[arg(value_name = "TRACE")]
-        trace: PathBuf,
-        /// The workload: a to f, with words as in `bench ycsb --phases`.
-        #[arg(long, value_name = "PHASE", default_value = "a")]
-        phase: String,
-        /// How many records there are before.
-        #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
-        records: u64,
-        /// How many operations are drawn.
-        #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
-        operations: u64,
-        /// What the draws follow from.
-        #[arg(long, value_name = "N", default_value_t = 1)]
-        seed: u64,
-    },
-    /// Load the records, then do what was recorded. How many records there are stands in the trace.
-    Replay {
-        /// The file.
-        #[arg(value_name = "TRACE")]
-        trace: PathBuf,
-        #[command(flatten)]
-        common: Box<Common>,
-    },
-}
-
 /// Two reports.
 #[derive(Args, Debug)]
 #[command(after_help = COMPARE_EXAMPLES)]
@@ -281,98 +214,6 @@ impl Ycsb {
         let orders = self.common.orders(context, phases)?;
         let report = measure(&orders)?;
         publish(context, self.common.file.as_deref(), &report)
-    }
-}
-
-impl Sweep {
-    fn run(&self, context: &Context) -> Result<Exit> {
-        let job = self.common.orders(context, Vec::new())?;
-        let known = sweep::SWEEPS.iter().find(|(_, sweep, _)| *sweep == self.what);
-        let points = match known {
-            Some((_, _, points)) if self.points.is_empty() => points,
-            _ => &self.points[..],
-        };
-        let points = self.what.points(points, &job.job, self.common.defaults());
-        let points = points.map_err(usage)?;
-        let mut whole: Option<Report> = None;
-        for point in points {
-            screen::note(&format!("-- {}", point.name));
-            let orders = Orders {
-                job: point.job,
-                ..job.clone()
-            };
-            match (measure(&orders), &mut whole) {
-                (Ok(report), Some(whole)) => whole.add(report),
-                (Ok(report), None) => whole = Some(report),
-                // What the points before have measured stands.
-                (Err(error), Some(whole)) if !stop::asked() => whole.failures.push(Failure {
-                    engine: point.name,
-                    repetition: 1,
-                    why: format!("{error:#}"),
-                }),
-                (Err(error), _) => return Err(error),
-            }
-        }
-        match whole {
-            Some(report) => publish(context, self.common.file.as_deref(), &report),
-            None => Err(usage("a sweep has at least one point")),
-        }
-    }
-}
-
-impl Trace {
-    fn run(&self, context: &Context) -> Result<Exit> {
-        match &self.what {
-            TraceWhat::Record {
-                trace,
-                phase,
-                records,
-                operations,
-                seed,
-            } => {
-                let nothing = Defaults {
-                    warm: Amount::Operations(0),
-                    run: Amount::Operations(0),
-                    rate: None,
-                };
-                let phase = Phase::parse(phase, nothing).map_err(usage)?;
-                let head = trace::Head {
-                    records: *records,
-                    operations: *operations,
-                };
-                trace::record(trace, &phase, head, *seed)?;
-                screen::note(&format!(
-                    "{} operations on {} records in {}",
-                    count(*operations),
-                    count(*records),
-                    trace.display()
-                ));
-                Ok(Exit::Done)
-            }
-            TraceWhat::Replay { trace, common } => {
-                let head = trace::head(trace)?;
-                let load = Phase::parse("load", common.defaults())?;
-                let replay = Phase {
-                    name: "trace".into(),
-                    task: Task::Trace {
-                        file: std::path::absolute(trace)?,
-                    },
-                    ..load.clone()
-                };
-                let mut orders = common.orders(context, Vec::new())?;
-                orders.job.records = head.records;
-                orders.job.cap = context
-                    .memory
-                    .unwrap_or(default_cap(head.records * orders.job.record_bytes()));
-                orders.job.phases = if common.reuse {
-                    vec![replay]
-                } else {
-                    vec![load, replay]
-                };
-                let report = measure(&orders)?;
-                publish(context, common.file.as_deref(), &report)
-            }
-        }
     }
 }
 

@@ -24,7 +24,7 @@ Redis and memcached are looked for in PATH: apt-get install redis-server memcach
 /// The server, and others beside it. `--memory` is what servers are told to use that can be told [default: four times the data, at least 1 GiB].
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub struct Bench {
+pub struct Verb {
     /// The servers, separated by commas: alluvium and alluvium-memcached, by either protocol; redis; redis-aof, which logs and syncs every second; memcached.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub servers: Vec<String>,
@@ -74,7 +74,7 @@ pub struct Bench {
 /// The least memory that servers are told to use, if nobody says it.
 const LEAST_MEMORY: u64 = 1 << 30;
 
-impl Bench {
+impl Verb {
     pub(super) fn run(&self, context: &Context) -> Result<Exit> {
         let orders = self.orders(context)?;
         let report = report(&self.directory, described(&orders), Files::Removed, || {

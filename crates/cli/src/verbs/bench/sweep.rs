@@ -1,0 +1,78 @@
+//! `bench sweep`: one thing changes from point to point.
+
+use super::{Common, measure, publish, usage};
+use crate::Exit;
+use crate::context::Context;
+use crate::screen;
+use crate::stop;
+use alluvium_bench::report::Report;
+use alluvium_bench::run::{Failure, Orders};
+use alluvium_bench::workload::phase::parse_count;
+use alluvium_bench::workload::sweep;
+use anyhow::Result;
+use clap::Args;
+
+/// One thing that changes.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Verb {
+    /// What changes: sequential (how many of a hundred records are loaded in order), threads, scan (records of a scan), value (bytes of a value),
+    /// memory (a hundredth of the data), records (with as much memory for each).
+    #[arg(value_name = "WHAT", value_parser = sweep)]
+    pub what: sweep::Sweep,
+    /// The points, separated by commas [default: those of the literature].
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = parse_count)]
+    pub points: Vec<u64>,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium bench sweep sequential --records 10M --memory 256M
+  alluvium bench sweep threads --points 1,2,4,8 --engines alluvium,rocksdb --json threads.json
+  alluvium bench sweep scan --records 5M";
+
+fn sweep(text: &str) -> Result<sweep::Sweep, String> {
+    let found = sweep::SWEEPS.iter().find(|(name, _, _)| *name == text);
+    found.map(|(_, sweep, _)| *sweep).ok_or_else(|| {
+        let names: Vec<&str> = sweep::SWEEPS.iter().map(|(name, _, _)| *name).collect();
+        format!("sweeps are {}", names.join(", "))
+    })
+}
+
+impl Verb {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        let job = self.common.orders(context, Vec::new())?;
+        let known = sweep::SWEEPS.iter().find(|(_, sweep, _)| *sweep == self.what);
+        let points = match known {
+            Some((_, _, points)) if self.points.is_empty() => points,
+            _ => &self.points[..],
+        };
+        let points = self.what.points(points, &job.job, self.common.defaults());
+        let points = points.map_err(usage)?;
+        let mut whole: Option<Report> = None;
+        for point in points {
+            screen::note(&format!("-- {}", point.name));
+            let orders = Orders {
+                job: point.job,
+                ..job.clone()
+            };
+            match (measure(&orders), &mut whole) {
+                (Ok(report), Some(whole)) => whole.add(report),
+                (Ok(report), None) => whole = Some(report),
+                // What the points before have measured stands.
+                (Err(error), Some(whole)) if !stop::asked() => whole.failures.push(Failure {
+                    engine: point.name,
+                    repetition: 1,
+                    why: format!("{error:#}"),
+                }),
+                (Err(error), _) => return Err(error),
+            }
+        }
+        match whole {
+            Some(report) => publish(context, self.common.file.as_deref(), &report),
+            None => Err(usage("a sweep has at least one point")),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `bench trace`: operations in a file.
+
+use super::{Common, default_cap, measure, publish, usage};
+use crate::Exit;
+use crate::context::Context;
+use crate::screen;
+use crate::sizes::count;
+use alluvium_bench::workload::phase::{Amount, Defaults, Phase, Task, parse_count};
+use alluvium_bench::workload::trace;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Operations in a file.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Verb {
+    /// What is done with it.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium bench trace record a.trace --phase a --records 1M --operations 10M
+  alluvium bench trace replay a.trace --engines alluvium,leveldb --memory 64M";
+
+/// What is done with a trace.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    /// Draw operations from a workload and write them down.
+    Record {
+        /// The file.
+        #[arg(value_name = "TRACE")]
+        trace: PathBuf,
+        /// The workload: a to f, with words as in `bench ycsb --phases`.
+        #[arg(long, value_name = "PHASE", default_value = "a")]
+        phase: String,
+        /// How many records there are before.
+        #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+        records: u64,
+        /// How many operations are drawn.
+        #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+        operations: u64,
+        /// What the draws follow from.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+    },
+    /// Load the records, then do what was recorded. How many records there are stands in the trace.
+    Replay {
+        /// The file.
+        #[arg(value_name = "TRACE")]
+        trace: PathBuf,
+        #[command(flatten)]
+        common: Box<Common>,
+    },
+}
+
+impl Verb {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        match &self.what {
+            What::Record {
+                trace,
+                phase,
+                records,
+                operations,
+                seed,
+            } => {
+                let nothing = Defaults {
+                    warm: Amount::Operations(0),
+                    run: Amount::Operations(0),
+                    rate: None,
+                };
+                let phase = Phase::parse(phase, nothing).map_err(usage)?;
+                let head = trace::Head {
+                    records: *records,
+                    operations: *operations,
+                };
+                trace::record(trace, &phase, head, *seed)?;
+                screen::note(&format!(
+                    "{} operations on {} records in {}",
+                    count(*operations),
+                    count(*records),
+                    trace.display()
+                ));
+                Ok(Exit::Done)
+            }
+            What::Replay { trace, common } => {
+                let head = trace::head(trace)?;
+                let load = Phase::parse("load", common.defaults())?;
+                let replay = Phase {
+                    name: "trace".into(),
+                    task: Task::Trace {
+                        file: std::path::absolute(trace)?,
+                    },
+                    ..load.clone()
+                };
+                let mut orders = common.orders(context, Vec::new())?;
+                orders.job.records = head.records;
+                orders.job.cap = context
+                    .memory
+                    .unwrap_or(default_cap(head.records * orders.job.record_bytes()));
+                orders.job.phases = if common.reuse {
+                    vec![replay]
+                } else {
+                    vec![load, replay]
+                };
+                let report = measure(&orders)?;
+                publish(context, common.file.as_deref(), &report)
+            }
+        }
+    }
+}
