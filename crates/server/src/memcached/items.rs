@@ -1,9 +1,12 @@
 //! What can be done to an item, atomically.
 
+use super::run::Access;
 use crate::error::Failure;
 use crate::model::format::{self, Item};
 use crate::store::{Mode, Store, Wanted};
 use alluvium::{Durability, Value, WriteBatch};
+use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Expiries up to so many seconds are counted from now, longer ones from 1970.
@@ -17,13 +20,20 @@ pub(super) const STALE: u8 = 1;
 /// Somebody was told to.
 pub(super) const CLAIMED: u8 = 2;
 
-/// An item that was read.
+/// An item that was read, or that the same run has written.
 #[derive(Debug)]
-pub(super) struct Kept(Value);
+pub(super) enum Kept {
+    Read(Value),
+    Own(Vec<u8>),
+}
 
 impl Kept {
     pub(super) fn item(&self) -> Result<Item<'_>, Failure> {
-        Ok(format::decode_item(&self.0)?)
+        let stored = match self {
+            Kept::Read(value) => &value[..],
+            Kept::Own(stored) => stored,
+        };
+        Ok(format::decode_item(stored)?)
     }
 }
 
@@ -34,21 +44,67 @@ pub(super) enum Change {
     Put(Vec<u8>),
 }
 
-/// Items of one store, for one request.
+/// A key of an item.
+pub(super) type Key = SmallVec<[u8; 32]>;
+
+/// How far a lookup may be behind what was read for it.
+const AHEAD: usize = 16;
+
+/// Items of one store, for requests that are executed together: what was read for them beforehand, and what they write until it is committed. Locks of
+/// what they change are held.
 pub(super) struct Items<'s> {
     pub(super) store: &'s Store,
     pub(super) now_ms: u64,
-    /// Whether anything was written.
-    pub(super) has_written: bool,
+    /// Whether what only reads may change an item that it finds stale: its lock is held.
+    pub(super) is_careful: bool,
+    /// Something would have to be changed that has no lock.
+    pub(super) wants_care: bool,
+    read: Vec<(Key, Option<Value>)>,
+    /// Where the next lookup of something that was read probably is.
+    next: usize,
+    /// Whether anybody asks for what was written.
+    is_read: bool,
+    own: HashMap<Key, Option<Vec<u8>>>,
+    batch: WriteBatch,
+    /// About how many bytes wait for the commit.
+    pub(super) bytes: usize,
+    /// How many of them expire, and when the last ones do.
+    expiring: u64,
+    last_expiry_ms: u64,
 }
 
 impl<'s> Items<'s> {
-    pub(super) fn new(store: &'s Store) -> Items<'s> {
+    /// For requests that ask for items, or for none: then nobody sees what they write before it is committed.
+    pub(super) fn new(store: &'s Store, is_read: bool, is_careful: bool) -> Items<'s> {
         Items {
             store,
             now_ms: store.now_ms(),
-            has_written: false,
+            is_careful,
+            wants_care: false,
+            read: Vec::new(),
+            next: 0,
+            is_read,
+            own: HashMap::new(),
+            batch: WriteBatch::new().durability(Durability::Process),
+            bytes: 0,
+            expiring: 0,
+            last_expiry_ms: 0,
         }
+    }
+
+    /// The locks that a request needs for an item.
+    pub(super) fn lock(wanted: &mut Wanted, key: &[u8], access: Access) {
+        match access {
+            Access::Reads => {}
+            Access::Overwrites => wanted.key(ITEMS, key, Mode::Blind),
+            Access::Changes => wanted.key(ITEMS, key, Mode::Exclusive),
+        }
+    }
+
+    /// These items were read, in the order in which they will be asked for.
+    pub(super) fn has_read(&mut self, keys: Vec<Key>, values: Vec<Option<Value>>) {
+        self.read = keys.into_iter().zip(values).collect();
+        self.next = 0;
     }
 
     /// When an item expires that shall live so long; 0 for never.
@@ -75,64 +131,109 @@ impl<'s> Items<'s> {
         (self.now_ms / 1000) as u32
     }
 
-    fn alive(&self, found: Option<Value>) -> Result<Option<Kept>, Failure> {
-        let Some(kept) = found.map(Kept) else {
+    fn alive(&self, found: Option<Kept>) -> Result<Option<Kept>, Failure> {
+        let Some(kept) = found else {
             return Ok(None);
         };
         let expires_ms = kept.item()?.expires_ms;
         Ok(Some(kept).filter(|_| expires_ms == 0 || expires_ms > self.now_ms))
     }
 
-    /// Items by their keys, read at once.
-    pub(super) fn get(&self, keys: &[&[u8]]) -> Result<Vec<Option<Kept>>, Failure> {
-        let found = Store::read_all(&self.store.items, keys)?;
-        found.into_iter().map(|value| self.alive(value)).collect()
+    /// An item as these requests see it.
+    fn lookup(&mut self, key: &[u8]) -> Result<Option<Kept>, Failure> {
+        let found = match self.own.get(key) {
+            Some(own) => own.clone().map(Kept::Own),
+            None => self.find(key)?.map(Kept::Read),
+        };
+        self.alive(found)
     }
 
-    /// Changes an item as `decide` says, which nobody else changes meanwhile.
+    /// An item as the store has it. One that was not read beforehand is read now.
+    fn find(&mut self, key: &[u8]) -> Result<Option<Value>, Failure> {
+        let ahead = self.read.iter().skip(self.next).take(AHEAD);
+        match ahead.into_iter().position(|(name, _)| **name == *key) {
+            Some(step) => {
+                self.next += step + 1;
+                Ok(self.read[self.next - 1].1.take())
+            }
+            None => Ok(Store::read(&self.store.items, key)?),
+        }
+    }
+
+    /// Items by their keys.
+    pub(super) fn get(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Kept>>, Failure> {
+        keys.iter().map(|key| self.lookup(key)).collect()
+    }
+
+    /// Changes an item as `decide` says, whose lock is held, so that nobody else changes it meanwhile.
     pub(super) fn change<T>(
         &mut self,
         key: &[u8],
         decide: impl FnOnce(&Items<'_>, Option<Item<'_>>) -> Result<(Change, T), Failure>,
     ) -> Result<T, Failure> {
-        let mut wanted = Wanted::default();
-        wanted.key(ITEMS, key, Mode::Exclusive);
-        let _held = self.store.locks.lock(wanted);
-        let kept = self.alive(Store::read(&self.store.items, key)?)?;
+        let kept = self.lookup(key)?;
         let item = kept.as_ref().map(Kept::item).transpose()?;
         let (change, result) = decide(self, item)?;
-        let mut batch = WriteBatch::new().durability(Durability::Process);
-        let items = &self.store.items;
         match change {
-            Change::Nothing => return Ok(result),
-            Change::Delete => batch.delete(items, key)?,
-            Change::Put(stored) => {
-                let expires_ms = format::decode_item(&stored)?.expires_ms;
-                let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
-                match until.filter(|_| expires_ms != 0) {
-                    Some(until) => {
-                        let bytes = (key.len() + stored.len()) as u64;
-                        self.store.expiring.note(expires_ms, bytes);
-                        batch.put_until(items, key, &stored, until)?
-                    }
-                    None => batch.put(items, key, &stored)?,
-                }
+            Change::Nothing => {}
+            Change::Delete => {
+                self.batch.delete(&self.store.items, key)?;
+                self.bytes += key.len();
+                self.note(key, None);
             }
-        };
-        self.store.db.write(&batch)?;
-        self.has_written = true;
+            Change::Put(stored) => self.put(key, stored)?,
+        }
         Ok(result)
     }
 
-    /// Deletes all items. Nobody who has read one before brings it back: all locks are held.
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        let mut wanted = Wanted::default();
-        wanted.everything();
-        let _held = self.store.locks.lock(wanted);
-        self.store.items.delete_range(b"", None)?;
-        self.has_written = true;
+    /// Stores an item, whatever is there.
+    pub(super) fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure> {
+        let expires_ms = format::decode_item(&stored)?.expires_ms;
+        let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
+        let items = &self.store.items;
+        match until.filter(|_| expires_ms != 0) {
+            Some(until) => {
+                self.batch.put_until(items, key, &stored, until)?;
+                self.expiring += (key.len() + stored.len()) as u64;
+                self.last_expiry_ms = self.last_expiry_ms.max(expires_ms);
+            }
+            None => {
+                self.batch.put(items, key, &stored)?;
+            }
+        }
+        self.bytes += key.len() + stored.len();
+        self.note(key, Some(stored));
         Ok(())
     }
+
+    fn note(&mut self, key: &[u8], stored: Option<Vec<u8>>) {
+        if self.is_read {
+            self.own.insert(Key::from_slice(key), stored);
+        }
+    }
+
+    /// Commits what was written so far. Whether there was anything.
+    pub(super) fn commit(&mut self) -> Result<bool, Failure> {
+        if self.batch.is_empty() {
+            return Ok(false);
+        }
+        self.store.db.write(&self.batch)?;
+        self.batch.clear();
+        if self.expiring > 0 {
+            self.store.expiring.note(self.last_expiry_ms, self.expiring);
+        }
+        (self.bytes, self.expiring, self.last_expiry_ms) = (0, 0, 0);
+        Ok(true)
+    }
+}
+
+/// Deletes all items. Nobody who has read one before brings it back: all locks are held.
+pub(super) fn flush(store: &Store) -> Result<(), Failure> {
+    let mut wanted = Wanted::default();
+    wanted.everything();
+    let _held = store.locks.lock(wanted);
+    store.items.delete_range(b"", None)?;
+    Ok(())
 }
 
 /// How stale an item is whose number has changed: one that has grown is another item to memcached.

@@ -2,6 +2,7 @@
 
 use super::items::{self, CLAIMED, Change, Items, STALE};
 use super::request::{Request, number};
+use super::run::Access;
 use super::text::{BAD_LINE, key};
 use crate::error::Failure;
 use crate::model::format::{Item, encode_item};
@@ -26,7 +27,7 @@ struct Flags<'a> {
 }
 
 impl<'a> Flags<'a> {
-    fn new(request: &'a Request<'a>, from: usize) -> Flags<'a> {
+    fn new(request: &'a Request<'_>, from: usize) -> Flags<'a> {
         Flags {
             words: request.words.get(from..).unwrap_or_default(),
         }
@@ -93,6 +94,26 @@ fn meta_key<'a>(request: &Request<'a>, flags: &Flags<'_>) -> Result<Cow<'a, [u8]
     let decoded = decoded.map_err(|_| Failure::say("CLIENT_ERROR error decoding key"))?;
     key(&decoded)?;
     Ok(Cow::Owned(decoded))
+}
+
+/// The item that a request is about, and what it does with it, as [`run::accesses`](super::run::accesses) says.
+pub(super) fn access<'a>(request: &Request<'a>, careful: bool) -> Option<(Cow<'a, [u8]>, Access)> {
+    let from = if request.word(0) == b"ms" { 3 } else { 2 };
+    let flags = Flags::new(request, from);
+    let key = meta_key(request, &flags).ok()?;
+    let only_reads = match request.word(0) {
+        b"me" => true,
+        b"mg" => !careful && !b"NRTlh".iter().any(|&letter| flags.has(letter)),
+        _ => false,
+    };
+    Some((
+        key,
+        if only_reads {
+            Access::Reads
+        } else {
+            Access::Changes
+        },
+    ))
 }
 
 /// Appends ` k…`, ` O…` and ` b`, in the order in which they were asked for, and what `own` knows of other letters.
@@ -227,8 +248,12 @@ pub(super) fn get(
         let kept = items.get(&[&key])?.pop().flatten();
         let item = kept.as_ref().map(items::Kept::item).transpose()?;
         match item {
-            // Who is told to renew it is noted, so that only one is.
+            // Who is told to renew it is noted, so that only one is; that takes the item's lock.
             Some(item) if item.staleness & STALE != 0 => {
+                if !items.is_careful {
+                    items.wants_care = true;
+                    return Ok(());
+                }
                 items.change(&key, |items, old| look(items, old, &flags, changes))?
             }
             Some(item) => {

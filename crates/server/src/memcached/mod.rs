@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: sockets; how an item lies in the store (`model/format.rs`).
 //!
-//! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `items.rs` (what can be done to an item, atomically), `text.rs`, `meta.rs`,
+//! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `run.rs` (which requests are executed together), `items.rs` (what
+//! can be done to an item), `text.rs`, `meta.rs`,
 //! `stats.rs`.
 //!
 //! ```text
@@ -15,6 +16,7 @@
 mod items;
 mod meta;
 pub mod request;
+mod run;
 mod session;
 mod stats;
 mod text;

@@ -1,5 +1,7 @@
 //! Requests out of bytes: a line, and behind some a block.
 
+use smallvec::SmallVec;
+
 /// The longest line.
 pub const MAX_LINE: usize = 1 << 20;
 
@@ -26,7 +28,7 @@ pub enum Found<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// The words of its line.
-    pub words: Vec<&'a [u8]>,
+    pub words: SmallVec<[&'a [u8]; 8]>,
     /// The block behind it; empty if there is none.
     pub block: &'a [u8],
 }
@@ -76,7 +78,7 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
     };
     let line = &buffer[..end];
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let words: Vec<&[u8]> = line
+    let words: SmallVec<[&[u8]; 8]> = line
         .split(|&byte| byte == b' ')
         .filter(|word| !word.is_empty())
         .collect();
@@ -133,7 +135,7 @@ mod tests {
         let Found::Request(request, taken) = read(b"get a  b\r\nrest", 10) else {
             panic!("a request")
         };
-        assert_eq!((request.words, taken), (vec![&b"get"[..], b"a", b"b"], 10));
+        assert_eq!((&request.words[..], taken), (&[&b"get"[..], b"a", b"b"][..], 10));
         let Found::Request(request, taken) = read(b"set k 0 0 3 noreply\r\na\nb\r\nx", 10) else {
             panic!("a request")
         };

@@ -1,14 +1,21 @@
-//! One connection: requests are read and executed one after the other.
+//! One connection: requests are read, and executed in runs of neighbours.
 
-use super::items::Items;
-use super::request::{self, Found, Request};
+use super::items::{self, Items, Key};
+use super::request::Request;
+use super::run::{self, Next};
 use super::{meta, stats, text};
 use crate::error::Failure;
 use crate::net::{Input, Protocol, Served};
 use crate::shared::Shared;
+use crate::store::{Store, Wanted};
+use alluvium::{MultiGet, Value};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
+
+/// A run that has written more than this is committed in parts, each of whole requests.
+const MOST_BYTES: usize = 16 << 20;
 
 /// The state of one connection.
 pub(crate) struct Session {
@@ -16,13 +23,41 @@ pub(crate) struct Session {
     /// Bytes of a refused block that are still to come.
     skipping: usize,
     wants_sync: bool,
+    waiting: Option<Waiting>,
 }
+
+/// A run that waits for what it asks for.
+struct Waiting {
+    /// How many requests it has: more may have come since.
+    requests: usize,
+    reading: MultiGet,
+}
+
+/// The items that a run has waited for.
+type ReadResult = alluvium::Result<Vec<Option<Value>>>;
 
 /// How a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+enum End {
     Replied,
     Quit,
+}
+
+/// How much of a run holds whatever comes.
+#[derive(Clone, Copy)]
+struct Done {
+    requests: usize,
+    /// Where the replies to the rest begin.
+    position: usize,
+}
+
+/// What became of a run.
+enum Ran {
+    Whole,
+    /// Nothing of it was done: it waits for what it asks for.
+    Waits(Box<MultiGet>),
+    /// The rest is to be done again with locks for whatever it asks for.
+    WantsCare,
 }
 
 impl Session {
@@ -31,111 +66,267 @@ impl Session {
             shared: Arc::clone(shared),
             skipping: 0,
             wants_sync: false,
+            waiting: None,
         }
     }
 
-    fn run(&mut self, request: &Request<'_>, output: &mut Vec<u8>) -> End {
-        let start = output.len();
-        self.shared.counters.commands.fetch_add(1, Ordering::Relaxed);
-        let shared = Arc::clone(&self.shared);
-        let mut items = Items::new(&shared.store);
-        let result = self.dispatch(request, &mut items, output);
-        self.wants_sync |= items.has_written && shared.store.waits_for_disk();
-        match result {
-            Ok(end) => end,
+    /// Executes a run and writes its replies; or nothing of it, and what it waits for. It is handed in the next time what came of that.
+    fn run(
+        &mut self,
+        requests: &[Request<'_>],
+        read: Option<ReadResult>,
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Option<MultiGet> {
+        let mut done = Done {
+            requests: 0,
+            position: output.len(),
+        };
+        let mut ran = self.try_run(requests, read, Some(context), output, &mut done);
+        if matches!(ran, Ok(Ran::WantsCare)) {
+            output.truncate(done.position);
+            ran = self.try_run(requests, None, None, output, &mut done);
+        }
+        match ran {
+            Ok(Ran::Waits(reading)) => return Some(*reading),
+            Ok(_) => {}
             Err(failure) => {
-                self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-                output.truncate(start);
-                if request.is_quiet() && matches!(failure, Failure::Refused(_)) {
-                    return End::Replied;
+                // Nothing of the rest holds, so that every request of it gets the same reply.
+                output.truncate(done.position);
+                for request in &requests[done.requests..] {
+                    self.refuse(&failure, request, output);
                 }
-                let text = match failure {
-                    Failure::Refused(text) => text.into_owned(),
-                    Failure::Store(error) if error.is_full() => {
-                        format!("SERVER_ERROR out of memory storing object: {error}")
-                    }
-                    Failure::Store(error) => format!("SERVER_ERROR {error}"),
-                };
-                output.extend_from_slice(text.replace(['\r', '\n'], " ").as_bytes());
-                output.extend_from_slice(b"\r\n");
-                End::Replied
             }
         }
+        let counters = &self.shared.counters;
+        counters
+            .commands
+            .fetch_add(requests.len() as u64, Ordering::Relaxed);
+        None
     }
 
-    fn dispatch(
+    /// Executes what is left of a run. Without a context it waits for what it reads, and has locks for all of it.
+    fn try_run(
         &mut self,
+        requests: &[Request<'_>],
+        read: Option<ReadResult>,
+        context: Option<&mut Context<'_>>,
+        output: &mut Vec<u8>,
+        done: &mut Done,
+    ) -> Result<Ran, Failure> {
+        let shared = Arc::clone(&self.shared);
+        let store = &*shared.store;
+        self.flush_if_due()?;
+        let is_careful = context.is_none();
+        let mut wanted = Wanted::default();
+        let mut keys: Vec<Key> = Vec::new();
+        for request in &requests[done.requests..] {
+            run::accesses(request, is_careful, |key, access| {
+                Items::lock(&mut wanted, key, access);
+                if access != run::Access::Overwrites {
+                    keys.push(Key::from_slice(key));
+                }
+            });
+        }
+        let needs_locks = !wanted.is_empty();
+        let _held = store.locks.lock(wanted);
+        let mut items = Items::new(store, !keys.is_empty(), is_careful);
+        if !keys.is_empty() {
+            let values = match (read, context) {
+                (Some(values), _) if !needs_locks => values?,
+                // What it has read before it had the locks is in memory now, but may have changed.
+                (Some(Err(error)), _) => return Err(error.into()),
+                (Some(Ok(_)), _) | (None, None) => Store::read_all(&store.items, &keys)?,
+                (None, Some(context)) => match store.items.multi_get_in_memory(&keys)? {
+                    Some(values) => values,
+                    None => {
+                        let mut reading = store.items.multi_get_async(&keys);
+                        match Pin::new(&mut reading).poll(context) {
+                            Poll::Ready(values) => values?,
+                            Poll::Pending => return Ok(Ran::Waits(Box::new(reading))),
+                        }
+                    }
+                },
+            };
+            items.has_read(keys, values);
+        }
+        for (index, request) in requests.iter().enumerate().skip(done.requests) {
+            if items.bytes > MOST_BYTES {
+                self.commit(&mut items)?;
+                *done = Done {
+                    requests: index,
+                    position: output.len(),
+                };
+            }
+            let start = output.len();
+            if let Err(failure) = self.execute(request, &mut items, output) {
+                output.truncate(start);
+                self.refuse(&failure, request, output);
+            }
+            if items.wants_care {
+                // What comes before is not committed, and is done again.
+                return Ok(Ran::WantsCare);
+            }
+        }
+        self.commit(&mut items)?;
+        Ok(Ran::Whole)
+    }
+
+    fn commit(&mut self, items: &mut Items<'_>) -> Result<(), Failure> {
+        let has_written = items.commit()?;
+        self.wants_sync |= has_written && self.shared.store.waits_for_disk();
+        Ok(())
+    }
+
+    fn execute(
+        &self,
         request: &Request<'_>,
         items: &mut Items<'_>,
         output: &mut Vec<u8>,
-    ) -> Result<End, Failure> {
+    ) -> Result<(), Failure> {
         let counters = &self.shared.counters;
-        self.shared.flush_if_due(items)?;
         if request.words.len() == 1 && matches!(request.word(0), b"mg" | b"md" | b"ma") {
             return Err(Failure::say("ERROR"));
         }
         match request.word(0) {
-            b"get" | b"gets" | b"gat" | b"gats" => text::get(request, items, counters, output)?,
-            b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {
-                text::store(request, items, counters, output)?;
+            b"get" | b"gets" | b"gat" | b"gats" => text::get(request, items, counters, output),
+            b"incr" | b"decr" => text::arithmetic(request, items, output),
+            b"touch" => text::touch(request, items, counters, output),
+            b"delete" => text::delete(request, items, output),
+            b"mg" => meta::get(request, items, counters, output),
+            b"ms" => meta::set(request, items, counters, output),
+            b"md" => meta::delete(request, items, output),
+            b"ma" => meta::arithmetic(request, items, output),
+            b"me" => meta::describe(request, items, output),
+            _ => text::store(request, items, counters, output),
+        }
+    }
+
+    fn refuse(&self, failure: &Failure, request: &Request<'_>, output: &mut Vec<u8>) {
+        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+        if request.is_quiet() && matches!(failure, Failure::Refused(_)) {
+            return;
+        }
+        let text = match failure {
+            Failure::Refused(text) => text.to_string(),
+            Failure::Store(error) if error.is_full() => {
+                format!("SERVER_ERROR out of memory storing object: {error}")
             }
-            b"incr" | b"decr" => text::arithmetic(request, items, output)?,
-            b"touch" => text::touch(request, items, counters, output)?,
-            b"delete" => text::delete(request, items, output)?,
-            b"flush_all" => text::flush(request, items, &self.shared, output)?,
+            Failure::Store(error) => format!("SERVER_ERROR {error}"),
+        };
+        output.extend_from_slice(text.replace(['\r', '\n'], " ").as_bytes());
+        output.extend_from_slice(b"\r\n");
+    }
+
+    /// Executes a request that is not about single items.
+    fn run_alone(&mut self, request: &Request<'_>, output: &mut Vec<u8>) -> End {
+        let start = output.len();
+        self.shared.counters.commands.fetch_add(1, Ordering::Relaxed);
+        self.dispatch_alone(request, output).unwrap_or_else(|failure| {
+            output.truncate(start);
+            self.refuse(&failure, request, output);
+            End::Replied
+        })
+    }
+
+    fn dispatch_alone(&mut self, request: &Request<'_>, output: &mut Vec<u8>) -> Result<End, Failure> {
+        self.flush_if_due()?;
+        match request.word(0) {
+            b"flush_all" => {
+                let has_written = text::flush(request, &self.shared, output)?;
+                self.wants_sync |= has_written && self.shared.store.waits_for_disk();
+            }
             b"verbosity" => text::verbosity(request, output)?,
             b"version" => {
                 output.extend_from_slice(format!("VERSION {}\r\n", stats::VERSION).as_bytes());
             }
             b"stats" => stats::stats(request, &self.shared, output)?,
             b"quit" => return Ok(End::Quit),
-            b"mg" => meta::get(request, items, counters, output)?,
-            b"ms" => meta::set(request, items, counters, output)?,
-            b"md" => meta::delete(request, items, output)?,
-            b"ma" => meta::arithmetic(request, items, output)?,
-            b"me" => meta::describe(request, items, output)?,
             b"mn" => output.extend_from_slice(b"MN\r\n"),
             b"shutdown" => return Err(Failure::say("ERROR: shutdown not enabled")),
             _ => return Err(Failure::say("ERROR")),
         }
         Ok(End::Replied)
     }
+
+    /// Deletes all items if somebody has asked for it and the time has come.
+    fn flush_if_due(&mut self) -> Result<(), Failure> {
+        let shared = &self.shared;
+        let due = shared.flush_at.load(Ordering::Acquire);
+        if due == 0 || due > shared.store.now_ms() {
+            return Ok(());
+        }
+        let taken = shared
+            .flush_at
+            .compare_exchange(due, 0, Ordering::AcqRel, Ordering::Acquire);
+        if taken.is_ok() {
+            items::flush(&shared.store)?;
+            self.wants_sync |= self.shared.store.waits_for_disk();
+        }
+        Ok(())
+    }
+
+    /// Consumes what was served, and what is to be skipped.
+    fn skip(&mut self, input: &mut Input) {
+        let skipped = self.skipping.min(input.len());
+        input.consume(skipped);
+        self.skipping -= skipped;
+    }
 }
 
 impl Protocol for Session {
-    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, _waker: &Waker) -> Served {
-        let most = self.shared.config.limits.request;
-        for _ in 0..self.shared.config.limits.batch {
-            let skipped = self.skipping.min(input.len());
-            input.consume(skipped);
-            self.skipping -= skipped;
+    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+        let (most_block, mut left) = (self.shared.config.limits.request, self.shared.config.limits.batch);
+        let mut context = Context::from_waker(waker);
+        while left > 0 {
+            self.skip(input);
             if input.len() == 0 {
                 return Served::All;
             }
-            let taken = match request::read(input.bytes(), most) {
-                Found::Nothing => return Served::All,
-                Found::Request(request, taken) => {
-                    if self.run(&request, output) == End::Quit {
-                        return Served::Close;
+            let (mut most, mut read) = (left, None);
+            if let Some(mut waiting) = self.waiting.take() {
+                match Pin::new(&mut waiting.reading).poll(&mut context) {
+                    Poll::Ready(result) => (most, read) = (waiting.requests, Some(result)),
+                    Poll::Pending => {
+                        self.waiting = Some(waiting);
+                        return Served::Wait;
                     }
+                }
+            }
+            self.skipping = match run::next(input.bytes(), most_block, most) {
+                Next::Nothing => return Served::All,
+                Next::Run(requests, taken) => {
+                    if let Some(reading) = self.run(&requests, read, output, &mut context) {
+                        self.waiting = Some(Waiting {
+                            requests: requests.len(),
+                            reading,
+                        });
+                        return Served::Wait;
+                    }
+                    left = left.saturating_sub(requests.len());
                     taken
                 }
-                Found::Bad(error, taken) => {
+                Next::Alone(request, taken) => {
+                    if self.run_alone(&request, output) == End::Quit {
+                        return Served::Close;
+                    }
+                    left -= 1;
+                    taken
+                }
+                Next::Bad(error, taken) => {
                     self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
                     output.extend_from_slice(error.as_bytes());
                     output.extend_from_slice(b"\r\n");
+                    left -= 1;
                     taken
                 }
-                Found::Endless => {
+                Next::Endless => {
                     output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
                     return Served::Close;
                 }
             };
-            self.skipping = taken;
         }
-        let skipped = self.skipping.min(input.len());
-        input.consume(skipped);
-        self.skipping -= skipped;
+        self.skip(input);
         Served::Some
     }
 
@@ -145,22 +336,5 @@ impl Protocol for Session {
 
     fn lost(&mut self, output: &mut Vec<u8>, why: &str) {
         output.extend_from_slice(format!("SERVER_ERROR not durable: {why}\r\n").as_bytes());
-    }
-}
-
-impl Shared {
-    /// Deletes all items if somebody has asked for it and the time has come.
-    fn flush_if_due(&self, items: &mut Items<'_>) -> Result<(), Failure> {
-        let due = self.flush_at.load(Ordering::Acquire);
-        if due == 0 || due > items.now_ms {
-            return Ok(());
-        }
-        let taken = self
-            .flush_at
-            .compare_exchange(due, 0, Ordering::AcqRel, Ordering::Acquire);
-        if taken.is_ok() {
-            items.flush()?;
-        }
-        Ok(())
     }
 }

@@ -94,6 +94,19 @@ pub(super) fn store(
         None
     };
     counters.items_set.fetch_add(1, Ordering::Relaxed);
+    if command == b"set" {
+        let item = Item {
+            flags,
+            cas: items.store.next_cas(),
+            expires_ms: items.expiry(seconds),
+            touched: items.now_s(),
+            staleness: 0,
+            value: request.block,
+        };
+        items.put(word, encode_item(&item))?;
+        say(request, output, "STORED");
+        return Ok(());
+    }
     let said = items.change(word, |items, old| {
         let refusal = match (command, &old) {
             (b"add", Some(_)) | (b"replace" | b"append" | b"prepend", None) => Some("NOT_STORED"),
@@ -216,12 +229,8 @@ pub(super) fn delete(request: &Request<'_>, items: &mut Items<'_>, output: &mut 
     Ok(())
 }
 
-pub(super) fn flush(
-    request: &Request<'_>,
-    items: &mut Items<'_>,
-    shared: &Shared,
-    output: &mut Vec<u8>,
-) -> Done {
+/// Deletes all items, now or later. Whether anything was written.
+pub(super) fn flush(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<bool, Failure> {
     let words = request.words.len() - usize::from(request.is_quiet());
     let delay = match words {
         1 => 0,
@@ -229,12 +238,13 @@ pub(super) fn flush(
     };
     shared.counters.item_flushes.fetch_add(1, Ordering::Relaxed);
     if delay > 0 {
+        let items = Items::new(&shared.store, false, false);
         shared.flush_at.store(items.expiry(delay), Ordering::Release);
     } else {
-        items.flush()?;
+        items::flush(&shared.store)?;
     }
     say(request, output, "OK");
-    Ok(())
+    Ok(delay <= 0)
 }
 
 pub(super) fn verbosity(request: &Request<'_>, output: &mut Vec<u8>) -> Done {

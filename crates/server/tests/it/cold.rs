@@ -3,6 +3,8 @@
 use crate::client::{Client, Fixture, options, request};
 use alluvium::Options;
 use alluvium_server::Server;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 const KEYS: u64 = 20_000;
 
@@ -68,4 +70,72 @@ fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order(
     });
     let read = db.stats().operations.multi_get_keys - reads_before;
     assert!(read > 8 * 60 * 40, "{read} keys were read");
+}
+
+/// Sends requests in two pieces, so that more arrives while something waits, and takes exactly these replies.
+fn expect(stream: &mut TcpStream, requests: &str, cut: usize, replies: &str) {
+    let (head, tail) = requests.as_bytes().split_at(cut);
+    stream.write_all(head).unwrap();
+    stream.write_all(tail).unwrap();
+    let mut said = vec![0; replies.len()];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(String::from_utf8_lossy(&said), replies);
+}
+
+#[test]
+fn pipelines_of_memcached_that_wait_for_the_device_get_their_replies_in_order() {
+    let Fixture { server, db, place } = Fixture::new();
+    let mut stream = TcpStream::connect(server.memcached_addr().unwrap()).unwrap();
+    for first in (0..KEYS).step_by(100) {
+        let sets: String = (first..first + 100)
+            .map(|key| format!("set {key} 0 0 {} noreply\r\n{}\r\n", value(key).len(), value(key)))
+            .collect();
+        expect(&mut stream, &(sets + "mn\r\n"), 0, "MN\r\n");
+    }
+    server.stop();
+    server.join().unwrap();
+    drop((server, stream));
+    db.close().unwrap();
+    // Nothing is in memory now.
+    let db = Options::new()
+        .memory(64 << 20)
+        .open(place.path().join("store"))
+        .unwrap();
+    let server = Server::start(&db, options()).unwrap();
+    let address = server.memcached_addr().unwrap();
+    std::thread::scope(|scope| {
+        for seed in 0..8 {
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                let mut stream = TcpStream::connect(address).unwrap();
+                expect(
+                    &mut stream,
+                    &format!("set own{seed} 0 0 1\r\n0\r\n"),
+                    5,
+                    "STORED\r\n",
+                );
+                for round in 1..=60 {
+                    let (mut requests, mut replies) = (String::new(), String::new());
+                    for _ in 0..20 {
+                        let key = random.u64(..KEYS);
+                        let (text, len) = (value(key), value(key).len());
+                        requests += &format!("get {key}\r\nmg {key} s\r\n");
+                        replies += &format!("VALUE {key} 0 {len}\r\n{text}\r\nEND\r\nHD s{len}\r\n");
+                    }
+                    // What is changed is read under locks, what was written is seen at once, and what is about no item ends the run.
+                    requests += &format!("incr own{seed} 1\r\nget own{seed}\r\nmn\r\nget nothing\r\n");
+                    let digits = round.to_string().len();
+                    replies +=
+                        &format!("{round}\r\nVALUE own{seed} 0 {digits}\r\n{round}\r\nEND\r\nMN\r\nEND\r\n");
+                    expect(&mut stream, &requests, random.usize(..requests.len()), &replies);
+                }
+            });
+        }
+    });
+    let stats = db.stats().operations;
+    assert!(
+        stats.multi_get_keys > 8 * 60 * 40,
+        "{} keys were read",
+        stats.multi_get_keys
+    );
 }

@@ -80,11 +80,15 @@ impl Client {
         }
     }
 
-    /// Sends a request and another that ends the reply; all lines before the end. A number that CAS compares is replaced by a word.
-    fn ask(&mut self, request: &str, key: &str) -> Vec<String> {
-        // As long as none is known, one that neither has given out: both count from small numbers or from times.
-        let known = self.marks.get(key).map_or("1234567890123456789", |mark| mark);
-        let request = request.replace("$cas", known);
+    /// Sends requests, each with the key that it is about, and another that ends the replies; all lines before the end. A number that CAS compares is
+    /// replaced by a word.
+    fn ask(&mut self, requests: &[(String, String)]) -> Vec<String> {
+        let mut request = String::new();
+        for (text, key) in requests {
+            // As long as none is known, one that neither has given out: both count from small numbers or from times.
+            let known = self.marks.get(key).map_or("1234567890123456789", |mark| mark);
+            request += &text.replace("$cas", known);
+        }
         let socket = self.reader.get_mut();
         socket.write_all(format!("{request}mn\r\n").as_bytes()).unwrap();
         let mut lines = Vec::new();
@@ -288,25 +292,30 @@ fn random_requests_get_the_replies_of_memcached() {
     let mut history = Vec::new();
     let mut different = Vec::new();
     for step in 0..number("ALLUVIUM_MEMCACHED_COMMANDS", 5_000) {
-        let shape = SHAPES[random.usize(..SHAPES.len())];
-        if shape.starts_with("flush_all") && random.u8(..20) > 0 {
-            continue;
+        // Half of them come alone, the others in pipelines.
+        let count = if random.bool() { 1 } else { random.usize(2..12) };
+        let mut shapes = Vec::new();
+        while shapes.len() < count {
+            let shape = SHAPES[random.usize(..SHAPES.len())];
+            if !shape.starts_with("flush_all") || random.u8(..20) == 0 {
+                shapes.push(shape);
+            }
         }
-        let (request, key) = fill(shape, &mut random);
-        history.push(request.clone());
-        let (expected, found) = (theirs.ask(&request, &key), ours.ask(&request, &key));
+        let requests: Vec<(String, String)> = shapes.iter().map(|shape| fill(shape, &mut random)).collect();
+        history.extend(requests.iter().map(|(request, _)| request.clone()));
+        let (expected, found) = (theirs.ask(&requests), ours.ask(&requests));
         let is_good = |line: &String| {
             let bad = ["END", "EN", "NF", "NS", "NOT_FOUND", "NOT_STORED"].contains(&&line[..]);
             !bad && !line.contains("ERROR")
         };
-        if expected.first().is_some_and(is_good) {
-            let name = shape.split(' ').next().unwrap();
+        if count == 1 && expected.first().is_some_and(is_good) {
+            let name = shapes[0].split(' ').next().unwrap();
             *good.entry(name.to_owned()).or_default() += 1;
         }
         if !are_alike(&found, &expected) && different.len() < 10 {
-            let before = &history[history.len().saturating_sub(12)..];
+            let before = &history[history.len().saturating_sub(12 + count)..];
             different.push(format!(
-                "step {step}: {request:?}\n  theirs {expected:?}\n  ours {found:?}\n  after {before:?}"
+                "step {step}: {requests:?}\n  theirs {expected:?}\n  ours {found:?}\n  after {before:?}"
             ));
         }
     }

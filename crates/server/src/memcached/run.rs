@@ -1,0 +1,165 @@
+//! Requests of a pipeline that are executed together: which ones, and what they need of which items.
+
+use super::meta;
+use super::request::{self, Found, Request};
+use super::text::key;
+
+/// A run takes no more requests once they are so many bytes.
+const MOST_BYTES: usize = 1 << 20;
+
+/// What comes next in a buffer, and how many bytes it takes.
+pub(super) enum Next<'a> {
+    /// More bytes are needed.
+    Nothing,
+    /// Requests that are executed together.
+    Run(Vec<Request<'a>>, usize),
+    /// One that is not executed with others.
+    Alone(Request<'a>, usize),
+    /// As [`Found::Bad`].
+    Bad(&'static str, usize),
+    /// As [`Found::Endless`].
+    Endless,
+}
+
+/// What a buffer begins with: at most so many requests, whose blocks are at most `most_block` bytes long.
+pub(super) fn next(buffer: &[u8], most_block: usize, most_requests: usize) -> Next<'_> {
+    let mut requests = Vec::new();
+    let mut taken = 0;
+    while requests.len() < most_requests && taken < MOST_BYTES {
+        match request::read(&buffer[taken..], most_block) {
+            Found::Request(request, bytes) if is_of_items(request.word(0)) => {
+                requests.push(request);
+                taken += bytes;
+            }
+            // Whatever else comes has its turn when these are done.
+            _ if !requests.is_empty() => break,
+            Found::Request(request, bytes) => return Next::Alone(request, bytes),
+            Found::Nothing => return Next::Nothing,
+            Found::Bad(error, bytes) => return Next::Bad(error, bytes),
+            Found::Endless => return Next::Endless,
+        }
+    }
+    if requests.is_empty() {
+        Next::Nothing
+    } else {
+        Next::Run(requests, taken)
+    }
+}
+
+/// Whether a command is about single items, and nothing else.
+fn is_of_items(command: &[u8]) -> bool {
+    matches!(
+        command,
+        b"get"
+            | b"gets"
+            | b"gat"
+            | b"gats"
+            | b"set"
+            | b"add"
+            | b"replace"
+            | b"append"
+            | b"prepend"
+            | b"cas"
+            | b"incr"
+            | b"decr"
+            | b"touch"
+            | b"delete"
+            | b"mg"
+            | b"ms"
+            | b"md"
+            | b"ma"
+            | b"me"
+    )
+}
+
+/// What a request does with an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It asks what is there.
+    Reads,
+    /// It stores something, whatever is there.
+    Overwrites,
+    /// What it stores, and whether, depends on what is there.
+    Changes,
+}
+
+/// Hands out every item that a request may ask for or change. What makes no sense is left out: the request is refused when its turn comes. A `mg` that finds
+/// an item stale changes it; `careful` says that one may.
+pub(super) fn accesses(request: &Request<'_>, careful: bool, mut each: impl FnMut(&[u8], Access)) {
+    let mut words = |from: usize, access: Access| {
+        let words = request.words.iter().skip(from);
+        words
+            .filter(|word| key(word).is_ok())
+            .for_each(|word| each(word, access));
+    };
+    match request.word(0) {
+        b"get" | b"gets" => words(1, Access::Reads),
+        b"gat" | b"gats" => words(2, Access::Changes),
+        b"mg" | b"ms" | b"md" | b"ma" | b"me" => {
+            if let Some((key, access)) = meta::access(request, careful) {
+                each(&key, access);
+            }
+        }
+        command => {
+            let word = request.word(1);
+            if key(word).is_ok() {
+                let access = if command == b"set" {
+                    Access::Overwrites
+                } else {
+                    Access::Changes
+                };
+                each(word, access);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_ends_where_something_else_comes() {
+        let text = b"get a b\r\nset c 0 0 1\r\nx\r\nstats\r\nget d\r\nget";
+        let Next::Run(requests, taken) = next(text, 10, 100) else {
+            panic!("a run")
+        };
+        assert_eq!((requests.len(), taken), (2, 25));
+        assert!(matches!(next(&text[taken..], 10, 100), Next::Alone(_, 7)));
+        let Next::Run(requests, taken) = next(&text[32..], 10, 100) else {
+            panic!("a run")
+        };
+        assert_eq!((requests.len(), taken), (1, 7));
+        assert!(matches!(next(&text[39..], 10, 100), Next::Nothing));
+        let Next::Run(requests, taken) = next(text, 10, 1) else {
+            panic!("a run")
+        };
+        assert_eq!((requests.len(), taken), (1, 9));
+    }
+
+    #[test]
+    fn what_requests_do_with_items() {
+        let of = |text: &str, careful: bool| {
+            let Found::Request(request, _) = request::read(text.as_bytes(), 10) else {
+                panic!("a request: {text:?}")
+            };
+            let mut all = Vec::new();
+            accesses(&request, careful, |key, access| all.push((key.to_vec(), access)));
+            all
+        };
+        let one = |key: &str, access| vec![(key.as_bytes().to_vec(), access)];
+        assert_eq!(of("get a\r\n", false), one("a", Access::Reads));
+        assert_eq!(of("gets a b\r\n", false).len(), 2);
+        assert_eq!(of("gat 5 a\r\n", false), one("a", Access::Changes));
+        assert_eq!(of("set a 0 0 1\r\nx\r\n", false), one("a", Access::Overwrites));
+        assert_eq!(of("add a 0 0 1\r\nx\r\n", false), one("a", Access::Changes));
+        assert_eq!(of("incr a 1\r\n", false), one("a", Access::Changes));
+        assert_eq!(of("mg a v\r\n", false), one("a", Access::Reads));
+        assert_eq!(of("mg a v\r\n", true), one("a", Access::Changes));
+        assert_eq!(of("mg a t T30\r\n", false), one("a", Access::Changes));
+        assert_eq!(of("mg YQ== b v\r\n", false), one("a", Access::Reads));
+        assert_eq!(of("ms a 1\r\nx\r\n", false), one("a", Access::Changes));
+        assert_eq!(of("get\r\n", false), []);
+        assert_eq!(of("mg ! b\r\n", false), []);
+    }
+}
