@@ -38,7 +38,7 @@ pub struct Client {
     pub depth: usize,
     /// How many threads drive them.
     pub threads: usize,
-    /// How many records there are, and how long a value is.
+    /// How many records there are.
     pub records: u64,
     /// Bytes of a value.
     pub value_bytes: usize,

@@ -17,7 +17,7 @@ pub struct Kind {
     pub name: &'static str,
     /// What it speaks.
     pub protocol: Protocol,
-    /// Its program, and the package of Debian's that has it; none for this one.
+    /// Its program; none for Alluvium's own.
     program: Option<&'static str>,
     arguments: fn(&Setup) -> Vec<OsString>,
 }

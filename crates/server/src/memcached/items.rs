@@ -1,4 +1,4 @@
-//! What can be done to an item, atomically.
+//! Items as requests that are executed together see and change them.
 
 use super::run::Access;
 use crate::error::Failure;

@@ -84,7 +84,6 @@ impl Session {
         };
         let mut ran = self.try_run(requests, read, Some(context), output, &mut done);
         if matches!(ran, Ok(Ran::WantsCare)) {
-            output.truncate(done.position);
             ran = self.try_run(requests, None, None, output, &mut done);
         }
         match ran {
@@ -151,20 +150,23 @@ impl Session {
             items.has_read(keys, values);
         }
         for (index, request) in requests.iter().enumerate().skip(done.requests) {
+            let start = output.len();
+            let here = Done {
+                requests: index,
+                position: start,
+            };
             if items.bytes > MOST_BYTES {
                 self.commit(&mut items)?;
-                *done = Done {
-                    requests: index,
-                    position: output.len(),
-                };
+                *done = here;
             }
-            let start = output.len();
             if let Err(failure) = self.execute(request, &mut items, output) {
                 output.truncate(start);
                 self.refuse(&failure, request, output);
             }
             if items.wants_care {
-                // What comes before is not committed, and is done again.
+                // What comes before holds, so that nothing is done, or counted, twice.
+                self.commit(&mut items)?;
+                *done = here;
                 return Ok(Ran::WantsCare);
             }
         }

@@ -1,10 +1,11 @@
 //! Reads that the device must answer: replies are right, in order, and nobody waits for another's.
 
 use crate::client::{Client, Fixture, options, request};
-use alluvium::Options;
+use alluvium::{Db, Options};
 use alluvium_server::Server;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use tempfile::TempDir;
 
 const KEYS: u64 = 20_000;
 
@@ -12,10 +13,23 @@ fn value(key: u64) -> String {
     format!("{key}-{}", "v".repeat(200))
 }
 
+/// The same store, opened anew.
+fn with_nothing_in_memory(fixture: Fixture) -> (Db, Server, TempDir) {
+    let Fixture { server, db, place } = fixture;
+    server.stop();
+    server.join().unwrap();
+    drop(server);
+    db.close().unwrap();
+    let store = Options::new().memory(64 << 20).open(place.path().join("store"));
+    let db = store.unwrap();
+    let server = Server::start(&db, options()).unwrap();
+    (db, server, place)
+}
+
 #[test]
 fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order() {
-    let Fixture { server, db, place } = Fixture::new();
-    let mut client = Client::connect(server.redis_addr().unwrap());
+    let fixture = Fixture::new();
+    let mut client = Client::connect(fixture.server.redis_addr().unwrap());
     for first in (0..KEYS).step_by(100) {
         let sets = (first..first + 100)
             .map(|key| request(&[b"SET", format!("{key}").as_bytes(), value(key).as_bytes()]));
@@ -23,16 +37,8 @@ fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order(
         (0..100).for_each(|_| assert_eq!(client.reply(), "OK"));
     }
     client.script("HSET h a 1 b 2 => :2\n SADD s x => :1");
-    server.stop();
-    server.join().unwrap();
-    drop((server, client));
-    db.close().unwrap();
-    // Nothing is in memory now.
-    let db = Options::new()
-        .memory(64 << 20)
-        .open(place.path().join("store"))
-        .unwrap();
-    let server = Server::start(&db, options()).unwrap();
+    drop(client);
+    let (db, server, _place) = with_nothing_in_memory(fixture);
     let address = server.redis_addr().unwrap();
     let reads_before = db.stats().operations.multi_get_keys;
     std::thread::scope(|scope| {
@@ -84,24 +90,16 @@ fn expect(stream: &mut TcpStream, requests: &str, cut: usize, replies: &str) {
 
 #[test]
 fn pipelines_of_memcached_that_wait_for_the_device_get_their_replies_in_order() {
-    let Fixture { server, db, place } = Fixture::new();
-    let mut stream = TcpStream::connect(server.memcached_addr().unwrap()).unwrap();
+    let fixture = Fixture::new();
+    let mut stream = TcpStream::connect(fixture.server.memcached_addr().unwrap()).unwrap();
     for first in (0..KEYS).step_by(100) {
         let sets: String = (first..first + 100)
             .map(|key| format!("set {key} 0 0 {} noreply\r\n{}\r\n", value(key).len(), value(key)))
             .collect();
         expect(&mut stream, &(sets + "mn\r\n"), 0, "MN\r\n");
     }
-    server.stop();
-    server.join().unwrap();
-    drop((server, stream));
-    db.close().unwrap();
-    // Nothing is in memory now.
-    let db = Options::new()
-        .memory(64 << 20)
-        .open(place.path().join("store"))
-        .unwrap();
-    let server = Server::start(&db, options()).unwrap();
+    drop(stream);
+    let (db, server, _place) = with_nothing_in_memory(fixture);
     let address = server.memcached_addr().unwrap();
     std::thread::scope(|scope| {
         for seed in 0..8 {

@@ -176,6 +176,22 @@ fn meta_commands_do_what_memcached_says() {
 }
 
 #[test]
+fn a_pipeline_that_looks_at_a_stale_item_is_executed_once() {
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture);
+    client.say(
+        "set a 0 0 1|x|ma n N0 J1|md a I T30|mg a v|mg a v|ma n|set b 0 0 1|y",
+        "STORED|HD|HD|VA 1 X W|x|VA 1 Z X|x|HD|STORED",
+    );
+    client.say("ma n v", "VA 1|3");
+    client.0.write_all(b"stats\r\n").unwrap();
+    let lines: Vec<String> = std::iter::repeat_with(|| client.line())
+        .take_while(|line| line != "END")
+        .collect();
+    assert!(lines.iter().any(|line| line == "STAT cmd_set 2"), "{lines:?}");
+}
+
+#[test]
 fn items_expire_and_are_not_too_large() {
     let limits = Limits {
         request: 1000,
