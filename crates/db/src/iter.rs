@@ -23,7 +23,12 @@ pub struct Iter {
     front_key: Vec<u8>,
     back_key: Vec<u8>,
     is_over: bool,
+    /// Records that the statistics do not know of yet.
+    untold: u64,
 }
+
+/// Records after which the statistics are told of them.
+const TOLD_AT_ONCE: u64 = 64;
 
 impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,53 +85,75 @@ impl Iter {
         Iter {
             keyspace: keyspace.clone(),
             pinned,
+            is_over: range.is_empty(),
             range,
             front: None,
             back: None,
             front_key: Vec::new(),
             back_key: Vec::new(),
-            is_over: false,
+            untold: 0,
         }
     }
 
     /// Goes on at the first key at or behind `key`, from the front.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = format::tree_key(&self.keyspace.definition().prefix, key.as_ref());
-        self.is_over = false;
-        self.scan(Direction::Forward).seek(&key);
-    }
-
-    fn scan(&mut self, direction: Direction) -> &mut Scan {
-        let scan = match direction {
-            Direction::Forward => &mut self.front,
-            Direction::Backward => &mut self.back,
-        };
+        self.is_over = self.range.is_empty();
         let engine = &self.keyspace.shared().engine;
-        scan.get_or_insert_with(|| engine.scan(self.range.clone(), direction, self.pinned.sequence()))
+        let begin = || engine.scan(self.range.clone(), Direction::Forward, self.pinned.sequence());
+        self.front.get_or_insert_with(begin).seek(&key);
     }
 
-    fn step(&mut self, direction: Direction) -> Option<Result<(Vec<u8>, Value)>> {
-        if self.is_over || self.range.is_empty() {
-            return None;
+    /// The next key and its value, lent until the walk goes on: for whoever looks at many and keeps few.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// rivers.put("Oder", "840 km")?;
+    /// let mut iter = rivers.iter();
+    /// let mut letters = 0;
+    /// while let Some((river, length)) = iter.lend()? {
+    ///     letters += river.len() + length.len();
+    /// }
+    /// assert_eq!(letters, 21);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As the walk's other steps: see [`Keyspace::get`]. Asked again, it tries again.
+    pub fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.step(Direction::Forward)
+    }
+
+    /// The same from the back.
+    ///
+    /// # Errors
+    /// As [`Iter::lend`].
+    pub fn lend_back(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.step(Direction::Backward)
+    }
+
+    #[inline]
+    fn step(&mut self, direction: Direction) -> Result<Option<(&[u8], &[u8])>> {
+        if self.is_over {
+            return Ok(None);
         }
         let engine = &self.keyspace.shared().engine;
-        if let Err(error) = engine.is_open().and_then(|()| self.keyspace.definition().alive()) {
+        let definition = self.keyspace.definition();
+        if let Err(error) = engine.is_open().and_then(|()| definition.alive()) {
             self.is_over = true;
-            return Some(Err(error));
+            return Err(error);
         }
-        let skip = self.keyspace.definition().prefix.len();
-        self.scan(direction);
         let (scan, own, others) = match direction {
             Direction::Forward => (&mut self.front, &mut self.front_key, &self.back_key),
             Direction::Backward => (&mut self.back, &mut self.back_key, &self.front_key),
         };
-        let (key, value) = match scan.as_mut().expect("it was just begun").next() {
-            Ok(Some(found)) => found,
-            Ok(None) => {
-                self.is_over = true;
-                return None;
-            }
-            Err(error) => return Some(Err(error.into())),
+        let begin = || engine.scan(self.range.clone(), direction, self.pinned.sequence());
+        let Some((key, value)) = scan.get_or_insert_with(begin).next()? else {
+            self.is_over = true;
+            return Ok(None);
         };
         let crossed = !others.is_empty()
             && match direction {
@@ -135,12 +162,28 @@ impl Iter {
             };
         if crossed {
             self.is_over = true;
-            return None;
+            return Ok(None);
         }
         own.clear();
         own.extend_from_slice(key);
-        self.keyspace.shared().engine.tallies.add([(Tally::Scanned, 1)]);
-        Some(Ok((key[skip..].to_vec(), Value::new(value.to_vec().into()))))
+        self.untold += 1;
+        if self.untold == TOLD_AT_ONCE {
+            self.untold = 0;
+            engine.tallies.add([(Tally::Scanned, TOLD_AT_ONCE)]);
+        }
+        Ok(Some((&key[definition.prefix.len()..], value)))
+    }
+
+    fn own(&mut self, direction: Direction) -> Option<Result<(Vec<u8>, Value)>> {
+        let lent = self.step(direction).transpose()?;
+        Some(lent.map(|(key, value)| (key.to_vec(), Value::new(value.to_vec().into()))))
+    }
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        let tallies = &self.keyspace.shared().engine.tallies;
+        tallies.add([(Tally::Scanned, self.untold)]);
     }
 }
 
@@ -148,12 +191,12 @@ impl Iterator for Iter {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step(Direction::Forward)
+        self.own(Direction::Forward)
     }
 }
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(Direction::Backward)
+        self.own(Direction::Backward)
     }
 }

@@ -73,10 +73,12 @@ impl Session for Keyspace {
     }
 
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
+        let mut pairs = self.range(from..);
         let mut count = 0;
-        for pair in self.range(from..).take(limit) {
-            let (key, value) = pair?;
-            each(&key, &value);
+        while count < limit
+            && let Some((key, value)) = pairs.lend()?
+        {
+            each(key, value);
             count += 1;
         }
         Ok(count)

@@ -60,6 +60,9 @@ pub struct Merged<S> {
     losers: Vec<Player>,
     /// The key of the winner before.
     last: Vec<u8>,
+    /// Memory for [`Merged::gallop`]: the winner's key, and that of the source that is next.
+    base: Vec<u8>,
+    bound: Vec<u8>,
 }
 
 /// A source that stands in the tree.
@@ -82,6 +85,8 @@ impl<S: Source> Merged<S> {
             sources,
             direction,
             last: Vec::new(),
+            base: Vec::new(),
+            bound: Vec::new(),
         };
         merged.rebuild();
         merged
@@ -170,6 +175,62 @@ impl<S: Source> Merged<S> {
         };
         self.replay(Player { code, source });
         Ok(())
+    }
+
+    /// Lets the winner go on by itself, without a match for each key, and finds the next one. `walk` gets the winner and the key that it must
+    /// stay before, at which another source stands (none where it is the only one); it hands out the winner's key and those that follow,
+    /// moves it to the first that it has not handed out, and says how many there were. Behind the last of them the winner must stand at another key.
+    ///
+    /// # Errors
+    /// What `walk` says.
+    pub fn gallop(
+        &mut self,
+        walk: impl FnOnce(&mut S, Option<&[u8]>) -> Result<usize, S::Error>,
+    ) -> Result<usize, S::Error> {
+        let Some(&Player { source, .. }) = self.losers.first() else {
+            return Ok(0);
+        };
+        let Some(key) = self.sources[source].key() else {
+            return Ok(0);
+        };
+        self.base.clear();
+        self.base.extend_from_slice(key);
+        let next = self.runner_up(source).and_then(|next| self.sources[next].key());
+        self.bound.clear();
+        self.bound.extend_from_slice(next.unwrap_or_default());
+        let bound = next.is_some().then_some(&self.bound[..]);
+        let winner = &mut self.sources[source];
+        let count = walk(winner, bound)?;
+        if count == 0 {
+            return Ok(0);
+        }
+        // Whoever lost to this source lost to the key that it stood at: codes stay relative to that one.
+        std::mem::swap(&mut self.last, &mut self.base);
+        let code = match winner.key() {
+            Some(key) => Code::relative(&self.last, key, self.direction),
+            None => ENDED,
+        };
+        self.replay(Player { code, source });
+        Ok(count)
+    }
+
+    /// The source whose key comes next after the winner's: one that lost to it.
+    fn runner_up(&self, winner: usize) -> Option<usize> {
+        let mut best: Option<(usize, &[u8])> = None;
+        let mut node = (winner + self.losers.len()) / 2;
+        while node > 0 {
+            let source = self.losers[node].source;
+            if let Some(key) = self.sources[source].key()
+                && best.is_none_or(|(_, least)| match self.direction {
+                    Direction::Forward => key < least,
+                    Direction::Backward => key > least,
+                })
+            {
+                best = Some((source, key));
+            }
+            node /= 2;
+        }
+        Some(best?.0)
     }
 
     /// Plays every match anew, after sources were moved.

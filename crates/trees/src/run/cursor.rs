@@ -117,7 +117,7 @@ enum Seek<'k> {
 }
 
 /// Moves every cursor to the first key at or behind `key` in its direction, or without a key to its start. The first leaves of all are
-/// read together.
+/// read together, and waited for, but those of cursors that expect many.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when a node is not what its pointer means; as the device says.
@@ -215,6 +215,76 @@ impl Cursor {
             return self.enter_key(self.key_number + 1);
         }
         self.advance_far()
+    }
+
+    /// Hands out the current record and those behind it, and goes on to the first that it has not handed out: as long as `take` says that
+    /// it takes more, they lie in one leaf, before `bound` in the cursor's direction, and each is all that the run knows of its key, a put
+    /// that a reader at `at` sees, that does not expire and has its value in the leaf. How many there were; without any it has not moved.
+    ///
+    /// Keys come in two parts, of which the first is the same for all.
+    ///
+    /// # Errors
+    /// As [`Cursor::start`]; what was handed out is right.
+    pub fn sweep(
+        &mut self,
+        at: Sequence,
+        bound: Option<&[u8]>,
+        mut take: impl FnMut([&[u8]; 2], &[u8]) -> bool,
+    ) -> Result<usize> {
+        let Some(leaf) = &self.leaf else { return Ok(0) };
+        let (layout, bytes) = (&leaf.layout, self.feed.bytes());
+        let bad = |bad: Bad| bad.at(&leaf.pointer);
+        let is_whole = self.is_at_record && self.older.is_none() && self.trail.is_empty();
+        if !is_whole || !layout.is_plain() {
+            return Ok(0);
+        }
+        let mut keys = leaf.keys.clone();
+        // Other leaves know more of these.
+        keys.start = keys.start.max(usize::from(layout.begun));
+        keys.end = keys.end.min(layout.keys - usize::from(layout.goes_on));
+        if let Some(bound) = bound {
+            let (found, equal) = layout.lower_bound(bytes, bound).map_err(bad)?;
+            match self.feed.direction() {
+                Direction::Forward => keys.end = keys.end.min(found),
+                Direction::Backward => keys.start = keys.start.max(found + usize::from(equal)),
+            }
+        }
+        if !keys.contains(&self.key_number) {
+            return Ok(0);
+        }
+        let prefix = layout.prefix(bytes).map_err(bad)?;
+        let mut last = None;
+        let mut hand_out = |number: usize| {
+            if layout.sequence(bytes, number).map_err(bad)?.max(self.base) > at {
+                return Ok(false);
+            }
+            let suffix = layout.suffix(bytes, number).map_err(bad)?;
+            let value = layout.plain_value(bytes, number).map_err(bad)?;
+            last = Some(number);
+            Ok::<_, Error>(take([prefix, suffix], value))
+        };
+        match self.feed.direction() {
+            Direction::Forward => {
+                for number in self.key_number..keys.end {
+                    if !hand_out(number)? {
+                        break;
+                    }
+                }
+            }
+            Direction::Backward => {
+                for number in (keys.start..=self.key_number).rev() {
+                    if !hand_out(number)? {
+                        break;
+                    }
+                }
+            }
+        }
+        let Some(last) = last else { return Ok(0) };
+        let count = last.abs_diff(self.key_number) + 1;
+        // In a plain leaf a key's only record has its number.
+        (self.key_number, self.record, self.record_end) = (last, last, last + 1);
+        self.advance()?;
+        Ok(count)
     }
 
     /// Beyond the current key where that is not the next in its leaf.

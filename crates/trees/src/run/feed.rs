@@ -37,6 +37,8 @@ const MAX_AHEAD: usize = 256;
 const START_AHEAD: usize = 64;
 /// It asks for as many in any case, where it walks through many.
 const MIN_AHEAD: usize = 4;
+/// A cursor that begins with no more leaves than these leaves them in the cache, as if they had been looked up.
+const MAX_KEPT: usize = 16;
 /// By how many leaves the largest window grows with each request.
 const SLOWLY: usize = 2;
 /// The most bytes of one read of a streaming cursor.
@@ -193,8 +195,17 @@ impl Feed {
                 {
                     self.asked.push_back(pointer);
                 }
-                self.begun = self.asked.len();
-                Ok(self.asked.iter().copied().collect())
+                let first: Vec<NodePointer> = self.asked.iter().copied().collect();
+                // So much would drive out what others use, and need not be there before the first of it is looked at.
+                if first.len() > MAX_KEPT {
+                    let purpose = self.access.purpose();
+                    let pending = self.cache.request(&first, purpose, Residence::PassThrough)?;
+                    self.pending.push(pending);
+                    self.begun = 0;
+                    return Ok(Vec::new());
+                }
+                self.begun = first.len();
+                Ok(first)
             }
             Access::Streaming => {
                 self.fill_windows()?;

@@ -44,7 +44,7 @@ impl Ends {
 
 impl Strings {
     /// Where a string begins and ends in the node; none when that is not among the strings.
-    #[inline]
+    #[inline(always)]
     pub(super) fn range(&self, bytes: &[u8], index: usize) -> Option<(usize, usize)> {
         let (start, end) = match self.ends {
             Ends::Equal(len) => (index * len, (index + 1) * len),
@@ -61,7 +61,7 @@ impl Strings {
     }
 
     /// A string.
-    #[inline]
+    #[inline(always)]
     pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Result<&'a [u8], Bad> {
         let string = self
             .range(bytes, index)

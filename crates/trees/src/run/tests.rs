@@ -2,6 +2,7 @@ use super::*;
 use crate::merge::Direction;
 use crate::range::KeyRange;
 use alluvium_base::Purpose;
+use alluvium_base::message::LAST;
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::extents::{Class, ExtentOptions};
@@ -130,6 +131,65 @@ fn drain(store: &Store, cursor: &mut Cursor) -> Result<Flat> {
     Ok(all)
 }
 
+/// Walks from where a cursor stands to its end, now record by record, now by sweeps, and compares both with what is wanted. How many records
+/// were swept.
+fn sweep(
+    store: &Store,
+    cursor: &mut Cursor,
+    direction: Direction,
+    wanted: &Flat,
+    random: &mut fastrand::Rng,
+    hint: &str,
+) -> usize {
+    let (mut at, mut swept) = (0, 0);
+    while cursor.key().is_some() {
+        let horizon = [LAST, random.u64(..250)][random.usize(..2)];
+        let bound = random
+            .bool()
+            .then(|| wanted[random.usize(at..wanted.len())].0.clone());
+        let most = random.usize(1..60);
+        let mut pairs = Vec::new();
+        let count = cursor
+            .sweep(horizon, bound.as_deref(), |[first, second], value| {
+                pairs.push(([first, second].concat(), value.to_vec()));
+                pairs.len() < most
+            })
+            .unwrap();
+        assert!(count == pairs.len() && count <= most, "{hint}");
+        for (offset, (key, value)) in pairs.into_iter().enumerate() {
+            let (expected, sequence, owned) = &wanted[at + offset];
+            assert_eq!((&key, &value), (expected, &owned.value), "{hint}");
+            assert!(
+                *sequence <= horizon && owned.kind == Kind::Put && owned.expires_ms == 0,
+                "{hint}"
+            );
+            let is_alone = |at: Option<usize>| {
+                at.and_then(|at| wanted.get(at))
+                    .is_none_or(|other| other.0 != key)
+            };
+            assert!(
+                is_alone((at + offset).checked_sub(1)) && is_alone(Some(at + offset + 1)),
+                "{hint}: {key:?}"
+            );
+            let is_before = |bound: &Vec<u8>| match direction {
+                Direction::Forward => key < *bound,
+                Direction::Backward => key > *bound,
+            };
+            assert!(bound.as_ref().is_none_or(is_before), "{hint}");
+        }
+        at += count;
+        swept += count;
+        if let Some(key) = cursor.key() {
+            let (sequence, owned) = owned(store, &cursor.record()).unwrap();
+            assert_eq!((key.to_vec(), sequence, owned), wanted[at], "{hint}");
+            cursor.advance().unwrap();
+            at += 1;
+        }
+    }
+    assert_eq!(at, wanted.len(), "{hint}");
+    swept
+}
+
 /// What a cursor should give of a range.
 fn expected(model: &Model, range: &KeyRange, direction: Direction) -> Flat {
     let mut all: Flat = model
@@ -186,6 +246,8 @@ fn compare(store: &Store, run: &Run, model: &Model, random: &mut fastrand::Rng, 
                 let mut cursor = run.cursor(store, range, direction, access);
                 cursor.start().unwrap();
                 assert!(drain(store, &mut cursor).unwrap() == wanted, "{hint}");
+                cursor.start().unwrap();
+                sweep(store, &mut cursor, direction, &wanted, random, &hint);
                 for _ in 0..3 {
                     let key = probe(random);
                     let behind = |(found, _, _): &&(Vec<u8>, Sequence, Owned)| match direction {

@@ -48,7 +48,15 @@ impl Batch {
 
     #[inline]
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
-        self.bytes.extend_from_slice(key);
+        self.push_parts([key, &[]], value);
+    }
+
+    /// The same with a key in two parts.
+    #[inline]
+    pub(super) fn push_parts(&mut self, [first, second]: [&[u8]; 2], value: &[u8]) {
+        self.bytes.reserve(first.len() + second.len() + value.len());
+        self.bytes.extend_from_slice(first);
+        self.bytes.extend_from_slice(second);
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(value);
         self.ends.push((key_end, self.bytes.len()));

@@ -21,12 +21,12 @@ const PATIENCE: u32 = 4;
 /// Deleted keys in a row after which a scan asks for what it wades through to be compacted.
 const WADING: u32 = 512;
 /// The most records that are decided ahead of whoever takes them.
-const MAX_AHEAD: usize = 64;
-/// Scans that say nothing are taken to be this many times as long as the others were on the average: a page too many costs a thirtieth of a read
-/// (the affine model: Bender et al., Small Refinements to the DAM, 2021).
-const LONGER: usize = 2;
+const MAX_AHEAD: usize = 512;
+/// Scans that say nothing are taken to be longer than the others were on the average, by as much again and no more than this: a page too many
+/// costs a thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM, 2021), but many do cost.
+const LONGER: usize = 128;
 /// Longer scans count as so long: they read further and further ahead by themselves.
-const LONG_SCAN: usize = 256;
+const LONG_SCAN: usize = 4096;
 /// So many scans make the average.
 const SCANS: u64 = 16;
 /// Parts of a record in which it is kept.
@@ -235,7 +235,7 @@ impl Iter {
             self.ahead = self.ahead.max(self.wanted.expected).min(MAX_AHEAD);
         } else if self.taken == 0 {
             let usual = self.tree.shared.usual_scan.records();
-            self.wanted.expected = (usual * LONGER).min(LONG_SCAN);
+            self.wanted.expected = usual + usual.min(LONGER);
             self.ahead = self.ahead.max(usual / 2).min(MAX_AHEAD);
         }
         while self.batch.len() == 0 && !matches!(self.position, Position::End) {
@@ -299,8 +299,9 @@ impl Iter {
                     self.position = Position::At(key.to_vec());
                     return Ok(());
                 }
-                let (wanted, known, batch) = (&self.wanted, &mut self.known, &mut self.batch);
-                let taken = segment.take(wanted, known, &mut self.keyspace, &from, batch)?;
+                let (wanted, known) = (&self.wanted, &mut self.known);
+                let into = (&mut self.batch, self.ahead);
+                let taken = segment.take(wanted, known, &mut self.keyspace, &from, into)?;
                 if taken == Taken::Live {
                     (self.dead, self.waded) = (0, 0);
                     continue;

@@ -13,9 +13,13 @@ use crate::merge::{Direction, Merged, Operator, Source as _};
 use crate::range::KeyRange;
 use crate::run::{self, Access, RangeDeletes};
 use alluvium_base::{Kind, Sequence};
-use alluvium_storage::Result;
 use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Result};
 use std::sync::Arc;
+
+/// Records of one source in a row after which it is asked for all that it has before any other: finding out how far that is costs as much as
+/// a few records one by one.
+const STREAK: u32 = 4;
 
 /// Where a scan is.
 #[derive(Clone, Debug)]
@@ -56,6 +60,8 @@ pub(super) struct Segment {
     /// The key that was looked at last, unless it is the last of the batch, and whether it is done with.
     key: Vec<u8>,
     is_done: bool,
+    /// Whose record was the last, and how many of it came in a row.
+    streak: (usize, u32),
 }
 
 /// What became of a key.
@@ -119,6 +125,7 @@ impl Segment {
             deletes,
             key: Vec::new(),
             is_done: false,
+            streak: (0, 0),
         };
         segment.look_for_deletes();
         if let Position::Behind(key) = position {
@@ -193,18 +200,32 @@ impl Segment {
         deletes_of(&self.merged.sources()[..self.memtables], &self.deletes)
     }
 
-    /// Takes the next key with all its messages. One that has a value goes into the batch with it.
+    /// Takes the next key with all its messages. One that has a value goes into the batch with it, and where one source has all that comes
+    /// next, so do those that follow, until the batch has `most` records.
     pub(super) fn take(
         &mut self,
         wanted: &Wanted,
         known: &mut Known,
         keyspace: &mut Keyspace,
         from: &Blocking<'_>,
-        batch: &mut Batch,
+        (batch, most): (&mut Batch, usize),
     ) -> Result<Taken> {
         let Some(winner) = self.merged.winner() else {
             return Ok(Taken::Dead);
         };
+        if self.is_streak(winner) && !self.has_deletes {
+            let swept = self.merged.gallop(|source, bound| {
+                source.sweep(wanted.at, bound, |key, value| {
+                    batch.push_parts(key, value);
+                    !batch.is_full(most)
+                })
+            });
+            match swept {
+                Ok(0) => {}
+                Ok(_) => return Ok(Taken::Live),
+                Err(error) => return Err(self.behind_batch(batch, error)),
+            }
+        }
         let source = self.merged.source(winner);
         let key = source.key().unwrap_or_default();
         // Nearly always the newest message is a plain put, and nothing older makes a difference.
@@ -215,13 +236,10 @@ impl Segment {
             && let run::Value::Inline(value) = record.value
         {
             batch.push(key, value);
-            let passed = self.pass_key();
-            if passed.is_err() {
-                self.key.clear();
-                self.key.extend_from_slice(batch.last_key().unwrap_or_default());
-                self.is_done = true;
-            }
-            return passed.map(|()| Taken::Live);
+            return match self.pass_key() {
+                Ok(()) => Ok(Taken::Live),
+                Err(error) => Err(self.behind_batch(batch, error)),
+            };
         }
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -240,6 +258,29 @@ impl Segment {
         }
         batch.push_owned(&self.key, known.value_mut());
         Ok(Taken::Live)
+    }
+
+    /// Whether the last records and the next one are all of one source.
+    #[inline]
+    fn is_streak(&mut self, winner: usize) -> bool {
+        let (last, length) = &mut self.streak;
+        *length = if *last == winner {
+            (*length + 1).min(STREAK)
+        } else {
+            0
+        };
+        *last = winner;
+        *length == STREAK || self.merged.sources().len() == 1
+    }
+
+    /// Going on has failed: what is in the batch is done with.
+    #[cold]
+    fn behind_batch(&mut self, batch: &Batch, error: Error) -> Error {
+        self.is_done = batch.len() > 0;
+        let key = batch.last_key().or(self.merged.key());
+        self.key.clear();
+        self.key.extend_from_slice(key.unwrap_or_default());
+        error
     }
 
     /// Feeds all messages about the key that is looked at, and goes on to the next.

@@ -130,6 +130,20 @@ impl Source {
         }
     }
 
+    /// Hands out plain records before `bound` as long as they are taken, as [`Cursor::sweep`] does: how many.
+    #[inline]
+    pub(super) fn sweep(
+        &mut self,
+        at: Sequence,
+        bound: Option<&[u8]>,
+        take: impl FnMut([&[u8]; 2], &[u8]) -> bool,
+    ) -> Result<usize> {
+        match self {
+            Source::Run(cursor) => cursor.sweep(at, bound, take),
+            Source::Memtable(_) => Ok(0),
+        }
+    }
+
     /// Goes to the first key at or behind this one.
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
         match self {

@@ -147,8 +147,9 @@ fn measured_get_cached_pages(keyspace: &Keyspace, data: &[Record]) -> Result<()>
 #[unsafe(no_mangle)]
 fn measured_scan(keyspace: &Keyspace) -> Result<usize> {
     let mut count = 0;
-    for pair in keyspace.iter() {
-        black_box(pair?);
+    let mut pairs = keyspace.iter();
+    while let Some(pair) = pairs.lend()? {
+        black_box(pair);
         count += 1;
     }
     Ok(count)

@@ -108,6 +108,18 @@ impl Layout {
         self.suffixes.get(bytes, key)
     }
 
+    /// Whether every record is the only one of its key here, and a put with its value here that does not expire.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        !(self.several || self.tagged || self.expires)
+    }
+
+    /// The value of a record of a plain leaf.
+    #[inline]
+    pub(super) fn plain_value<'a>(&self, bytes: &'a [u8], record: usize) -> Result<&'a [u8], Bad> {
+        self.values.get(bytes, record)
+    }
+
     /// The records of a key.
     #[inline]
     pub(super) fn records_of(&self, bytes: &[u8], key: usize) -> Result<Range<usize>, Bad> {

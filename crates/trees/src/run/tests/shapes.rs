@@ -201,3 +201,41 @@ fn runs_and_cursors_go_where_they_are_wanted() {
     }
     assert!(run.memory_bytes() > 300);
 }
+
+#[test]
+fn sweeps_hand_out_what_is_plain_and_stop_before_everything_else() {
+    let store = store();
+    let mut swept = 0;
+    for seed in 0..12 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut model = Model::new();
+        for number in 0..1500u32 {
+            // Some keys have more versions than fit a leaf.
+            let versions = match random.u32(..60) {
+                0 => random.u64(2..80),
+                1 => 2,
+                _ => 1,
+            };
+            let newest = random.u64(80..200);
+            for age in 0..versions {
+                let value = vec![random.u8(..); random.usize(40..200)];
+                let key = format!("a beginning {number:06}").into_bytes();
+                model.insert((key, Reverse(newest - age)), put(value));
+            }
+        }
+        let run = run_of(&store, &options(), &model);
+        for direction in BOTH {
+            for access in WAYS {
+                let hint = format!("seed {seed}: {direction:?} {access:?}");
+                let high = format!("a beginning {:06}", random.u32(700..1600)).into_bytes();
+                let low = format!("a beginning {:06}", random.u32(..600)).into_bytes();
+                let range = KeyRange::new(&low, Some(&high));
+                let wanted = expected(&model, &range, direction);
+                let mut cursor = run.cursor(&store, range, direction, access);
+                cursor.start().unwrap();
+                swept += sweep(&store, &mut cursor, direction, &wanted, &mut random, &hint);
+            }
+        }
+    }
+    assert!(swept > 10_000, "{swept} records");
+}
