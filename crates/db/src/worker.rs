@@ -28,8 +28,10 @@ const AFTER_ERROR: Duration = Duration::from_millis(100);
 /// How often the keeper looks around.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// What maintenance may write in a second when there is nothing else to do.
+/// What maintenance may write in a round when there is nothing else to do.
 const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
+/// The same while everything fits into the cache: there is little of it then.
+const CACHED_MAINTENANCE_PER_ROUND: u64 = 64 * MIB;
 
 /// How long deletes wait in a memtable that is not full: until it is written out, they free no space.
 const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
@@ -304,10 +306,14 @@ impl Shared {
                     self.failed(&error);
                 }
             }
+            let per_round = match self.engine.note_fit() {
+                true => CACHED_MAINTENANCE_PER_ROUND,
+                false => MAINTENANCE_PER_ROUND,
+            };
             let now = Instant::now();
             if self.engine.is_busy() {
                 busy_until = now + ROUND;
-            } else if now >= busy_until && self.engine.maintain(MAINTENANCE_PER_ROUND).unwrap_or(false) {
+            } else if now >= busy_until && self.engine.maintain(per_round).unwrap_or(false) {
                 self.engine.call_all();
             }
         }

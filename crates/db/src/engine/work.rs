@@ -19,6 +19,9 @@ pub(crate) const SLICE: usize = 8 << 10;
 /// Slices after which the compaction of a leaf is not waited for any longer.
 const MOST_SLICES: usize = 100_000;
 
+/// What is alive fits into the cache when this fraction of it more does: pages that nobody needs any more take room for a while.
+const FIT_SLACK: u64 = 8;
+
 /// A slice of a reclaim.
 const RECLAIM: ReclaimLimit = ReclaimLimit {
     extents: 64,
@@ -48,7 +51,7 @@ pub(crate) struct Work {
     /// A digest that is being made. Locked by who works on it.
     digesting: Mutex<Option<Digesting>>,
     /// What maintenance may still write.
-    maintenance: Mutex<Option<Maintenance>>,
+    maintenance: Mutex<Maintenance>,
     /// Every slice shares it; who must see the tree at rest has it alone.
     rest: RwLock<()>,
 }
@@ -399,10 +402,19 @@ impl Engine {
     pub(crate) fn maintain(&self, bytes: u64) -> Result<bool> {
         let _slice = self.work.rest.read();
         let mut maintenance = self.work.maintenance.lock();
-        let maintenance = maintenance.get_or_insert(Maintenance { budget_bytes: 0 });
         maintenance.budget_bytes = maintenance.budget_bytes.saturating_add(bytes).min(1 << 40);
         self.raise_horizon();
-        Ok(self.tree.maintain(maintenance)?)
+        Ok(self.tree.maintain(&mut maintenance)?)
+    }
+
+    /// Whether all that is alive fits into the cache of pages: then what is written stays there, and more may be rewritten.
+    pub(crate) fn note_fit(&self) -> bool {
+        let live = self.store.usage().0.total().live_extent_bytes;
+        let cache = self.store.cache();
+        let fits = live + live / FIT_SLACK <= cache.stats().budget_bytes;
+        cache.keep_written(fits);
+        self.work.maintenance.lock().fits_cache = fits;
+        fits
     }
 
     /// What is under way is given up: it begins anew at the next opening.

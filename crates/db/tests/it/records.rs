@@ -1,6 +1,8 @@
 //! The record cache: what is read from it is what is there.
 
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, WriteBatch};
+use alluvium_base::Purpose;
+use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -255,4 +257,37 @@ fn without_memory_for_records_none_is_kept() {
         assert_eq!(keyspace.get("Elbe").unwrap().unwrap(), b"1094 km");
     }
     assert_eq!(db.stats().records, alluvium::RecordStats::default());
+}
+
+#[test]
+fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
+    const KEYS: u32 = 20_000;
+    let directory = Arc::new(MemoryDirectory::new());
+    let options = Options::new().memory(48 << 20).record_memory(0);
+    let db = options
+        .open_in(Arc::<MemoryDirectory>::clone(&directory))
+        .unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let mut reads = Vec::new();
+    // Who looks whether all of it fits does so ten times a second.
+    for round in 0..100u8 {
+        for key in 0..KEYS {
+            keyspace.put(key.to_be_bytes(), [round; 100]).unwrap();
+        }
+        if round % 10 != 9 {
+            continue;
+        }
+        db.compact().unwrap();
+        let before = directory.counters().snapshot().of(Purpose::Lookup).reads;
+        for key in 0..KEYS {
+            assert_eq!(
+                keyspace.get(key.to_be_bytes()).unwrap().unwrap()[..],
+                [round; 100]
+            );
+        }
+        reads.push(directory.counters().snapshot().of(Purpose::Lookup).reads - before);
+        std::thread::sleep(std::time::Duration::from_millis(120));
+    }
+    // More than what the cache holds was written before the last looks.
+    assert_eq!(reads.last(), Some(&0), "{reads:?}");
 }

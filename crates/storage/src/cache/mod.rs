@@ -81,7 +81,7 @@ use stats::Counters;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tables::Tables;
 
 /// How many lanes there are: threads beyond share them.
@@ -161,6 +161,8 @@ pub(crate) struct Shared {
     passing: CachePadded<AtomicU64>,
     /// How many chunks were offered for registration: their memory is never given back.
     offered: CachePadded<AtomicU64>,
+    /// Whether nodes that are offered are kept like any others.
+    keeps_written: AtomicBool,
     resizing: Mutex<()>,
 }
 
@@ -268,6 +270,7 @@ impl Cache {
             reading_bytes: CachePadded::default(),
             passing: CachePadded::default(),
             offered: CachePadded::default(),
+            keeps_written: AtomicBool::new(false),
             resizing: Mutex::default(),
         };
         Ok(Cache {
@@ -450,14 +453,23 @@ impl Cache {
         self.put(pointer, node, Manner::Proven);
     }
 
-    /// The same for a node that may be wanted soon, or not: only while the cache is not full, so that nothing makes room for it.
+    /// The same for a node that may be wanted soon, or not: only while the cache is not full, so that nothing makes room for it, unless
+    /// [`Cache::keep_written`] says otherwise.
     ///
     /// # Panics
     /// As [`Cache::insert`].
     pub fn offer(&self, pointer: &NodePointer, node: &[u8]) {
-        if self.shared.chunks.assigned() < self.shared.allowed_chunks() {
+        if self.shared.keeps_written.load(Ordering::Relaxed) {
+            self.put(pointer, node, Manner::Proven);
+        } else if self.shared.chunks.assigned() < self.shared.allowed_chunks() {
             self.put(pointer, node, Manner::Trial);
         }
+    }
+
+    /// Whether nodes that are offered are kept like any others, even where some must go for them. In a cache with room for all that is
+    /// alive those that go are dead.
+    pub fn keep_written(&self, keeps: bool) {
+        self.shared.keeps_written.store(keeps, Ordering::Relaxed);
     }
 
     fn put(&self, pointer: &NodePointer, node: &[u8], manner: Manner) {

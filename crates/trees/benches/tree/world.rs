@@ -145,7 +145,10 @@ impl World {
 
     pub(crate) fn maintain(&self, mut budget: u64) -> u64 {
         let before = budget;
-        let mut maintenance = Maintenance { budget_bytes: budget };
+        let mut maintenance = Maintenance {
+            budget_bytes: budget,
+            fits_cache: false,
+        };
         while self
             .tree
             .maintain(&mut maintenance)

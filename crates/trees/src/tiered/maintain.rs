@@ -42,10 +42,12 @@ impl Step {
 }
 
 /// How much maintenance may be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maintenance {
     /// Bytes that full compactions may still write.
     pub budget_bytes: u64,
+    /// Whether all that there is fits into the cache, which keeps what is written: what is rewritten need not be read again.
+    pub fits_cache: bool,
 }
 
 /// What is known of leaves by their use.
@@ -114,7 +116,7 @@ impl Tree {
     /// # Errors
     /// As the device says.
     pub fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
-        let Some((low, bytes)) = self.worst(maintenance.budget_bytes) else {
+        let Some((low, bytes)) = self.worst(maintenance) else {
             return Ok(false);
         };
         maintenance.budget_bytes -= bytes.min(maintenance.budget_bytes);
@@ -203,7 +205,7 @@ impl Tree {
     }
 
     /// The leaf whose full compaction is worth most among those that the budget allows, and what it would write at most.
-    fn worst(&self, budget: u64) -> Option<(Box<[u8]>, u64)> {
+    fn worst(&self, maintenance: &Maintenance) -> Option<(Box<[u8]>, u64)> {
         let version = self.version();
         let habits = self.shared.habits.lock();
         let trunk = self.lock();
@@ -216,10 +218,14 @@ impl Tree {
             }
             let wish = Wish {
                 is_scarce,
+                fits_cache: maintenance.fits_cache,
                 ..wish(leaf, above, &habits, horizon)
             };
             let worth = policy::full_compaction(&wish);
-            if worth > 0 && wish.bytes <= budget && best.as_ref().is_none_or(|(most, ..)| worth > *most) {
+            if worth > 0
+                && wish.bytes <= maintenance.budget_bytes
+                && best.as_ref().is_none_or(|(most, ..)| worth > *most)
+            {
                 best = Some((worth, leaf.range.low.clone(), wish.bytes));
             }
         });
@@ -303,6 +309,7 @@ fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish 
         gets: uses.gets,
         waded: habits.waded.iter().any(|key| leaf.range.contains(key)),
         is_scarce: false,
+        fits_cache: false,
     }
 }
 

@@ -159,6 +159,13 @@ pub(super) fn is_crowded(shape: &Shape, runs: usize) -> bool {
     runs > 2 * shape.fanout
 }
 
+/// Whether a root that is a leaf compacts what it has received: half as many bundles as a node flushes at once, so that nothing is read through dozens of
+/// runs of which most are older versions, and all is written once more at most.
+#[must_use]
+pub(super) fn is_worth_compacting(shape: &Shape, bundles: usize) -> bool {
+    bundles >= (shape.fanout / 2).max(2)
+}
+
 /// Crowding from which on compactions do nothing for space alone.
 const BUSY_CROWDING: u64 = 75;
 
@@ -286,11 +293,15 @@ pub(super) struct Wish {
     pub waded: bool,
     /// Whether there is no space: whatever frees some is worth it.
     pub is_scarce: bool,
+    /// Whether what is rewritten need not be read again: it stays in the cache.
+    pub fits_cache: bool,
 }
 
 /// Asking one more run's maplet in vain costs a lookup some 60 ns, as much as it costs to rewrite two bytes and to read them into the cache
 /// again. What was asked in vain since the last time has cost as much as a rewrite then, and the next lookups shall not pay it again.
 const BYTES_PER_PROBE: u64 = 2;
+/// As many bytes where nothing has to be read again: a byte costs a compaction some 4 ns.
+const CACHED_BYTES_PER_PROBE: u64 = 16;
 
 /// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for each byte written.
 #[must_use]
@@ -317,7 +328,11 @@ pub(super) fn full_compaction(wish: &Wish) -> u64 {
         gain += wish.scans.min(10_000) * (wish.runs as u64 - 1);
     }
     let probes = wish.gets.saturating_mul(wish.runs as u64 - 1);
-    if wish.runs > 2 && probes > wish.bytes / BYTES_PER_PROBE {
+    let bytes_per_probe = match wish.fits_cache {
+        true => CACHED_BYTES_PER_PROBE,
+        false => BYTES_PER_PROBE,
+    };
+    if wish.runs > 2 && probes > wish.bytes / bytes_per_probe {
         gain += (probes / 512).clamp(1, 10_000);
     }
     if gain == 0 {
@@ -479,6 +494,7 @@ mod tests {
         gets: 0,
         waded: false,
         is_scarce: false,
+        fits_cache: false,
     };
 
     #[test]
@@ -503,6 +519,18 @@ mod tests {
         assert_eq!(looked_up(quiet.bytes / BYTES_PER_PROBE / 4, 5), 0);
         assert!(looked_up(quiet.bytes / BYTES_PER_PROBE / 4 + 1, 5) > 0);
         assert_eq!(looked_up(u64::MAX, 2), 0, "two runs are few enough");
+        let in_memory = |gets| {
+            full_compaction(&Wish {
+                gets,
+                fits_cache: true,
+                ..quiet
+            })
+        };
+        assert!(
+            in_memory(quiet.bytes / CACHED_BYTES_PER_PROBE / 4 + 1) > 0,
+            "it is sooner worth it"
+        );
+        assert_eq!(in_memory(quiet.bytes / CACHED_BYTES_PER_PROBE / 4), 0);
         let scanned = full_compaction(&Wish { scans: 100, ..quiet });
         let deleted = full_compaction(&Wish {
             tombstones: 600,

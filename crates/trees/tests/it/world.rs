@@ -141,7 +141,7 @@ impl World {
             next_in_order: 0,
             now_ms: 1000,
             trace: 0,
-            maintenance: Maintenance { budget_bytes: 0 },
+            maintenance: Maintenance::default(),
             edges: BTreeMap::new(),
         };
         world.restack();

@@ -195,3 +195,22 @@ fn what_is_offered_is_taken_while_there_is_room_and_drives_out_nothing() {
     assert_eq!(cache.stats().misses, 100, "they need no read");
     assert_sound(&cache);
 }
+
+#[test]
+fn what_is_offered_is_kept_where_what_is_written_is_to_be() {
+    let mut store = Store::new(1);
+    let cache = store.cache(4 * MIB);
+    let dead = store.write_many(3000, 1);
+    look_up(&cache, &dead);
+    let alive = store.write_many(300, 1);
+    let offer =
+        |pointer: &NodePointer| cache.offer(pointer, &content(pointer.offset, pointer.birth, pointer.pages));
+    alive.iter().for_each(offer);
+    assert_eq!(resident(&cache, &alive), 0, "it is full");
+    cache.keep_written(true);
+    alive.iter().for_each(offer);
+    let misses = cache.stats().misses;
+    look_up(&cache, &alive);
+    assert_eq!(cache.stats().misses, misses, "they need no read");
+    assert_sound(&cache);
+}

@@ -191,6 +191,7 @@ impl Db {
             19 => {
                 let mut maintenance = Maintenance {
                     budget_bytes: 1 << 20,
+                    fits_cache: false,
                 };
                 self.tree.maintain(&mut maintenance).map(|asked| {
                     world.coverage.add("maintenance asked for", u64::from(asked));
@@ -216,6 +217,7 @@ impl Db {
     fn rest(&mut self, world: &World) -> Result<()> {
         let mut maintenance = Maintenance {
             budget_bytes: 1 << 20,
+            fits_cache: false,
         };
         for turn in 0..QUIET {
             self.poll_step(turn % 2, ALL, world)?;
