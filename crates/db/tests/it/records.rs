@@ -286,7 +286,7 @@ fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
             );
         }
         reads.push(directory.counters().snapshot().of(Purpose::Lookup).reads - before);
-        std::thread::sleep(std::time::Duration::from_millis(120));
+        std::thread::sleep(Duration::from_millis(120));
     }
     // More than what the cache holds was written before the last looks.
     assert_eq!(reads.last(), Some(&0), "{reads:?}");
