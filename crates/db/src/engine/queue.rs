@@ -377,9 +377,9 @@ impl Queue {
 
     /// Bytes of all memtables, those included whose memory waits for the next one.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let bytes = |slot: &Arc<Slot>| slot.memtable.bytes() as u64;
+        let bytes = |slot: &Arc<Slot>| slot.memtable.memory_bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();
-        let spare = self.spare.lock().as_ref().map_or(0, Memtable::bytes) as u64;
+        let spare = self.spare.lock().as_ref().map_or(0, Memtable::memory_bytes) as u64;
         self.slots().iter().map(bytes).sum::<u64>() + retired + spare
     }
 }

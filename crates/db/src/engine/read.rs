@@ -123,8 +123,11 @@ impl Engine {
                     slots.iter().for_each(|slot| slot.memtable.prefetch(first));
                     hashes.push(self.records.prefetch(first));
                 }
-                if let Some(&next) = key.checked_sub(AHEAD / 2).and_then(|next| hashes.get(next)) {
-                    self.records.prefetch_record(next);
+                if let Some(next) = key.checked_sub(AHEAD / 2)
+                    && let (Some(&hash), Some(next)) = (hashes.get(next), keys.get(next))
+                {
+                    slots.iter().for_each(|slot| slot.memtable.prefetch_leaf(next));
+                    self.records.prefetch_record(hash);
                 }
                 let Some(key) = key.checked_sub(AHEAD).map(|ready| &keys[ready]) else {
                     continue;

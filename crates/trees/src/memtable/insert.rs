@@ -21,9 +21,11 @@ impl Memtable {
     /// When the key is longer than [`MAX_KEY`].
     pub fn insert(&self, key: &[u8], message: Message<'_>) -> Result<(), Full> {
         assert!(key.len() <= MAX_KEY, "a key of {} bytes", key.len());
+        let bits = self.filter.of(key);
         let mut writer = self.lanes.writer(&self.arena);
         writer.stock_for_insertion()?;
         let record = writer.add_record(key, &message)?;
+        bits.add();
         let mut backoff = Backoff::default();
         loop {
             match self.try_insert(&mut writer, key, record) {

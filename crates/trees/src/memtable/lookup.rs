@@ -11,6 +11,9 @@ impl Memtable {
     /// [`Memtable::range_deleted`].
     #[must_use]
     pub fn get(&self, key: &[u8], at: Sequence) -> Versions<'_> {
+        if !self.filter.of(key).may_be_there() {
+            return Versions::new(&self.arena, 0, at);
+        }
         let mut backoff = Backoff::default();
         let newest = loop {
             if let Ok(found) = self.try_find(key) {
@@ -25,8 +28,17 @@ impl Memtable {
         }
     }
 
-    /// Asks the processor for the leaf that a key would be in: whoever looks up many has it look for several at once. A hint, no more.
+    /// Asks the processor for what says whether a key may be there: whoever looks up many has it look for several at once. A hint, no more.
+    #[inline]
     pub fn prefetch(&self, key: &[u8]) {
+        let _ = self.filter.of(key);
+    }
+
+    /// The same, when that has come, for the leaf that the key is in if it is there.
+    pub fn prefetch_leaf(&self, key: &[u8]) {
+        if !self.filter.of(key).may_be_there() {
+            return;
+        }
         let Ok(mut node) = self.root_view() else {
             return;
         };

@@ -5,7 +5,7 @@
 //! *Does not know*: when it is sealed or written out, and what a merge operator does.
 //!
 //! *Read in this order*: `arena.rs` (the memory), `node.rs` (one node and its version), `lanes.rs` (writers side by side),
-//! `insert.rs`, `lookup.rs`, `cursor.rs`, `ranges.rs` (range deletes).
+//! `insert.rs`, `filter.rs` (what is not there), `lookup.rs`, `cursor.rs`, `ranges.rs` (range deletes).
 //!
 //! Nodes are read optimistically: a reader takes a node's word, reads, and looks at the word again; when the node has changed
 //! meanwhile it starts over (optimistic lock coupling; Leis, Haubenschild and Neumann, IEEE Data Eng. Bull. 2019). What a
@@ -38,9 +38,11 @@
 //! - **M4** Whatever an optimistic reader sees, it only follows places of words, banks and records that exist.
 //! - **M5** `bytes()` counts every byte that was taken from the budget: records, nodes, range deletes, and the little that
 //!   writers have taken ahead. It never exceeds the limit.
+//! - **M6** The filter denies no key of which anybody may know that it is there: a key is in it before its record is linked.
 
 mod arena;
 mod cursor;
+mod filter;
 mod insert;
 mod lanes;
 mod lookup;
@@ -57,6 +59,7 @@ pub(crate) use ranges::Deletes;
 
 use alluvium_base::Sequence;
 use arena::Arena;
+use filter::Filter;
 use lanes::Lanes;
 use node::{Kind, NodeId, View};
 use ranges::RangeDeletes;
@@ -88,6 +91,7 @@ pub struct Memtable {
     lanes: Lanes,
     root: AtomicU32,
     ranges: RangeDeletes,
+    filter: Filter,
     limit: usize,
 }
 
@@ -102,7 +106,7 @@ impl Memtable {
             (64 << 10..=16usize << 30).contains(&limit),
             "a memtable of {limit} bytes"
         );
-        Memtable::over(Arena::new(limit), limit)
+        Memtable::over(Arena::new(limit), Filter::new(limit), limit)
     }
 
     /// An empty memtable with this one's limit and memory. The system has paid for the pages that were touched: it is asked for them
@@ -118,7 +122,7 @@ impl Memtable {
     /// ```
     #[must_use]
     pub fn cleared(self) -> Memtable {
-        Memtable::over(self.arena.cleared(), self.limit)
+        Memtable::over(self.arena.cleared(), self.filter.cleared(), self.limit)
     }
 
     /// Has the system provide some of the memory that writers will reach next, so that they do not wait for it; whether any was wanted. It takes up to
@@ -136,7 +140,7 @@ impl Memtable {
         self.arena.provide(most)
     }
 
-    fn over(arena: Arena, limit: usize) -> Memtable {
+    fn over(arena: Arena, filter: Filter, limit: usize) -> Memtable {
         let lanes = Lanes::new(limit);
         let mut writer = lanes.writer(&arena);
         writer
@@ -151,6 +155,7 @@ impl Memtable {
             lanes,
             root: AtomicU32::new(root),
             ranges: RangeDeletes::default(),
+            filter,
             limit,
         }
     }
@@ -159,6 +164,12 @@ impl Memtable {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.arena.used()
+    }
+
+    /// The same, and the filter beside them, which is as large whatever there is.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes() + self.filter.bytes()
     }
 
     /// How many bytes there may be.
