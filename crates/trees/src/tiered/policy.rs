@@ -159,13 +159,6 @@ pub(super) fn is_crowded(shape: &Shape, runs: usize) -> bool {
     runs > 2 * shape.fanout
 }
 
-/// Whether a root that is a leaf compacts what it has received: half as many bundles as a node flushes at once, so that nothing is read through dozens of
-/// runs of which most are older versions, and all is written once more at most.
-#[must_use]
-pub(super) fn is_worth_compacting(shape: &Shape, bundles: usize) -> bool {
-    bundles >= (shape.fanout / 2).max(2)
-}
-
 /// Crowding from which on compactions do nothing for space alone.
 const BUSY_CROWDING: u64 = 75;
 

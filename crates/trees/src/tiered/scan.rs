@@ -21,7 +21,7 @@ const PATIENCE: u32 = 4;
 /// Deleted keys in a row after which a scan asks for what it wades through to be compacted.
 const WADING: u32 = 512;
 /// The most records that are decided ahead of whoever takes them.
-const MAX_AHEAD: usize = 512;
+const MAX_AHEAD: usize = 128;
 /// Scans that say nothing are taken to be longer than the others were on the average, by as much again and no more than this: a page too many
 /// costs a thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM, 2021), but many do cost.
 const LONGER: usize = 128;

@@ -495,17 +495,14 @@ impl Tree {
 }
 
 impl Trunk {
-    /// Plans a compaction for every pivot of these nodes that has something pending, but for the root's: where that is a leaf, something has to
-    /// gather first. A leaf that is to be compacted fully, or has too many runs, has one in any case.
+    /// Plans a compaction for every pivot of these nodes that has something pending, but for the root's. A leaf that is to be
+    /// compacted fully, or has too many runs, has one in any case.
     pub(super) fn plan(&mut self, nodes: &[Arc<Node>], root: &Arc<Node>) {
         for node in nodes {
             for (index, pivot) in node.pivots.iter().enumerate() {
                 let wanted = node.is_leaf() && self.full.contains(&pivot.low);
-                let pending = match Arc::ptr_eq(node, root) {
-                    false => !pivot.live.is_empty(),
-                    // Nothing is flushed to it, and all that is small is in it.
-                    true => node.is_leaf() && policy::is_worth_compacting(&self.shape, pivot.live.len()),
-                };
+                let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
+                // The root too, when it is a leaf: many small memtables would never make it large enough to split.
                 let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.runs(0));
                 if wanted || pending || crowded {
                     let bytes = self.stretch(node, index).weight(node, index).bytes;
