@@ -25,6 +25,20 @@ impl Source for Keys {
     }
 }
 
+/// The keys of all sources in order, of equal ones the newest source's first.
+fn in_order(sources: &[Keys], direction: Direction) -> Vec<(Vec<u8>, usize)> {
+    let of = |(index, source): (usize, &Keys)| {
+        let keys = source.keys.clone().into_iter();
+        keys.map(move |key| (key, index)).collect::<Vec<_>>()
+    };
+    let mut all: Vec<(Vec<u8>, usize)> = sources.iter().enumerate().flat_map(of).collect();
+    all.sort_by(|a, b| match direction {
+        Direction::Forward => a.cmp(b),
+        Direction::Backward => b.0.cmp(&a.0).then(a.1.cmp(&b.1)),
+    });
+    all
+}
+
 #[test]
 fn any_number_of_sources_merge_like_a_stable_sort() {
     for seed in 0..300 {
@@ -42,14 +56,7 @@ fn any_number_of_sources_merge_like_a_stable_sort() {
                     Keys { keys, at: 0 }
                 })
                 .collect();
-            let mut wanted: Vec<(Vec<u8>, usize)> = Vec::new();
-            for (index, source) in sources.iter().enumerate() {
-                wanted.extend(source.keys.iter().map(|key| (key.clone(), index)));
-            }
-            wanted.sort_by(|a, b| match direction {
-                Direction::Forward => a.cmp(b),
-                Direction::Backward => b.0.cmp(&a.0).then(a.1.cmp(&b.1)),
-            });
+            let wanted = in_order(&sources, direction);
             let mut merged = Merged::new(sources, direction);
             let mut found = Vec::new();
             while let Some(winner) = merged.winner() {

@@ -28,14 +28,7 @@ fn winners_that_gallop_leave_the_order_as_it_is() {
                 .map(|source| list(&mut random, if source == 0 { 200 } else { 20 }))
                 .map(|keys| Keys { keys, at: 0 })
                 .collect();
-            let mut wanted: Vec<(Vec<u8>, usize)> = Vec::new();
-            for (index, source) in sources.iter().enumerate() {
-                wanted.extend(source.keys.iter().map(|key| (key.clone(), index)));
-            }
-            wanted.sort_by(|a, b| match direction {
-                Direction::Forward => a.cmp(b),
-                Direction::Backward => b.0.cmp(&a.0).then(a.1.cmp(&b.1)),
-            });
+            let wanted = in_order(&sources, direction);
             let mut merged = Merged::new(sources, direction);
             let mut found: Vec<(Vec<u8>, usize)> = Vec::new();
             while let Some(winner) = merged.winner() {
