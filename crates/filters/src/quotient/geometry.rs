@@ -111,7 +111,7 @@ impl Geometry {
                 "10 to 95 %",
             ));
         }
-        let quotients = u128::from(entries) * 100 / u128::from(shape.load_percent);
+        let quotients = (u128::from(entries) * 100).div_ceil(u128::from(shape.load_percent));
         let found = Self::search(shape, |per_page| {
             u64::try_from(quotients.div_ceil(u128::from(per_page))).unwrap_or(u64::MAX)
         })?;

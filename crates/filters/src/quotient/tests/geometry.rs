@@ -139,6 +139,22 @@ fn impossible_shapes_are_refused_with_advice() {
 }
 
 #[test]
+fn one_entry_more_than_the_pages_hold_takes_another_page() {
+    let shape = Shape {
+        load_percent: 90,
+        page_bytes: 4096,
+        ..Shape::new(36, 14)
+    };
+    for pages in 1..20_000 {
+        let full = Geometry::with_pages(pages, shape).unwrap().quotients() * 90 / 100;
+        for entries in [full, full + 1] {
+            let geometry = Geometry::for_entries(entries, shape).unwrap();
+            assert!(entries * 100 <= geometry.quotients() * 90, "{entries} in {pages} pages");
+        }
+    }
+}
+
+#[test]
 fn a_geometry_is_as_large_as_its_load_asks() {
     for entries in [100_000u64, 270_000, 1_000_000, 3_333_333] {
         for load_percent in [50, 75, 90, 95] {
