@@ -52,7 +52,9 @@ impl Engine {
             scan_reads,
             ceiling: seen.ceiling,
         };
-        let wanted = seen.ceiling.next(&view);
+        // Pages have the least that they need, whatever else would be better.
+        let spare = pages.saturating_sub(self.least_pages());
+        let wanted = seen.ceiling.next(&view).min(view.records + spare);
         // One side gives before the other takes.
         if wanted < view.records {
             self.records.set_budget(wanted);

@@ -116,12 +116,17 @@ impl Engine {
             self.records.set_budget(records);
         }
         let cache = self.store.cache();
-        let least = Cache::least_budget(self.plan.page_size).max(budget / TREE_SHARE);
-        let pages = caches.saturating_sub(records).max(least);
+        let pages = caches.saturating_sub(records).max(self.least_pages());
         if now.pages.abs_diff(pages) > budget / WORTH {
             cache.set_budget(pages)?;
         }
         Ok(())
+    }
+
+    /// What the cache of pages has at least.
+    pub(super) fn least_pages(&self) -> u64 {
+        let budget = self.memory.load(Ordering::Relaxed);
+        Cache::least_budget(self.plan.page_size).max(budget / TREE_SHARE)
     }
 
     /// From now on all of it together takes so many bytes. Memtables and log stay as large as they are until the next opening.

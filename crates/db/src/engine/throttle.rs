@@ -311,7 +311,7 @@ impl Engine {
         if !self.pressure.is_full() {
             return Ok(());
         }
-        let mut is_stuck = self.compactions() == 0;
+        let mut is_stuck = !self.tree.may_compact();
         if (is_stuck || self.pressure.blocked.swap(false, Ordering::Relaxed)) && self.maintain(u64::MAX)? {
             is_stuck = false;
             self.pressure.call_all();

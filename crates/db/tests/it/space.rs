@@ -72,33 +72,41 @@ fn of_a_range_that_was_deleted_at_once() {
 /// Deletes go on where nothing else does, and then there is room again.
 #[test]
 fn on_a_full_disk_everything_can_be_deleted() {
+    for value_bytes in [4000, 16_000] {
+        fill_and_delete(128 << 20, value_bytes);
+    }
+}
+
+fn fill_and_delete(capacity: u64, value_bytes: usize) {
     let disk = SimDirectory::new(1);
-    disk.set_capacity(128 << 20);
+    disk.set_capacity(capacity);
     let db = Options::new().memory(16 << 20).open_in(Arc::new(disk)).unwrap();
     let keyspace = db.keyspace("main").unwrap();
     let key = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
-    for cycle in 0..2 {
+    // More than what two memtables take.
+    let again = (4 << 20) / value_bytes as u32;
+    for cycle in 0..3 {
+        let value = vec![cycle; value_bytes];
         let refused = (0..).find_map(|number| {
-            let put = keyspace.put(key(number), [cycle; 4000]);
+            let put = keyspace.put(key(number), &value);
             put.err().map(|error| (number, error))
         });
         let (count, error) = refused.expect("the disk has an end");
         assert!(error.is_full(), "{error}");
         assert!(
-            cycle > 0 || count > 10_000,
+            cycle > 0 || u64::from(count) * value_bytes as u64 > capacity / 4,
             "{count} records are all that there was room for"
         );
-        for number in 0..count.max(1000) {
+        for number in 0..count.max(again) {
             let deleted = keyspace.delete(key(number));
             deleted.unwrap_or_else(|error| {
                 panic!("cycle {cycle}, {number} of {count}: {error}\n{}", db.stats())
             });
         }
         assert_eq!(keyspace.iter().map(Result::unwrap).count(), 0);
-        // As much again as a memtable takes.
         let began = Instant::now();
-        for number in 0..1000 {
-            while let Err(error) = keyspace.put(key(number), [cycle; 4000]) {
+        for number in 0..again {
+            while let Err(error) = keyspace.put(key(number), &value) {
                 assert!(
                     error.is_full() && began.elapsed() < PATIENCE,
                     "{error}\n{}",

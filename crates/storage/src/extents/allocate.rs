@@ -127,6 +127,15 @@ impl Extents {
         }
     }
 
+    /// Whether some tier has a unit for this class.
+    #[must_use]
+    pub fn has_room(&self, class: Class) -> bool {
+        (0..self.shared.slots.len() as u8).any(|tier| {
+            let extent = self.allocate(tier, 1, class);
+            extent.map(|extent| self.abandon(extent)).is_ok()
+        })
+    }
+
     /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache may hold a part of it: the
     /// next owner may write to it in the same generation.
     ///

@@ -47,7 +47,7 @@ impl Filter {
         size_of_val(&*self.words)
     }
 
-    /// A key's bits. The processor is asked for them.
+    /// A key's bits.
     #[inline]
     pub(super) fn of(&self, key: &[u8]) -> Bits<'_> {
         let mut hasher = FixedState::with_seed(0).build_hasher();
@@ -55,13 +55,20 @@ impl Filter {
         let hash = hasher.finish();
         let at = ((hash >> 32) * self.words.len() as u64) >> 32;
         let mask = (0..BITS).fold(0, |mask, number| mask | 1 << (hash >> (6 * number) & 63));
-        let word = &self.words[at as usize];
-        prefetch_line(word);
-        Bits { word, mask }
+        Bits {
+            word: &self.words[at as usize],
+            mask,
+        }
     }
 }
 
 impl Bits<'_> {
+    /// Asks the processor for them.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        prefetch_line(self.word);
+    }
+
     /// The key is about to be there. Whoever learns of it later sees these bits (M6).
     #[inline]
     pub(super) fn add(self) {

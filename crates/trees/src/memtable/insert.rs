@@ -22,6 +22,7 @@ impl Memtable {
     pub fn insert(&self, key: &[u8], message: Message<'_>) -> Result<(), Full> {
         assert!(key.len() <= MAX_KEY, "a key of {} bytes", key.len());
         let bits = self.filter.of(key);
+        bits.prefetch();
         let mut writer = self.lanes.writer(&self.arena);
         writer.stock_for_insertion()?;
         let record = writer.add_record(key, &message)?;

@@ -31,7 +31,7 @@ impl Memtable {
     /// Asks the processor for what says whether a key may be there: whoever looks up many has it look for several at once. A hint, no more.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
-        let _ = self.filter.of(key);
+        self.filter.of(key).prefetch();
     }
 
     /// The same, when that has come, for the leaf that the key is in if it is there.

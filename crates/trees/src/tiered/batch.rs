@@ -13,6 +13,8 @@ pub(super) struct Batch {
     ends: Vec<(usize, usize)>,
     /// The last record's value, where that is long.
     long: Option<Vec<u8>>,
+    /// How many records are wanted.
+    wanted: usize,
     /// The record to be taken next, and where it begins.
     next: usize,
     from: usize,
@@ -41,9 +43,14 @@ impl Batch {
         self.next == self.ends.len()
     }
 
-    /// Whether it takes no more, where `records` are wanted.
-    pub(super) fn is_full(&self, records: usize) -> bool {
-        self.len() >= records || self.bytes.len() >= ENOUGH || self.long.is_some()
+    /// So many records are wanted from now on.
+    pub(super) fn want(&mut self, records: usize) {
+        self.wanted = records;
+    }
+
+    /// Whether it takes no more.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= self.wanted || self.bytes.len() >= ENOUGH || self.long.is_some()
     }
 
     #[inline]
@@ -108,9 +115,12 @@ mod tests {
             batch.push(b"", b"nothing");
             batch.push_owned(b"short", &mut b"value".to_vec());
             assert_eq!(batch.last_key(), Some(&b"short"[..]));
-            assert!(!batch.is_full(3) && batch.is_full(2));
+            for (wanted, is_full) in [(2, true), (3, false), (100, false)] {
+                batch.want(wanted);
+                assert_eq!(batch.is_full(), is_full, "{wanted} records");
+            }
             batch.push_owned(b"long", &mut vec![7; LONG + 1]);
-            assert!(batch.is_full(100));
+            assert!(batch.is_full());
             assert_eq!(batch.take(), Some((&b""[..], &b"nothing"[..])));
             assert_eq!(batch.take(), Some((&b"short"[..], &b"value"[..])));
             assert_eq!(batch.take(), Some((&b"long"[..], &[7; LONG + 1][..])));

@@ -62,7 +62,10 @@ impl Tree {
                 if node.is_leaf() && self.lock().inflight.job_of(0, &node.range.low).is_some() {
                     continue;
                 }
-                let runs = node.runs(pivot);
+                let runs = match node.is_leaf() {
+                    true => node.depth(pivot),
+                    false => node.runs(pivot),
+                };
                 if runs > most {
                     found.push(format!(
                         "{runs} runs, more than {most}, in {:?} at height {} (T3)",

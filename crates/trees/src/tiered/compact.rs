@@ -8,14 +8,14 @@ use super::maintain::longest_path;
 use super::node::{Group, Node, Owned, Part};
 use super::policy;
 use super::shape::leaf_view;
-use super::tree::{Tree, Trunk, find, holds, replace};
+use super::tree::{Tree, Trunk, Version, find, holds, replace};
 use crate::maplet::{self, MapletSpec, Merger};
 use crate::merge::Older;
 use crate::range::KeyRange;
 use crate::run::{Built, Run, RunOptions, Weight};
 use alluvium_base::Purpose;
 use alluvium_storage::Result;
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::extents::{Class, Extent, UNIT};
 use std::ops::{Add, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,7 +67,7 @@ pub struct Job {
     phase: Phase,
     /// Memory that it takes, about.
     memory: u64,
-    /// Whether half of what it reads is gone then, about.
+    /// Whether it frees as much space as it takes, if space is scarce.
     frees: bool,
 }
 
@@ -85,41 +85,21 @@ impl Tree {
     /// # Errors
     /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
     pub fn next_job(&self) -> Result<Option<Job>> {
+        let room = self.room();
         let mut trunk = self.lock();
-        let is_scarce = self.is_scarce();
         let version = self.version();
-        let crowded = (self.crowding() > 100).then(|| longest_path(&version.root).1);
-        let order = |claim: &Claim| {
-            let leaves = is_scarce.then(|| {
-                let pivot = find(&version.root, claim);
-                pivot.map_or(u64::MAX, |(node, index)| {
-                    leaves_bytes(&trunk.stretch(node, index).weight(node, index))
-                })
-            });
-            let crowd = crowded
-                .filter(|key| claim.range.contains(key))
-                .and_then(|_| find(&version.root, claim));
-            let runs = crowd.map_or(0, |(node, index)| node.runs(index));
-            policy::turn(leaves, runs, claim.height)
-        };
-        let Some(id) = trunk.inflight.queued(order) else {
+        let Some(id) = self.due_job(&trunk, &version, room) else {
             return Ok(None);
         };
         let claim = trunk.inflight.claim(id).expect("it was just found").clone();
         let (node, index) = find(&version.root, &claim).expect("a job whose pivot is gone was abandoned");
         let stretch = trunk.stretch(node, index);
-        let mut pins = Vec::new();
-        let own = node.pivots[index].own[stretch.own.clone()]
-            .iter()
-            .map(|owned| &owned.part);
-        let bundles = &node.live_bundles(index)[..stretch.bundles];
-        let pending = bundles.iter().flat_map(|bundle| &bundle.parts);
-        for part in own.chain(pending) {
-            if part.touches(&claim.range) {
-                pins.push((part.clone(), part.within(&claim.range)));
-            }
-        }
-        let pins: Arc<[(Part, KeyRange)]> = pins.into();
+        let frees = room.is_some() && trunk.balance(node, index, &stretch).frees();
+        let pins: Arc<[(Part, KeyRange)]> = stretch
+            .inputs(node, index)
+            .filter(|part| part.touches(&claim.range))
+            .map(|part| (part.clone(), part.within(&claim.range)))
+            .collect();
         trunk.pin(id, Arc::clone(&pins));
         trunk.inflight.take(id);
         let runs = pins.iter().flat_map(|(part, _)| part.group.runs());
@@ -135,7 +115,7 @@ impl Tree {
             tree: self.clone(),
             id,
             base: self.base(node, index, &stretch),
-            frees: leaves_bytes(&weight) <= weight.bytes / 2,
+            frees,
             claim,
             stretch,
             pins,
@@ -153,6 +133,44 @@ impl Tree {
             }
         }
         Ok(Some(job))
+    }
+
+    /// Whether a compaction is under way, or due and not known to find no room.
+    #[must_use]
+    pub fn may_compact(&self) -> bool {
+        let room = self.room();
+        let trunk = self.lock();
+        let running = trunk.inflight.debt().running_jobs;
+        running > 0 || self.due_job(&trunk, &self.version(), room).is_some()
+    }
+
+    /// While space is scarce: whether there is any for a compaction that frees none.
+    fn room(&self) -> Option<bool> {
+        let extents = self.shared.store.extents();
+        self.is_scarce().then(|| extents.has_room(Class::Essential))
+    }
+
+    /// The job that is done next, by the rule of [`policy::turn`].
+    fn due_job(&self, trunk: &Trunk, version: &Version, room: Option<bool>) -> Option<JobId> {
+        let crowded = (self.crowding() > 100).then(|| longest_path(&version.root).1);
+        trunk.inflight.queued(|claim, has_failed| {
+            let scarce = room.map(|has_room| {
+                let (node, index) =
+                    find(&version.root, claim).expect("a job whose pivot is gone was abandoned");
+                let balance = trunk.balance(node, index, &trunk.stretch(node, index));
+                policy::Scarce {
+                    takes_bytes: balance.takes_bytes,
+                    frees: balance.frees(),
+                    has_room,
+                    has_failed,
+                }
+            });
+            let crowd = crowded
+                .filter(|key| claim.range.contains(key))
+                .and_then(|_| find(&version.root, claim));
+            let runs = crowd.map_or(0, |(node, index)| node.runs(index));
+            policy::turn(scarce.as_ref(), runs, claim.height)
+        })
     }
 
     /// The newest own parts whose maplets become one with the new run's.
@@ -242,13 +260,51 @@ impl Stretch {
         let live = pivot.live[..self.bundles].iter().flatten().copied();
         own.chain(live).fold(Weight::default(), Weight::add)
     }
+
+    /// The parts that a job reads that takes it, oldest first; some may have nothing of the pivot's range.
+    fn inputs<'n>(&self, node: &'n Node, index: usize) -> impl Iterator<Item = &'n Part> {
+        let own = &node.pivots[index].own[self.own.clone()];
+        let bundles = &node.live_bundles(index)[..self.bundles];
+        let own = own.iter().map(|owned| &owned.part);
+        own.chain(bundles.iter().flat_map(|bundle| &bundle.parts))
+    }
 }
 
-/// How many bytes a compaction leaves of so much, about, if every delete meets what it deletes.
-fn leaves_bytes(weight: &Weight) -> u64 {
-    let left = weight.records.saturating_sub(2 * weight.tombstones);
-    let bytes = u128::from(weight.bytes) * u128::from(left) / u128::from(weight.records.max(1));
-    bytes as u64
+/// What a compaction does to what is free.
+#[derive(Clone, Copy, Debug)]
+struct Balance {
+    /// Bytes that it takes, about.
+    takes_bytes: u64,
+    /// Bytes that come free when it is done and a checkpoint has followed.
+    frees_bytes: u64,
+}
+
+impl Balance {
+    /// Whether there is no less room after it than before, about.
+    fn frees(self) -> bool {
+        self.frees_bytes >= self.takes_bytes
+    }
+}
+
+impl Trunk {
+    /// What a job for this pivot that takes this stretch would do to what is free.
+    fn balance(&self, node: &Node, index: usize, stretch: &Stretch) -> Balance {
+        let range = node.pivot_range(index);
+        let inputs = stretch
+            .inputs(node, index)
+            .map(|part| (part, part.within(&range)));
+        let weight = stretch.weight(node, index);
+        let left = match stretch.older {
+            Older::None => policy::left_by_deletes(&weight),
+            Older::Elsewhere => weight.bytes,
+        };
+        // A run and its maplet.
+        let units = if left == 0 { 0 } else { left.div_ceil(UNIT) + 1 };
+        Balance {
+            takes_bytes: units * UNIT,
+            frees_bytes: self.uses.alone(inputs),
+        }
+    }
 }
 
 impl Job {

@@ -7,7 +7,7 @@ use crate::range::KeyRange;
 use crate::run::ValuePointer;
 use alluvium_storage::Result;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a trunk node refers to, opened by whoever reads the trunk.
 pub(super) trait Open {
@@ -147,6 +147,7 @@ pub(super) fn node_of(form: Form, open: &mut dyn Open) -> Result<Node> {
         bundles: bundles.collect(),
         next: form.next,
         stored: Stored::default(),
+        depths: OnceLock::new(),
     };
     for (index, pivot) in form.pivots.iter().enumerate() {
         if let Some(child) = pivot.child {

@@ -106,6 +106,8 @@ struct Entry {
     state: State,
     /// What it will read, about.
     bytes: u64,
+    /// Whether it has failed under another name.
+    has_failed: bool,
 }
 
 /// The jobs of a tree.
@@ -190,20 +192,28 @@ impl Inflight {
         self.next += 1;
         self.pivots.insert(pivot, self.next);
         let state = State::Queued;
-        self.jobs.insert(self.next, Entry { claim, state, bytes });
+        let entry = Entry {
+            claim,
+            state,
+            bytes,
+            has_failed: false,
+        };
+        self.jobs.insert(self.next, entry);
         self.debt.pending_jobs += 1;
         self.debt.pending_bytes += bytes;
         self.count(Edge::Planned);
         Some(self.next)
     }
 
-    /// The job that was planned first and nobody does yet, by the order that `prefer` gives (least first).
+    /// The job that was planned first and nobody does yet, by the order that `prefer` gives (least first) of what is claimed and of whether the job has
+    /// failed before; it leaves out those that are not to be done now.
     #[must_use]
-    pub(super) fn queued<K: Ord>(&self, prefer: impl Fn(&Claim) -> K) -> Option<JobId> {
+    pub(super) fn queued<K: Ord>(&self, prefer: impl Fn(&Claim, bool) -> Option<K>) -> Option<JobId> {
         let queued = self.jobs.iter().filter(|(_, entry)| entry.state == State::Queued);
         queued
-            .min_by_key(|(id, entry)| (prefer(&entry.claim), **id))
-            .map(|(id, _)| *id)
+            .filter_map(|(id, entry)| Some((prefer(&entry.claim, entry.has_failed)?, *id)))
+            .min()
+            .map(|(_, id)| id)
     }
 
     /// Somebody begins to do a job.
@@ -248,7 +258,10 @@ impl Inflight {
     pub(super) fn failed(&mut self, job: JobId) {
         if let Some(Entry { claim, bytes, .. }) = self.remove(job) {
             self.count(Edge::Failed);
-            self.plan(claim, bytes);
+            if let Some(again) = self.plan(claim, bytes) {
+                let entry = self.jobs.get_mut(&again).expect("it was just planned");
+                entry.has_failed = true;
+            }
         }
     }
 
@@ -355,12 +368,19 @@ mod tests {
             table.plan(claim(b"a"), 10).unwrap(),
             table.plan(claim(b"b"), 10).unwrap(),
         );
-        assert_eq!(table.queued(|_| 0), Some(a));
+        assert_eq!(table.queued(|_, _| Some(0)), Some(a));
         assert_eq!(
-            table.queued(|claim| std::cmp::Reverse(claim.range.low.clone())),
+            table.queued(|claim, _| Some(std::cmp::Reverse(claim.range.low.clone()))),
             Some(b)
         );
+        let but_b = |claim: &Claim, _| (*claim.range.low != *b"b").then_some(0);
+        assert_eq!(table.queued(but_b), Some(a));
         table.take(a);
-        assert_eq!(table.queued(|_| 0), Some(b));
+        assert_eq!(table.queued(|_, _| Some(0)), Some(b));
+        assert_eq!(table.queued(but_b), None);
+        table.failed(a);
+        let again = table.job_of(1, b"a");
+        assert_eq!(table.queued(|_, has_failed| Some(!has_failed)), again);
+        assert_eq!(table.queued(|_, has_failed| Some(has_failed)), Some(b));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::compact::{Job, Progress};
 use super::node::{Node, Part};
+use super::outline::Underway;
 use super::policy::{self, Wish};
 use super::shape::{self, Rank};
 use super::tree::{Tree, Version, replace};
@@ -98,7 +99,7 @@ impl Tree {
         Ok(None)
     }
 
-    /// The most runs that a lookup may have to ask, and a scan to merge: on the longest path from the root to a leaf.
+    /// The most runs that a lookup may have to ask, on the longest path from the root to a leaf.
     #[must_use]
     pub fn longest_path(&self) -> usize {
         longest_path(&self.version().root).0
@@ -213,8 +214,12 @@ impl Tree {
         let is_scarce = self.is_scarce();
         let mut best: Option<(u64, Box<[u8]>, u64)> = None;
         walk(&version.root, &Above::default(), &mut |leaf, above| {
-            if trunk.inflight.job_of(0, &leaf.range.low).is_some() {
-                return;
+            match trunk.inflight.underway(0, &leaf.range.low) {
+                None => {}
+                // What is due may find no room, where all of the leaf with what lies above it would free some.
+                Some(Underway::Queued)
+                    if is_scarce && (above.runs > 0 || !trunk.full.contains(&leaf.range.low)) => {}
+                Some(_) => return,
             }
             let wish = Wish {
                 is_scarce,
@@ -238,6 +243,7 @@ impl Tree {
 struct Above {
     bytes: u64,
     runs: usize,
+    depth: usize,
     records: u64,
     tombstones: u64,
     range_deletes: u64,
@@ -245,14 +251,14 @@ struct Above {
     newest: Sequence,
 }
 
-/// The path with the most runs from this node to a leaf: how many these are, and the leaf's lowest key.
+/// The path from this node to a leaf on which a lookup may have to ask most runs: how many these are, and the leaf's lowest key.
 pub(super) fn longest_path(node: &Node) -> (usize, &[u8]) {
     let paths = node.pivots.iter().enumerate().map(|(index, pivot)| {
         let (below, low) = match pivot.child.as_deref() {
             Some(child) => longest_path(child),
             None => (0, &*pivot.low),
         };
-        (node.runs(index) + below, low)
+        (node.depth(index) + below, low)
     });
     paths.max_by_key(|path| path.0).unwrap_or((0, &node.range.low))
 }
@@ -268,6 +274,7 @@ fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {
         let further = Above {
             bytes: above.bytes + weight.bytes / share,
             runs: above.runs + node.runs(index),
+            depth: above.depth + node.depth(index),
             records: above.records + weight.records.div_ceil(share),
             tombstones: above.tombstones + weight.tombstones.div_ceil(share),
             range_deletes: above.range_deletes + range_deletes(node, index),
@@ -300,6 +307,7 @@ fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish 
     Wish {
         bytes: above.bytes + weight.bytes,
         runs: above.runs + leaf.runs(0),
+        depth: above.depth + leaf.depth(0),
         records: above.records + weight.records,
         tombstones: above.tombstones + weight.tombstones,
         range_deletes: above.range_deletes + range_deletes(leaf, 0),

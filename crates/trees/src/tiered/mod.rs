@@ -24,8 +24,8 @@
 //!   those about it in later parts; what a node holds is newer than what its children hold.
 //! - **T2** A version never changes, but for its digest, which is added to (D1). What it refers to stays readable while a guard that was pinned before its successor was
 //!   published is alive.
-//! - **T3** A pivot of an index node holds at most 3 F runs after a flush has settled, and so does a leaf whose compactions are
-//!   done: a lookup asks at most 3 h F.
+//! - **T3** A pivot of an index node holds at most 3 F runs after a flush has settled, and of a leaf whose compactions are done at most as many
+//!   lie above one key: a lookup asks at most 3 h F.
 //! - **T4** A compaction's result is installed only where its inputs still are the oldest pending part of the same stack.
 //! - **T5** An extent of a run is in use exactly while a pivot, or a compaction that was not overtaken, has the run in a range that needs
 //!   it. Where a compaction uses it a pivot does too, so that a crash leaves nothing that nobody reaches.
@@ -64,6 +64,7 @@ mod search;
 mod segment;
 mod shape;
 mod sources;
+mod span;
 mod tree;
 mod uses;
 

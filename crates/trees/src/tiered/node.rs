@@ -51,7 +51,7 @@ pub(super) struct Part {
     /// The group, shared by everybody who uses it.
     pub group: Arc<Group>,
     /// Where two nodes became one, what came from each counts in that node's range only: what lies outside was compacted
-    /// or deleted there, and must not come back.
+    /// or deleted there, and must not come back. What was taken over unread counts where its keys are: nobody asks it for others.
     pub clip: Option<Arc<KeyRange>>,
 }
 
@@ -163,6 +163,8 @@ pub(super) struct Node {
     pub next: u64,
     /// Where a checkpoint has written it.
     pub stored: Stored,
+    /// Of each pivot, once somebody has asked for it: a node that is asked does not change any more.
+    pub depths: OnceLock<Box<[usize]>>,
 }
 
 /// One entry of a pivot's stack.
@@ -186,6 +188,7 @@ impl Node {
             bundles: Vec::new(),
             next: 1,
             stored: Stored::default(),
+            depths: OnceLock::new(),
         }
     }
 
@@ -199,6 +202,7 @@ impl Node {
             bundles: self.bundles.clone(),
             next: self.next,
             stored: Stored::default(),
+            depths: OnceLock::new(),
         }
     }
 
@@ -268,7 +272,7 @@ impl Node {
             .fold(Weight::default(), |sum, layer| sum + layer.weight)
     }
 
-    /// How many runs a lookup of this pivot may have to ask.
+    /// How many runs have something of a pivot's range, those that lie side by side as well.
     #[must_use]
     pub(super) fn runs(&self, pivot: usize) -> usize {
         let range = self.pivot_range(pivot);
@@ -305,7 +309,8 @@ impl Node {
         let live = |weights: &Vec<Weight>| size_of::<Vec<Weight>>() + weights.len() * size_of::<Weight>();
         let pivot = |pivot: &Pivot| {
             let own: usize = pivot.own.iter().map(owned).sum();
-            size_of::<Pivot>() + key(&pivot.low) + own + pivot.live.iter().map(live).sum::<usize>()
+            let depth = size_of::<usize>();
+            size_of::<Pivot>() + depth + key(&pivot.low) + own + pivot.live.iter().map(live).sum::<usize>()
         };
         let bundle = |bundle: &Arc<Bundle>| {
             size_of::<Arc<Bundle>>() + size_of::<Bundle>() + bundle.parts.iter().map(part).sum::<usize>()

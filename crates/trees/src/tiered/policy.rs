@@ -4,6 +4,7 @@
 //! bytes flushes, and so does one of which a single child has gathered more than half of that, and one that has more than *3 F* runs live for one child, which bounds the runs on a path of height *h*
 //! to *3 h F*.
 
+use crate::run::Weight;
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -144,6 +145,13 @@ pub(super) fn leaf(shape: &Shape, view: &LeafView) -> Leaf {
     }
 }
 
+/// Whether a leaf is worth a cut, given the weight of its heaviest piece: what lies across a cut weighs on both sides, and when that is nearly all of it there
+/// is no end to cutting.
+#[must_use]
+pub(super) fn cuts_well(leaf_bytes: u64, piece_bytes: u64) -> bool {
+    piece_bytes <= leaf_bytes - leaf_bytes / 8
+}
+
 /// Whether a compaction of a leaf takes all of it: when it would have to be split otherwise, and, so that older versions do not take space, whenever it is
 /// stale, unless the tree is so crowded that compactions have more urgent things to do.
 #[must_use]
@@ -153,10 +161,10 @@ pub(super) fn rewrites(shape: &Shape, view: &LeafView, crowding: u64) -> bool {
     leaf(shape, view) == Leaf::Rewrite || !is_large && is_stale && crowding < BUSY_CROWDING
 }
 
-/// Whether a leaf with so many runs merges its oldest ones.
+/// Whether a leaf merges its oldest runs, of which a lookup may have to ask so many.
 #[must_use]
-pub(super) fn is_crowded(shape: &Shape, runs: usize) -> bool {
-    runs > 2 * shape.fanout
+pub(super) fn is_crowded(shape: &Shape, depth: usize) -> bool {
+    depth > 2 * shape.fanout
 }
 
 /// Crowding from which on compactions do nothing for space alone.
@@ -188,16 +196,43 @@ pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
     count
 }
 
+/// How many bytes a compaction leaves of so much, about, if each delete meets another record: deletes themselves weigh little.
+#[must_use]
+pub(super) fn left_by_deletes(weight: &Weight) -> u64 {
+    let others = weight.records.saturating_sub(weight.tombstones);
+    let left = others.saturating_sub(weight.tombstones);
+    (u128::from(weight.bytes) * u128::from(left) / u128::from(others.max(1))) as u64
+}
+
 /// Which compaction is next: the least of what this says of each, and the one that was planned first among equals. The nearest to the root,
 /// for what sinks from there is what others wait for; before it, where a path has more runs than it should and writers wait for that, the one
-/// that takes most of that path's runs, `crowd`. While space is scarce, the one that leaves least behind, if it is known how much that is: it is
-/// the likeliest to find room, and to free some.
+/// that takes most of that path's runs, `crowd`. While space is scarce, what frees some, and of that the one that takes least, which is the
+/// likeliest to find room; then what has failed for lack of it, one after the other, so that none is in the way of the others. It is nobody's turn
+/// who frees nothing and cannot find room.
 #[must_use]
-pub(super) fn turn(leaves_bytes: Option<u64>, crowd: usize, height: u8) -> (u64, Reverse<(usize, u8)>) {
-    match leaves_bytes {
-        Some(bytes) => (bytes, Reverse((0, 0))),
-        None => (0, Reverse((crowd, height))),
-    }
+pub(super) fn turn(scarce: Option<&Scarce>, crowd: usize, height: u8) -> Option<Turn> {
+    let Some(scarce) = scarce else {
+        return Some((false, false, 0, Reverse((crowd, height))));
+    };
+    let takes_bytes = if scarce.has_failed { 0 } else { scarce.takes_bytes };
+    let keeps = !scarce.frees && !scarce.has_failed;
+    (scarce.frees || scarce.has_room).then_some((scarce.has_failed, keeps, takes_bytes, Reverse((0, 0))))
+}
+
+/// Whose turn it is: the least.
+pub(super) type Turn = (bool, bool, u64, Reverse<(usize, u8)>);
+
+/// What is known of a compaction while space is scarce.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scarce {
+    /// What it takes of what is free, about.
+    pub takes_bytes: u64,
+    /// Whether it frees as much, about: it has all of the reserve.
+    pub frees: bool,
+    /// Whether there is any room for those that have not.
+    pub has_room: bool,
+    /// Whether it has failed before.
+    pub has_failed: bool,
 }
 
 /// How many children a node is cut into, each with about three quarters of what fits.
@@ -210,15 +245,18 @@ pub(super) fn pieces(shape: &Shape, children: usize, is_root: bool) -> usize {
 }
 
 /// Whether the oldest pending runs of a pivot may be taken over as they are: none of them overlaps another run of the
-/// stack, and they are not crumbs, which would be many.
+/// stack, they are not crumbs, and there are not so many parts already that looking through them takes longer than asking one.
 #[must_use]
 pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own_runs: usize) -> bool {
     if overlaps || runs == 0 {
         return false;
     }
     let least = shape.memtable / (4 * shape.fanout as u64);
-    bytes / runs as u64 >= least && own_runs + runs <= shape.most_runs()
+    bytes / runs as u64 >= least && own_runs + runs <= MOST_SIDE_BY_SIDE * shape.fanout
 }
+
+/// How many of a pivot's own runs may lie side by side, for each child that a node has.
+const MOST_SIDE_BY_SIDE: usize = 8;
 
 /// Which of a pivot's own maplets, the newest ones, a new run's fingerprints are merged with: `runs` says how many runs
 /// each stands for, and `shares` whether enough of it lies in the pivot's range. Maplets are merged like runs in size tiers, four
@@ -268,6 +306,8 @@ pub(super) struct Wish {
     pub bytes: u64,
     /// Runs on the path, the leaf's included.
     pub runs: usize,
+    /// Those of them that a lookup may have to ask.
+    pub depth: usize,
     /// Records on the path.
     pub records: u64,
     /// Deletes among them.
@@ -320,12 +360,12 @@ pub(super) fn full_compaction(wish: &Wish) -> u64 {
     if wish.runs > 2 && wish.scans >= 8 {
         gain += wish.scans.min(10_000) * (wish.runs as u64 - 1);
     }
-    let probes = wish.gets.saturating_mul(wish.runs as u64 - 1);
+    let probes = wish.gets.saturating_mul(wish.depth.saturating_sub(1) as u64);
     let bytes_per_probe = match wish.fits_cache {
         true => CACHED_BYTES_PER_PROBE,
         false => BYTES_PER_PROBE,
     };
-    if wish.runs > 2 && probes > wish.bytes / bytes_per_probe {
+    if wish.depth > 2 && probes > wish.bytes / bytes_per_probe {
         gain += (probes / 512).clamp(1, 10_000);
     }
     if gain == 0 {
@@ -398,6 +438,7 @@ mod tests {
         assert!(rewrites(401, 50, 200) && !rewrites(801, 50, 0) && !rewrites(401, 20, 0));
         assert!(rewrites(100, 50, 0) && !rewrites(100, 50, 100) && !rewrites(100, 20, 0));
         assert!(is_crowded(&SHAPE, 9) && !is_crowded(&SHAPE, 8));
+        assert!(cuts_well(80, 70) && !cuts_well(80, 71));
     }
 
     #[test]
@@ -420,20 +461,60 @@ mod tests {
 
     #[test]
     fn the_most_crowded_path_comes_first_then_what_is_nearest_to_the_root() {
-        let first = |jobs: &[(usize, u8, Option<u64>)]| {
+        let first = |jobs: &[(usize, u8)]| {
             let turns = jobs.iter().enumerate();
             turns
-                .min_by_key(|(place, job)| (turn(job.2, job.0, job.1), *place))
+                .min_by_key(|(place, job)| (turn(None, job.0, job.1), *place))
                 .map(|(place, _)| place)
         };
-        let ample = |jobs: &[(usize, u8)]| {
-            let jobs: Vec<_> = jobs.iter().map(|job| (job.0, job.1, None)).collect();
-            first(&jobs)
+        assert_eq!(first(&[(0, 0), (0, 2), (0, 1), (0, 2)]), Some(1));
+        assert_eq!(first(&[(0, 2), (9, 0), (24, 0), (24, 1)]), Some(3));
+    }
+
+    #[test]
+    fn while_space_is_scarce_what_frees_some_comes_first_and_nothing_is_in_the_way() {
+        let job = |takes_bytes, frees, has_failed| Scarce {
+            takes_bytes,
+            frees,
+            has_room: true,
+            has_failed,
         };
-        assert_eq!(ample(&[(0, 0), (0, 2), (0, 1), (0, 2)]), Some(1));
-        assert_eq!(ample(&[(0, 2), (9, 0), (24, 0), (24, 1)]), Some(3));
-        let scarce = [(0, 0, Some(9)), (24, 2, Some(7)), (25, 3, Some(7))];
-        assert_eq!(first(&scarce), Some(1), "what leaves least behind");
+        let first = |jobs: &[Scarce]| {
+            let turns = jobs.iter().enumerate();
+            turns
+                .filter_map(|(place, job)| Some((turn(Some(job), 3 * place, place as u8)?, place)))
+                .min()
+                .map(|(_, place)| place)
+        };
+        let (small, large) = (job(7, true, false), job(9, true, false));
+        assert_eq!(first(&[large, small, small]), Some(1), "what takes least");
+        let useless = job(1, false, false);
+        assert_eq!(first(&[useless, large]), Some(1), "what frees some");
+        let has_failed = |job: Scarce| Scarce {
+            has_failed: true,
+            ..job
+        };
+        assert_eq!(first(&[has_failed(small), large]), Some(1), "what was not tried");
+        let failed = [has_failed(large), has_failed(useless), has_failed(small)];
+        assert_eq!(first(&failed), Some(0), "one after the other");
+        let has_none = |job: Scarce| Scarce {
+            has_room: false,
+            ..job
+        };
+        assert_eq!(first(&[has_none(useless), has_none(has_failed(useless))]), None);
+        assert_eq!(first(&[has_none(useless), has_none(small)]), Some(1));
+    }
+
+    #[test]
+    fn deletes_leave_what_they_do_not_meet() {
+        let weight = |bytes, records, tombstones| Weight {
+            bytes,
+            records,
+            tombstones,
+        };
+        assert_eq!(left_by_deletes(&weight(1000, 120, 20)), 800);
+        assert_eq!(left_by_deletes(&weight(1000, 220, 120)), 0);
+        assert_eq!(left_by_deletes(&weight(0, 0, 0)), 0);
     }
 
     #[test]
@@ -462,7 +543,8 @@ mod tests {
         assert!(adopts(&SHAPE, false, 100, 1, 0));
         assert!(!adopts(&SHAPE, true, 100, 1, 0));
         assert!(!adopts(&SHAPE, false, 100, 20, 0), "crumbs");
-        assert!(!adopts(&SHAPE, false, 100, 1, 12), "too many runs");
+        assert!(adopts(&SHAPE, false, 100, 1, 31));
+        assert!(!adopts(&SHAPE, false, 100, 1, 32), "too many runs");
     }
 
     #[test]
@@ -478,6 +560,7 @@ mod tests {
     const QUIET: Wish = Wish {
         bytes: 1 << 20,
         runs: 5,
+        depth: 5,
         records: 1000,
         tombstones: 0,
         range_deletes: 0,
@@ -508,10 +591,11 @@ mod tests {
     fn full_compaction_goes_where_it_saves_most() {
         let quiet = QUIET;
         assert_eq!(full_compaction(&quiet), 0);
-        let looked_up = |gets, runs| full_compaction(&Wish { gets, runs, ..quiet });
+        let looked_up = |gets, depth| full_compaction(&Wish { gets, depth, ..quiet });
         assert_eq!(looked_up(quiet.bytes / BYTES_PER_PROBE / 4, 5), 0);
         assert!(looked_up(quiet.bytes / BYTES_PER_PROBE / 4 + 1, 5) > 0);
         assert_eq!(looked_up(u64::MAX, 2), 0, "two runs are few enough");
+        assert_eq!(looked_up(u64::MAX, 1), 0, "however many lie side by side");
         let in_memory = |gets| {
             full_compaction(&Wish {
                 gets,

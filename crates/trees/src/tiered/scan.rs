@@ -238,6 +238,7 @@ impl Iter {
             self.wanted.expected = usual + usual.min(LONGER);
             self.ahead = self.ahead.max(usual / 2).min(MAX_AHEAD);
         }
+        self.batch.want(self.ahead);
         while self.batch.len() == 0 && !matches!(self.position, Position::End) {
             let filled = self.fill();
             if let Err(error) = filled {
@@ -295,13 +296,12 @@ impl Iter {
             while let Some(segment) = &mut self.segment
                 && let Some(key) = segment.next_key()
             {
-                if self.batch.is_full(self.ahead) || breath >= BREATH {
+                if self.batch.is_full() || breath >= BREATH {
                     self.position = Position::At(key.to_vec());
                     return Ok(());
                 }
-                let (wanted, known) = (&self.wanted, &mut self.known);
-                let into = (&mut self.batch, self.ahead);
-                let taken = segment.take(wanted, known, &mut self.keyspace, &from, into)?;
+                let (wanted, known, batch) = (&self.wanted, &mut self.known, &mut self.batch);
+                let taken = segment.take(wanted, known, &mut self.keyspace, &from, batch)?;
                 if taken == Taken::Live {
                     (self.dead, self.waded) = (0, 0);
                     continue;

@@ -201,23 +201,23 @@ impl Segment {
     }
 
     /// Takes the next key with all its messages. One that has a value goes into the batch with it, and where one source has all that comes
-    /// next, so do those that follow, until the batch has `most` records.
+    /// next, so do those that follow, until the batch is full.
     pub(super) fn take(
         &mut self,
         wanted: &Wanted,
         known: &mut Known,
         keyspace: &mut Keyspace,
         from: &Blocking<'_>,
-        (batch, most): (&mut Batch, usize),
+        batch: &mut Batch,
     ) -> Result<Taken> {
         let Some(winner) = self.merged.winner() else {
             return Ok(Taken::Dead);
         };
-        if self.is_streak(winner) && !self.has_deletes {
+        if self.continues_streak(winner) && !self.has_deletes {
             let swept = self.merged.gallop(|source, bound| {
                 source.sweep(wanted.at, bound, |key, value| {
                     batch.push_parts(key, value);
-                    !batch.is_full(most)
+                    !batch.is_full()
                 })
             });
             match swept {
@@ -260,9 +260,9 @@ impl Segment {
         Ok(Taken::Live)
     }
 
-    /// Whether the last records and the next one are all of one source.
+    /// The next record is the winner's; whether the last ones were, too.
     #[inline]
-    fn is_streak(&mut self, winner: usize) -> bool {
+    fn continues_streak(&mut self, winner: usize) -> bool {
         let (last, length) = &mut self.streak;
         *length = if *last == winner {
             (*length + 1).min(STREAK)

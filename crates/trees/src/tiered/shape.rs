@@ -1,8 +1,9 @@
 //! Changes of the trunk's shape: what a node receives, flushes, splits into and merges with. Every function takes nodes and makes
 //! new ones; nothing here is visible to anybody before it is published.
 
-use super::node::{Bundle, Node, Owned, Part, Pivot};
+use super::node::{Bundle, Layer, Node, Owned, Part, Pivot};
 use super::policy::{self, Child, Leaf, LeafView, Shape, Victim};
+use super::span;
 use crate::range::KeyRange;
 use crate::run::Weight;
 use alluvium_base::Purpose;
@@ -160,23 +161,29 @@ impl Shaper<'_> {
     }
 
     /// Takes over the oldest pending parts of each pivot, as long as none of their runs overlaps another one of the stack: they are
-    /// what a compaction would make of them.
+    /// what a compaction would make of them. From then on they count where their keys are, so that nobody asks them for others.
     fn adopt(&mut self, node: &mut Node) {
         for index in 0..node.pivots.len() {
             while !node.pivots[index].live.is_empty()
                 && !(self.is_busy)(node.height, &node.pivots[index].low)
                 && self.may_adopt(node, index)
             {
-                let range = node.pivot_range(index);
                 let bundle = Arc::clone(&node.live_bundles(index)[0]);
+                let reach = |layer: Layer<'_>| {
+                    let spans = node.spans(index, std::iter::once(layer));
+                    span::hull(&spans).map(|hull| hull.range())
+                };
+                let reaches: Vec<Option<KeyRange>> =
+                    node.pending(index).take(bundle.parts.len()).map(reach).collect();
                 let weights = node.pivots[index].live.remove(0);
                 let pivot = &mut node.pivots[index];
                 pivot.first += 1;
-                for (part, weight) in bundle.parts.iter().zip(weights) {
-                    if part.touches(&range) {
+                let parts = bundle.parts.iter().zip(weights).zip(reaches);
+                for ((part, weight), reach) in parts {
+                    if let Some(reach) = reach {
                         self.counts.adoptions += 1;
                         pivot.own.push(Owned {
-                            part: part.clone(),
+                            part: part.clipped(&reach),
                             weight,
                             renews: 0,
                         });
@@ -188,16 +195,14 @@ impl Shaper<'_> {
     }
 
     fn may_adopt(&self, node: &Node, index: usize) -> bool {
-        let range = node.pivot_range(index);
-        let oldest = &node.live_bundles(index)[0].parts;
-        let own_runs: usize = spans(node.pivots[index].own.iter().map(|owned| &owned.part), &range).len();
-        let mine = spans(oldest.iter(), &range);
-        let stack = spans(node.stack(index).map(|layer| layer.part), &range);
+        let oldest = node.live_bundles(index)[0].parts.len();
+        let own_runs = node.spans(index, node.own(index)).len();
+        let mine = node.spans(index, node.pending(index).take(oldest));
+        let stack = node.spans(index, node.stack(index));
         // Each run of the bundle is in the stack once, as itself.
-        let overlaps = mine.iter().any(|one| {
-            let meets = |other: &&Span| one.0 <= other.1 && other.0 <= one.1;
-            stack.iter().filter(meets).count() > 1
-        });
+        let overlaps = mine
+            .iter()
+            .any(|one| stack.iter().filter(|other| one.meets(other)).count() > 1);
         let bytes: u64 = node.pivots[index].live[0].iter().map(|weight| weight.bytes).sum();
         mine.is_empty() || policy::adopts(&self.shape, overlaps, bytes, mine.len(), own_runs)
     }
@@ -228,7 +233,8 @@ impl Shaper<'_> {
         pieces
     }
 
-    /// Cuts a leaf that is too large, where its runs weigh about the same on each side. The pieces share the runs.
+    /// Cuts a leaf that is too large, where its runs weigh about the same on each side, if that makes any difference to what the pieces weigh: they share
+    /// the runs, and the leaves of those that lie across a cut.
     fn cut_leaf(&mut self, node: Node) -> Result<Vec<Node>> {
         let Leaf::Split(count) = policy::leaf(&self.shape, &leaf_view(&node)) else {
             return Ok(vec![node]);
@@ -237,13 +243,17 @@ impl Shaper<'_> {
         if cuts.is_empty() {
             return Ok(vec![node]);
         }
-        self.counts.leaf_splits += 1;
         let lows = std::iter::once(node.range.low.clone()).chain(cuts.iter().cloned());
         let highs = cuts.iter().cloned().map(Some).chain([node.range.high.clone()]);
         let mut pieces = Vec::new();
         for (low, high) in lows.zip(highs) {
             pieces.push(self.piece(&node, KeyRange { low, high })?);
         }
+        let heaviest = pieces.iter().map(|piece| piece.weight(0).bytes).max();
+        if !policy::cuts_well(node.weight(0).bytes, heaviest.unwrap_or(0)) {
+            return Ok(vec![node]);
+        }
+        self.counts.leaf_splits += 1;
         Ok(pieces)
     }
 
@@ -282,7 +292,13 @@ impl Shaper<'_> {
                 }
                 let wanted = GRAIN * count;
                 for piece in run.separators(&within, wanted, self.cache, self.guard, Purpose::Compact)? {
-                    *marks.entry(piece.low).or_default() += piece.bytes;
+                    // Nothing of a run is in front of its first key.
+                    let low = if *piece.low < *run.low() {
+                        run.low().into()
+                    } else {
+                        piece.low
+                    };
+                    *marks.entry(low).or_default() += piece.bytes;
                 }
             }
         }
@@ -393,28 +409,6 @@ pub(super) fn stale_percent(own: &[Owned]) -> u64 {
     }
     let known = 100 * (entries - keys.min(entries)) / entries.max(1);
     known.max(100 * renews.min(records) / records.max(1))
-}
-
-/// The lowest and the highest key of a run, cut to where it counts.
-type Span = (Box<[u8]>, Box<[u8]>);
-
-/// The spans of all runs of some parts.
-fn spans<'a>(parts: impl Iterator<Item = &'a Part>, range: &KeyRange) -> Vec<Span> {
-    let mut spans = Vec::new();
-    for part in parts {
-        let within = part.within(range);
-        for (_, run) in part.group.runs() {
-            if within.overlaps(run.low(), run.high()) {
-                let low = run.low().max(&within.low);
-                let high = match &within.high {
-                    Some(high) => run.high().min(high),
-                    None => run.high(),
-                };
-                spans.push((low.into(), high.into()));
-            }
-        }
-    }
-    spans
 }
 
 /// Two neighbours as one node.

@@ -503,7 +503,7 @@ impl Trunk {
                 let wanted = node.is_leaf() && self.full.contains(&pivot.low);
                 let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
                 // The root too, when it is a leaf: many small memtables would never make it large enough to split.
-                let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.runs(0));
+                let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.depth(0));
                 if wanted || pending || crowded {
                     let bytes = self.stretch(node, index).weight(node, index).bytes;
                     self.inflight.plan(claim(node, index), bytes);

@@ -107,6 +107,35 @@ impl Uses {
         extents.filter(|extent| 2 * self.live.get(extent).copied().unwrap_or(0) < extent.bytes())
     }
 
+    /// Bytes that come free when these uses of parts in ranges go: of extents that nobody else needs anything of.
+    #[must_use]
+    pub(super) fn alone<'a>(&self, parts: impl Iterator<Item = (&'a Part, KeyRange)>) -> u64 {
+        let mut groups: HashMap<u64, (&Part, u32)> = HashMap::new();
+        let mut extents: HashMap<(RunKey, usize), (Extent, u64, u32)> = HashMap::new();
+        for (part, range) in parts {
+            groups.entry(part.group.id).or_insert((part, 0)).1 += 1;
+            for (_, run) in part.group.runs() {
+                for (index, used) in run.extents_for(&range) {
+                    let key = (key_of(run.pointer()), index);
+                    extents.entry(key).or_insert((used.extent, used.live, 0)).2 += 1;
+                }
+            }
+        }
+        let of_runs = extents.iter().filter(|((run, index), (extent, live, uses))| {
+            let all = self.runs.get(run).map_or(0, |all| all.counts[*index]);
+            all == *uses && self.live.get(extent) == Some(live)
+        });
+        let of_maplets = groups
+            .iter()
+            .filter(|(id, (_, uses))| self.groups.get(id).is_some_and(|(_, all)| all == uses))
+            .flat_map(|(_, (part, _))| part.group.maplet.extents());
+        of_runs
+            .map(|(_, (extent, ..))| *extent)
+            .chain(of_maplets.map(|(extent, _)| extent))
+            .map(|extent| extent.bytes())
+            .sum()
+    }
+
     /// The memory of what is in use.
     #[must_use]
     pub(super) fn memory(&self) -> Held {

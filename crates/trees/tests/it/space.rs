@@ -91,6 +91,23 @@ fn the_space_of_long_values_comes_back_when_most_of_their_extents_is_dead() {
     mostly_overwritten(100_000);
 }
 
+/// A tree with this fan-out, for memtables of 100 KiB.
+fn empty(fanout: usize) -> Tree {
+    let store = Store::create(
+        Arc::new(MemoryDirectory::new()),
+        &crate::world::store_options(),
+        b"",
+    );
+    let options = TreeOptions {
+        shape: Shape {
+            fanout,
+            memtable: 100 << 10,
+        },
+        ..TreeOptions::default()
+    };
+    Tree::create(Arc::new(store.unwrap()), options)
+}
+
 /// Does the compactions that are due.
 fn work(tree: &Tree) {
     while let Some(mut job) = tree.next_job().unwrap() {
@@ -102,19 +119,7 @@ fn work(tree: &Tree) {
 fn keys_that_are_overwritten_evenly_keep_few_older_versions() {
     const EVEN: u32 = 12_000;
     const AT_ONCE: u32 = 200;
-    let store = Store::create(
-        Arc::new(MemoryDirectory::new()),
-        &crate::world::store_options(),
-        b"",
-    );
-    let options = TreeOptions {
-        shape: Shape {
-            fanout: 8,
-            memtable: 100 << 10,
-        },
-        ..TreeOptions::default()
-    };
-    let tree = Tree::create(Arc::new(store.unwrap()), options);
+    let tree = empty(8);
     let mut random = fastrand::Rng::with_seed(5);
     let mut all: Vec<u32> = (0..EVEN).collect();
     random.shuffle(&mut all);
@@ -137,5 +142,40 @@ fn keys_that_are_overwritten_evenly_keep_few_older_versions() {
     let stats = tree.stats();
     let written = 100 * stats.compacted_bytes / (u64::from(7 * EVEN) * 508);
     assert!(written < 300, "{written} bytes for a hundred");
+    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
+    const AT_ONCE: u32 = 250;
+    let tree = empty(4);
+    let count = 100 * AT_ONCE;
+    for first in (0..count).step_by(AT_ONCE as usize) {
+        write(&tree, first..first + AT_ONCE, &[3; 500]);
+        work(&tree);
+    }
+    let stats = tree.stats();
+    assert_eq!(stats.compacted_bytes, 0, "{stats:?}");
+    assert!(
+        stats.shape.leaf_splits > 5 && stats.shape.adoptions > 50,
+        "{stats:?}"
+    );
+    assert_eq!((tree.height() > 1, tree.longest_path()), (true, 1));
+    for number in (0..count).step_by(7) {
+        let found = tree.get(&key(number), LAST, 0).unwrap();
+        assert_eq!(found.as_deref(), Some(&[3; 500][..]), "{number}");
+    }
+    // What is written in between lies above, and is found first.
+    write(&tree, (0..count).step_by(10), &[4; 5]);
+    work(&tree);
+    for number in (0..count).step_by(5) {
+        let found = tree.get(&key(number), LAST, 0).unwrap();
+        let expected = if number % 10 == 0 {
+            vec![4; 5]
+        } else {
+            vec![3; 500]
+        };
+        assert_eq!(found, Some(expected), "{number}");
+    }
     assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
 }

@@ -232,6 +232,7 @@ fn sweeps_hand_out_what_is_plain_and_stop_before_everything_else() {
                 let range = KeyRange::new(&low, Some(&high));
                 let wanted = expected(&model, &range, direction);
                 let mut cursor = run.cursor(&store, range, direction, access);
+                cursor.expect(random.usize(1..64));
                 cursor.start().unwrap();
                 swept += sweep(&store, &mut cursor, direction, &wanted, &mut random, &hint);
             }
