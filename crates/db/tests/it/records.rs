@@ -269,8 +269,8 @@ fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
         .unwrap();
     let keyspace = db.keyspace("k").unwrap();
     let mut reads = Vec::new();
-    // Who looks whether all of it fits does so ten times a second.
-    for round in 0..100u8 {
+    // Who looks whether all of it fits does so now and then, and old pages are in the way until it is compacted.
+    for round in 0..=u8::MAX {
         for key in 0..KEYS {
             keyspace.put(key.to_be_bytes(), [round; 100]).unwrap();
         }
@@ -286,8 +286,11 @@ fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
             );
         }
         reads.push(directory.counters().snapshot().of(Purpose::Lookup).reads - before);
+        // More than what the cache holds has been written by then.
+        if round > 50 && reads.ends_with(&[0, 0]) {
+            return;
+        }
         std::thread::sleep(Duration::from_millis(120));
     }
-    // More than what the cache holds was written before the last looks.
-    assert_eq!(reads.last(), Some(&0), "{reads:?}");
+    panic!("lookups go on to read: {reads:?}");
 }
