@@ -116,3 +116,17 @@ impl Drop for Charge {
         self.counter().fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
+
+/// Memory of a [cache](super::Cache::lend) that somebody uses, until this is dropped.
+#[derive(Debug)]
+pub struct Loan {
+    _charge: Charge,
+}
+
+impl Loan {
+    pub(super) fn new(budget: &Arc<Budget>, bytes: u64) -> Loan {
+        Loan {
+            _charge: Charge::new(budget, Owner::Working, bytes),
+        }
+    }
+}

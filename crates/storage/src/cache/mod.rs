@@ -58,6 +58,7 @@ mod tables;
 mod tests;
 mod turn;
 
+pub use budget::Loan;
 pub use check::Violation;
 pub use node_ref::{FrameRef, NodeRef};
 pub use pending::{Pending, Watched};
@@ -93,6 +94,8 @@ const RESERVED_BYTES: u64 = 64 << 30;
 const RESERVED_TIMES: u64 = 16;
 /// While less than this fraction of the budget is pinned, nodes may be pinned for convenience.
 const PINNED_FRACTION: u64 = 8;
+/// The part of the budget that is [lent](Cache::lend), or in use for reads, at most.
+const LENT_FRACTION: u64 = 16;
 /// How often `set_budget` lets an epoch pass to see chunks drained.
 const ROUNDS_TO_SHRINK: usize = 8;
 
@@ -443,6 +446,16 @@ impl Cache {
     #[must_use]
     pub fn may_pin(&self) -> bool {
         self.shared.pinned_bytes.load(Ordering::Relaxed) < self.shared.budget.limit() / PINNED_FRACTION
+    }
+
+    /// Bytes of the budget for somebody who reads past the cache; none while it has room for what is read, or where a sixteenth of it is in
+    /// use for such things already.
+    #[must_use]
+    pub fn lend(&self, bytes: u64) -> Option<Loan> {
+        let budget = &self.shared.budget;
+        let is_full = self.shared.chunks.assigned() >= self.shared.allowed_chunks();
+        let is_there = budget.working() + bytes <= budget.limit() / LENT_FRACTION;
+        (is_full && is_there).then(|| Loan::new(budget, bytes))
     }
 
     /// Puts a node that was just written into the cache, if there is a frame for it.

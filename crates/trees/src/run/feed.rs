@@ -7,6 +7,7 @@ use crate::merge::Direction;
 use crate::range::KeyRange;
 use alluvium_base::{KIB, Purpose};
 use alluvium_device::{Batch, Buffer, Device, Ticket};
+use alluvium_storage::cache::Loan;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, Codec, FrameRef, Guard, NodePointer, Pending, Residence, Result, Tiers};
 use std::collections::VecDeque;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 /// How a cursor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// For users' scans: through the cache, with a window of read-ahead that doubles.
+    /// For users' scans: through the cache, with a window of read-ahead that doubles; past it, in large reads, once they are long and little
+    /// of what they want is there.
     Cached,
     /// For compactions: large reads past the cache, the next ones submitted before they are needed.
     Streaming,
@@ -32,18 +34,16 @@ impl Access {
 }
 
 /// The most leaves that a cached cursor has asked for ahead.
-const MAX_AHEAD: usize = 256;
-/// Beyond so many it goes slowly: who knows what the cache has room for.
-const START_AHEAD: usize = 64;
+const MAX_AHEAD: usize = 64;
+/// After so many leaves that were not in the cache it reads on past the cache.
+const LONG: usize = 256;
 /// It asks for as many in any case, where it walks through many.
 const MIN_AHEAD: usize = 4;
 /// A cursor that begins with no more leaves than these leaves them in the cache, as if they had been looked up.
 const MAX_KEPT: usize = 16;
-/// By how many leaves the largest window grows with each request.
-const SLOWLY: usize = 2;
-/// The most bytes of one read of a streaming cursor.
+/// The most bytes of one read past the cache.
 const WINDOW: u64 = 256 * KIB;
-/// Reads of a streaming cursor at once: one that it walks through, and those under way.
+/// Such reads at once: one that the cursor walks through, and those under way.
 const WINDOWS: usize = 3;
 /// What is read though nobody wants it, to make one read of two, at most, in bytes.
 const MAX_GAP: u64 = 16 * KIB;
@@ -70,7 +70,13 @@ pub(super) struct Feed {
     expected: usize,
     /// Whether no more than those were asked for.
     is_expected: bool,
-    /// Streaming: the first is the one being walked through.
+    /// How many leaves were not in the cache, since most were.
+    missed: usize,
+    /// Whether what comes next is read past the cache.
+    streams: bool,
+    /// What a cached cursor's windows take.
+    loan: Option<Loan>,
+    /// What is read past the cache, behind all that was asked for: the first is the one being walked through.
     windows: VecDeque<Window>,
     spare: Vec<Buffer>,
     current: Current,
@@ -120,9 +126,12 @@ impl Feed {
             begun: 0,
             pending: Vec::new(),
             window: 1,
-            most: START_AHEAD,
+            most: MAX_AHEAD,
             expected: 1,
             is_expected: false,
+            missed: 0,
+            streams: access == Access::Streaming,
+            loan: None,
             windows: VecDeque::new(),
             spare: Vec::new(),
             current: Current::None,
@@ -177,6 +186,8 @@ impl Feed {
         self.windows.clear();
         self.window = self.expected.div_ceil(4);
         self.is_expected = self.expected > 1;
+        self.missed = 0;
+        self.streams = self.access == Access::Streaming;
         self.ahead = None;
         // Behind the last record there is nothing, and the last leaf's extent may be gone for all that the range says (R2).
         let last = &*self.run.inner.last;
@@ -188,30 +199,26 @@ impl Feed {
         if self.direction == Direction::Forward {
             self.stop_behind_range()?;
         }
-        match self.access {
-            Access::Cached => {
-                while self.asked.len() < self.expected
-                    && let Some(pointer) = self.take_ahead()?
-                {
-                    self.asked.push_back(pointer);
-                }
-                let first: Vec<NodePointer> = self.asked.iter().copied().collect();
-                // So much would drive out what others use, and need not be there before the first of it is looked at.
-                if first.len() > MAX_KEPT {
-                    let purpose = self.access.purpose();
-                    let pending = self.cache.request(&first, purpose, Residence::PassThrough)?;
-                    self.pending.push(pending);
-                    self.begun = 0;
-                    return Ok(Vec::new());
-                }
-                self.begun = first.len();
-                Ok(first)
-            }
-            Access::Streaming => {
-                self.fill_windows()?;
-                Ok(Vec::new())
-            }
+        self.begun = 0;
+        if self.streams {
+            self.fill_windows()?;
+            return Ok(Vec::new());
         }
+        while self.asked.len() < self.expected
+            && let Some(pointer) = self.take_ahead()?
+        {
+            self.asked.push_back(pointer);
+        }
+        let first: Vec<NodePointer> = self.asked.iter().copied().collect();
+        // So much would drive out what others use, and need not be there before the first of it is looked at.
+        if first.len() > MAX_KEPT {
+            let purpose = self.access.purpose();
+            let pending = self.cache.request(&first, purpose, Residence::PassThrough)?;
+            self.pending.push(pending);
+            return Ok(Vec::new());
+        }
+        self.begun = first.len();
+        Ok(first)
     }
 
     /// The next leaf to ask for, and on to the one behind it, as long as the range needs it.
@@ -252,14 +259,21 @@ impl Feed {
 
     /// Goes to the next leaf: its pointer, or none at the end.
     pub(super) fn next(&mut self) -> Result<Option<NodePointer>> {
-        match self.access {
-            Access::Cached => self.next_cached(),
-            Access::Streaming => self.next_streamed(),
+        self.current = Current::None;
+        self.retire_windows();
+        if self.streams {
+            self.fill_windows()?;
+        } else if self.windows.is_empty() {
+            self.keep_ahead()?;
+        }
+        match self.asked.pop_front() {
+            Some(pointer) => self.enter_cached(pointer).map(Some),
+            None => self.next_streamed(),
         }
     }
 
-    fn next_cached(&mut self) -> Result<Option<NodePointer>> {
-        self.current = Current::None;
+    /// Asks for more leaves when few are left of those that were asked for.
+    fn keep_ahead(&mut self) -> Result<()> {
         // A window that grows is asked for at once; then it is filled up by quarters, so that several reads are under way.
         let portion = if self.window < self.most {
             self.window
@@ -275,10 +289,16 @@ impl Feed {
         if self.asked.len() <= enough && self.ahead.is_some() {
             self.is_expected = false;
             self.ask_ahead(portion)?;
+            if self.missed >= LONG {
+                self.loan = self.cache.lend(WINDOWS as u64 * WINDOW);
+                self.streams = self.loan.is_some();
+            }
         }
-        let Some(pointer) = self.asked.pop_front() else {
-            return Ok(None);
-        };
+        Ok(())
+    }
+
+    /// Loads a leaf that was asked for.
+    fn enter_cached(&mut self, pointer: NodePointer) -> Result<NodePointer> {
         let guard = self.cache.epochs().pin();
         if self.cache.glance(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
             self.most = (self.most / 2).max(MIN_AHEAD);
@@ -290,7 +310,7 @@ impl Feed {
             Loaded::Cached(node) => Current::Frame(node.retain()),
             Loaded::Whole(bytes) => Current::Whole(bytes),
         };
-        Ok(Some(pointer))
+        Ok(pointer)
     }
 
     /// Whether a leaf that is not there was read ahead, and others took its room: then the window is too large for the cache.
@@ -315,13 +335,17 @@ impl Feed {
                 wanted.push(pointer);
             }
         }
+        self.missed = if wanted.len() * 2 < leaves {
+            0
+        } else {
+            self.missed + wanted.len()
+        };
         // A single leaf that is needed now is simply read.
         if !(first && wanted.len() == 1) {
             let pending = self
                 .cache
                 .request(&wanted, self.access.purpose(), Residence::PassThrough)?;
             if pending.skipped() == 0 {
-                self.most = (self.most + SLOWLY).min(MAX_AHEAD);
                 self.window = (self.window * 2).min(self.most);
             }
             self.pending.push(pending);
@@ -331,8 +355,8 @@ impl Feed {
         Ok(())
     }
 
-    fn next_streamed(&mut self) -> Result<Option<NodePointer>> {
-        self.current = Current::None;
+    /// Lets windows go that were walked through.
+    fn retire_windows(&mut self) {
         while self.windows.front().is_some_and(Window::is_over) {
             if let Some(Window {
                 read: Read::Done(buffer),
@@ -342,7 +366,13 @@ impl Feed {
                 self.spare.push(buffer);
             }
         }
-        self.fill_windows()?;
+        if !self.streams && self.windows.is_empty() && self.loan.take().is_some() {
+            self.spare.clear();
+        }
+    }
+
+    /// The next leaf of the first window.
+    fn next_streamed(&mut self) -> Result<Option<NodePointer>> {
         let Some(window) = self.windows.front_mut() else {
             return Ok(None);
         };
@@ -380,14 +410,27 @@ impl Feed {
 
     /// Submits reads until as many are under way as may be.
     fn fill_windows(&mut self) -> Result<()> {
-        while self.windows.len() < WINDOWS && self.ahead.is_some() {
+        while self.streams && self.windows.len() < WINDOWS && self.ahead.is_some() {
             let Some(window) = self.next_window()? else { break };
             self.windows.push_back(window);
         }
         Ok(())
     }
 
-    /// Submits one read of the leaves that come next, as far as they lie together.
+    /// Whether most of these leaves are in the cache, by a few of them.
+    fn are_cached(&self, leaves: &[NodePointer]) -> bool {
+        let guard = self.cache.epochs().pin();
+        let asked = leaves.iter().step_by(leaves.len().div_ceil(8).max(1));
+        let (asked, found) = asked.fold((0, 0), |(asked, found), leaf| {
+            (
+                asked + 1,
+                found + usize::from(self.cache.peek(leaf, &guard).is_some()),
+            )
+        });
+        found * 2 > asked
+    }
+
+    /// Submits one read of the leaves that come next, as far as they lie together; none where the cache has them, or there are none.
     fn next_window(&mut self) -> Result<Option<Window>> {
         let mut leaves: Vec<NodePointer> = Vec::new();
         let mut bytes: Range<u64> = 0..0;
@@ -412,6 +455,16 @@ impl Feed {
         let Some(first) = leaves.first() else {
             return Ok(None);
         };
+        if self.access == Access::Cached && self.are_cached(&leaves) {
+            (self.streams, self.missed) = (false, 0);
+            if self.windows.is_empty() {
+                let purpose = self.access.purpose();
+                let pending = self.cache.request(&leaves, purpose, Residence::PassThrough)?;
+                self.pending.push(pending);
+                self.asked.extend(leaves);
+                return Ok(None);
+            }
+        }
         let device = Arc::clone(self.tiers.get(first.tier)?);
         let len = (bytes.end - bytes.start) as usize;
         let fitting = self.spare.iter().position(|buffer| buffer.len() == len);

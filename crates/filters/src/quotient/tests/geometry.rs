@@ -149,7 +149,10 @@ fn one_entry_more_than_the_pages_hold_takes_another_page() {
         let full = Geometry::with_pages(pages, shape).unwrap().quotients() * 90 / 100;
         for entries in [full, full + 1] {
             let geometry = Geometry::for_entries(entries, shape).unwrap();
-            assert!(entries * 100 <= geometry.quotients() * 90, "{entries} in {pages} pages");
+            assert!(
+                entries * 100 <= geometry.quotients() * 90,
+                "{entries} in {pages} pages"
+            );
         }
     }
 }

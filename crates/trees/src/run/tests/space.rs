@@ -224,3 +224,75 @@ fn the_reserve_may_be_used_by_whom_it_is_for() {
     let run = run_of(&store, &options, &sequential(10));
     assert_eq!(run.summary().records, 10);
 }
+
+#[test]
+fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
+    const RECORDS: usize = 30_000;
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let store = store_in(Arc::clone(&directory), 4096, 18 << 20);
+    let mut builder = Builder::new(&store, &options()).unwrap();
+    let key = |number: usize| format!("user{number:012}").into_bytes();
+    for number in 0..RECORDS {
+        let value = [number as u8; 1000];
+        builder
+            .push(&key(number), Message::put(1, &value).into())
+            .unwrap();
+    }
+    let run = builder.finish().unwrap().unwrap().run;
+    let reads = || directory.counters().snapshot().of(Purpose::Scan).reads as usize;
+    // How often a walk over so many records reads that is told to be as long.
+    let walk = |direction: Direction, first: usize, records: usize, expected: usize| {
+        let before = reads();
+        let mut cursor = run.cursor(&store, KeyRange::everything(), direction, Access::Cached);
+        cursor.expect(expected);
+        cursor.seek(&key(first)).unwrap();
+        for step in 0..records {
+            let number = match direction {
+                Direction::Forward => first + step,
+                Direction::Backward => first - step,
+            };
+            assert_eq!(cursor.key(), Some(&key(number)[..]));
+            let Value::Inline(value) = cursor.record().value else {
+                panic!("a value outside of its leaf")
+            };
+            assert_eq!(value, [number as u8; 1000]);
+            cursor.advance().unwrap();
+        }
+        reads() - before
+    };
+    let leaves = run.summary().leaves as usize;
+    let per_leaf = RECORDS / leaves;
+    // While there is room, what is read stays.
+    let first = walk(Direction::Forward, 0, RECORDS / 4, 1);
+    let known = walk(Direction::Forward, 0, RECORDS / 4, 1);
+    assert!(known * 8 < first, "{known} reads of what was read by {first}");
+    for direction in BOTH {
+        walk(direction, RECORDS / 2, RECORDS / 3, 1);
+    }
+    for direction in BOTH {
+        let walked = RECORDS / 3 / per_leaf;
+        let before = store.cache().stats();
+        let reads = walk(direction, RECORDS / 2, RECORDS / 3, 1);
+        let after = store.cache().stats();
+        let replaced = (after.evictions - before.evictions) as usize;
+        assert!(
+            reads * 6 < walked,
+            "{direction:?}: {reads} reads for {walked} leaves"
+        );
+        assert!(
+            replaced * 10 < walked * 6,
+            "{direction:?}: {replaced} of {walked} leaves went through the cache"
+        );
+        assert!(
+            after.working_bytes < 768 << 10,
+            "{direction:?}: what was lent is given back"
+        );
+    }
+    // What is looked up stays, and is not read again.
+    for first in (RECORDS / 2..RECORDS / 2 + 80 * per_leaf).step_by(per_leaf) {
+        walk(Direction::Forward, first, 2, 1);
+        walk(Direction::Forward, first, 2, 1);
+    }
+    let known = walk(Direction::Forward, RECORDS / 2, 60 * per_leaf, 60);
+    assert_eq!(known, 0, "reads of what was looked up");
+}
