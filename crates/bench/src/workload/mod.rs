@@ -5,8 +5,9 @@
 //! *Does not know*: engines, clocks, threads.
 //!
 //! *Read in this order*: `keys.rs`, `values.rs`, `zipf.rs`, `choose.rs` (which record), `mix.rs` (what to do with it), `phase.rs` (how it is typed),
-//! `sweep.rs`, `trace/`.
+//! `ceiling.rs` (what a cache could do with it), `sweep.rs`, `trace/`.
 
+pub mod ceiling;
 pub mod choose;
 pub mod keys;
 pub mod mix;

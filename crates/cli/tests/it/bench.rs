@@ -399,3 +399,34 @@ fn servers_are_asked_by_either_protocol_and_leave_nothing() {
         .ended(2)
         .complained("--depths 0");
 }
+
+#[test]
+fn what_a_cache_can_do_at_best_is_counted_without_an_engine() {
+    let place = Place::new();
+    let words = [
+        "bench",
+        "ceiling",
+        "--records",
+        "10k",
+        "--kept",
+        "500,10k",
+        "--warm",
+        "50k",
+        "--run",
+        "20k",
+    ];
+    let rows = place
+        .done(words.iter().chain(&["--phases", "c,d", "--json"]))
+        .json();
+    let of = |row: usize, what: &str| rows[row]["reads_per_op"][what].as_f64().unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 4);
+    assert!(of(0, "counted") < of(0, "recent") && of(0, "endless") < of(0, "counted"));
+    assert!((of(1, "recent") - of(1, "endless")).abs() < 1e-9);
+    assert!(of(2, "recent") < of(2, "counted"));
+    let text = place.done(words).text();
+    assert!(text.contains("10,000"), "{text}");
+    place
+        .run(["bench", "ceiling", "--phases", "e"])
+        .ended(2)
+        .complained("scans or batches");
+}

@@ -4,8 +4,9 @@
 //!
 //! *Does not know*: how anything is measured; that is `alluvium_bench`.
 //!
-//! *Read in this order*: this file (YCSB, comparisons, tables), `sweep.rs`, `trace.rs`, `server.rs`.
+//! *Read in this order*: this file (YCSB, comparisons, tables), `sweep.rs`, `trace.rs`, `server.rs`, `ceiling.rs`.
 
+mod ceiling;
 mod server;
 mod sweep;
 mod trace;
@@ -60,6 +61,8 @@ pub enum What {
     Trace(Box<trace::Verb>),
     /// The server, and Redis and memcached beside it: sets and gets by many connections.
     Server(Box<server::Verb>),
+    /// What a cache of so many records can answer at best: the wall in front of every skewed workload.
+    Ceiling(Box<ceiling::Verb>),
     /// Two reports: what became slower or dearer.
     Compare(Compare),
     /// Reports as one table in Markdown, for a page.
@@ -197,6 +200,7 @@ impl Bench {
             What::Sweep(verb) => verb.run(context),
             What::Trace(verb) => verb.run(context),
             What::Server(verb) => verb.run(context),
+            What::Ceiling(verb) => verb.run(context),
             What::Compare(verb) => verb.run(context),
             What::Table(verb) => verb.run(),
         }

@@ -1,0 +1,250 @@
+//! What a cache of records can answer at best, whoever made it: the wall in front of every skewed workload.
+//!
+//! Records are drawn as a phase draws them. A cache that has seen what was asked for while it warmed up knows no more than how often and when that was; the
+//! best use of the former is to keep what was asked for most often. Nobody can answer at once what nobody has asked for before.
+
+use super::choose::Chooser;
+use super::mix::{Kind, Mix};
+use super::phase::{Phase, Task};
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+/// How many operations there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Draws {
+    /// Records before.
+    pub records: u64,
+    /// Operations from which a cache learns.
+    pub warm: u64,
+    /// Operations that are counted.
+    pub run: u64,
+    /// What the draws follow from.
+    pub seed: u64,
+}
+
+/// How many of the counted operations, from 0 to 1, have to read a record that a cache has not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ceiling {
+    /// How many records the cache keeps.
+    pub kept: u64,
+    /// A cache without bounds: it lacks only what comes for the first time.
+    pub endless: f64,
+    /// The records that were asked for or written most often during the warm-up, of those as often the latest.
+    pub counted: f64,
+    /// The records that were asked for or written last.
+    pub recent: f64,
+}
+
+/// An operation on one record.
+struct Touch {
+    record: usize,
+    reads: bool,
+}
+
+/// The operations of a mix, over and over the same for the same seed.
+struct Operations {
+    mix: Mix,
+    chooser: Chooser,
+    random: fastrand::Rng,
+    records: u64,
+}
+
+impl Operations {
+    fn next(&mut self) -> Touch {
+        match self.mix.draw(&mut self.random) {
+            Kind::Insert => {
+                self.records += 1;
+                Touch {
+                    record: self.records as usize - 1,
+                    reads: false,
+                }
+            }
+            kind => Touch {
+                record: self.chooser.draw(&mut self.random, self.records) as usize,
+                reads: kind != Kind::Update,
+            },
+        }
+    }
+}
+
+/// What caches of so many records could do with a phase. It takes eight bytes for each record, and one more for each record and size.
+///
+/// # Errors
+/// With what is wrong with the phase or the numbers: it has scans or batches, there is nothing to count, or there are more than four thousand million of
+/// something.
+pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceiling>, String> {
+    let Task::Mix { mix, distribution } = phase.task else {
+        return Err(format!("{:?} asks for nothing", phase.name));
+    };
+    if mix.scan + mix.multi_get > 0 {
+        return Err(format!(
+            "{:?} has scans or batches: only lookups one by one are counted",
+            phase.name
+        ));
+    }
+    let all = draws.records.saturating_add(draws.warm).saturating_add(draws.run);
+    if draws.records == 0 || draws.run == 0 || all > u64::from(u32::MAX) {
+        return Err(format!(
+            "{} records, and {} and {} operations: there must be some to count, and {} of all at most",
+            draws.records,
+            draws.warm,
+            draws.run,
+            u32::MAX
+        ));
+    }
+    let operations = || Operations {
+        mix,
+        chooser: Chooser::new(distribution, draws.records),
+        random: fastrand::Rng::with_seed(draws.seed),
+        records: draws.records,
+    };
+    let numbers = if mix.insert > 0 { all } else { draws.records } as usize;
+    let share = |lacks: u64| lacks as f64 / draws.run as f64;
+    let (endless, counted) = by_history(operations(), draws, numbers, sizes);
+    let ceiling = |(&kept, &counted)| Ceiling {
+        kept,
+        endless: share(endless),
+        counted: share(counted),
+        recent: share(by_age(operations(), draws, numbers, kept)),
+    };
+    Ok(sizes.iter().zip(&counted).map(ceiling).collect())
+}
+
+/// How often a cache without bounds lacks a record, and caches of so many of those that were touched most often.
+fn by_history(mut operations: Operations, draws: Draws, numbers: usize, sizes: &[u64]) -> (u64, Vec<u64>) {
+    let (mut times, mut last) = (vec![0u32; numbers], vec![0u32; numbers]);
+    for now in 1..=draws.warm {
+        let record = operations.next().record;
+        times[record] += 1;
+        last[record] = now as u32;
+    }
+    let mut ranked: Vec<u32> = (0..numbers as u32).collect();
+    let mut keep = |size: u64| {
+        let mut kept = vec![false; numbers];
+        let size = (size as usize).min(numbers);
+        if size > 0 {
+            let rank = |record: &u32| Reverse((times[*record as usize], last[*record as usize]));
+            ranked.select_nth_unstable_by_key(size - 1, rank);
+        }
+        ranked[..size]
+            .iter()
+            .for_each(|&record| kept[record as usize] = true);
+        kept
+    };
+    let kept: Vec<Vec<bool>> = sizes.iter().map(|&size| keep(size)).collect();
+    let (mut endless, mut counted) = (0, vec![0; sizes.len()]);
+    for _ in 0..draws.run {
+        let Touch { record, reads } = operations.next();
+        for (kept, lacks) in kept.iter().zip(&mut counted) {
+            *lacks += u64::from(reads && !kept[record]);
+        }
+        endless += u64::from(reads && last[record] == 0);
+        last[record] = u32::MAX;
+    }
+    (endless, counted)
+}
+
+/// How often a cache of those that were touched last lacks a record.
+fn by_age(mut operations: Operations, draws: Draws, numbers: usize, size: u64) -> u64 {
+    let mut last = vec![0u32; numbers];
+    // Every touch in order; only the last one of a record counts.
+    let mut touches: VecDeque<(u32, u32)> = VecDeque::new();
+    let (mut kept, mut lacks) = (0, 0);
+    for now in 1..=draws.warm + draws.run {
+        let Touch { record, reads } = operations.next();
+        let is_kept = last[record] != 0;
+        lacks += u64::from(reads && !is_kept && now > draws.warm);
+        kept += u64::from(!is_kept);
+        last[record] = now as u32;
+        touches.push_back((record as u32, now as u32));
+        while kept > size
+            && let Some((oldest, then)) = touches.pop_front()
+        {
+            if last[oldest as usize] == then {
+                last[oldest as usize] = 0;
+                kept -= 1;
+            }
+        }
+    }
+    lacks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::phase::{Amount, Defaults};
+
+    const DRAWS: Draws = Draws {
+        records: 10_000,
+        warm: 60_000,
+        run: 40_000,
+        seed: 1,
+    };
+
+    fn of(phase: &str, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceiling>, String> {
+        let nothing = Defaults {
+            warm: Amount::Operations(0),
+            run: Amount::Operations(0),
+            rate: None,
+        };
+        ceilings(&Phase::parse(phase, nothing).unwrap(), draws, sizes)
+    }
+
+    #[test]
+    fn even_lookups_miss_what_is_not_kept_and_nothing_for_the_first_time() {
+        let [none, some, all] = of("c:uniform", DRAWS, &[0, 2_500, 10_000]).unwrap()[..] else {
+            panic!("three sizes")
+        };
+        assert_eq!((none.counted, none.recent), (1.0, 1.0));
+        assert!((some.recent - 0.75).abs() < 0.01, "{some:?}");
+        assert!((some.counted - 0.75).abs() < 0.01, "{some:?}");
+        assert_eq!(all.counted, 0.0);
+        assert_eq!(all.recent, all.endless);
+        // Six touches each: e^-6 of them were left out, fewer and fewer.
+        assert!(some.endless > 0.0 && some.endless < 0.0025, "{some:?}");
+    }
+
+    #[test]
+    fn where_a_few_are_asked_for_often_counting_is_better_than_age() {
+        for phase in ["c", "b", "f"] {
+            let found = of(phase, DRAWS, &[500, 1_000]).unwrap();
+            for ceiling in &found {
+                assert!(ceiling.endless < ceiling.counted, "{phase}: {ceiling:?}");
+                assert!(ceiling.counted < ceiling.recent, "{phase}: {ceiling:?}");
+            }
+            assert!(found[1].counted < found[0].counted);
+        }
+        let [lookups, half] = ["c", "a"].map(|phase| of(phase, DRAWS, &[1_000]).unwrap()[0]);
+        assert!(
+            (half.counted * 2.0 / lookups.counted - 1.0).abs() < 0.1,
+            "{half:?} {lookups:?}"
+        );
+    }
+
+    #[test]
+    fn where_the_newest_are_asked_for_age_is_better_than_counting() {
+        let latest = of("d", DRAWS, &[500]).unwrap()[0];
+        assert!(latest.recent < latest.counted, "{latest:?}");
+        assert!(latest.endless < latest.recent, "{latest:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_said() {
+        let nothing = Draws { run: 0, ..DRAWS };
+        let many = Draws {
+            warm: u64::MAX,
+            ..DRAWS
+        };
+        for (phase, draws, what) in [
+            ("load", DRAWS, "asks for nothing"),
+            ("e", DRAWS, "scans or batches"),
+            ("m", DRAWS, "scans or batches"),
+            ("c", nothing, "there must be some to count"),
+            ("c", many, "4294967295 of all at most"),
+        ] {
+            let error = of(phase, draws, &[1]).unwrap_err();
+            assert!(error.contains(what), "{phase}: {error}");
+        }
+    }
+}

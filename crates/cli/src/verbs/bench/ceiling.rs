@@ -1,0 +1,86 @@
+//! `bench ceiling`: what a cache of so many records can answer at best.
+
+use super::usage;
+use crate::Exit;
+use crate::context::Context;
+use crate::screen::Output;
+use crate::sizes::count;
+use alluvium_bench::workload::ceiling::{Draws, ceilings};
+use alluvium_bench::workload::phase::{Amount, Defaults, Phase, parse_count};
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use std::io::Write;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium bench ceiling --records 20M --kept 1M,2M,4M
+  alluvium bench ceiling --phases c,d --records 5M --kept 500k --warm 1M --json
+
+It measures nothing: it draws operations as `bench ycsb` does and counts how many of them have to read a record that such a cache
+has not. `counted` keeps what was asked for most often during the warm-up; no cache that has seen nothing else can be much better, unless
+what is asked for changes. `recent` keeps what was asked for or written last. `endless` has no bounds: it lacks what comes for the first time.";
+
+/// What a cache of so many records can answer at best: the wall in front of every skewed workload.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Verb {
+    /// The phases, separated by commas: a, b, c, d and f, with the distributions of `bench ycsb --phases`.
+    #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = "c")]
+    phases: Vec<String>,
+    /// How many records there are before.
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    records: u64,
+    /// How many of them the caches keep, separated by commas.
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "100k", value_parser = parse_count)]
+    kept: Vec<u64>,
+    /// Operations from which a cache learns.
+    #[arg(long, value_name = "N", default_value = "20M", value_parser = parse_count)]
+    warm: u64,
+    /// Operations that are counted.
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    run: u64,
+    /// What the draws follow from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+impl Verb {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        let nothing = Defaults {
+            warm: Amount::Operations(0),
+            run: Amount::Operations(0),
+            rate: None,
+        };
+        let draws = Draws {
+            records: self.records,
+            warm: self.warm,
+            run: self.run,
+            seed: self.seed,
+        };
+        let (mut rows, mut objects) = (Vec::new(), Vec::new());
+        for text in &self.phases {
+            let phase = Phase::parse(text, nothing).map_err(usage)?;
+            for ceiling in ceilings(&phase, draws, &self.kept).map_err(usage)? {
+                let share = |share: f64| format!("{share:.3}");
+                rows.push(vec![
+                    text.clone(),
+                    count(ceiling.kept),
+                    share(ceiling.counted),
+                    share(ceiling.recent),
+                    share(ceiling.endless),
+                ]);
+                objects.push(json!({ "phase": text, "reads_per_op": ceiling }));
+            }
+        }
+        let mut out = Output::new();
+        if context.is_json() {
+            out.json(&objects.into())?;
+        } else {
+            let head = ["phase", "kept", "counted", "recent", "endless"];
+            out.table(&head, &rows)?;
+        }
+        out.flush()?;
+        Ok(Exit::Done)
+    }
+}
