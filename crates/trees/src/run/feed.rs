@@ -341,7 +341,7 @@ impl Feed {
             self.missed + wanted.len()
         };
         // A single leaf that is needed now is simply read.
-        if !(first && wanted.len() == 1) {
+        if wanted.len() > usize::from(first) {
             let pending = self
                 .cache
                 .request(&wanted, self.access.purpose(), Residence::PassThrough)?;
