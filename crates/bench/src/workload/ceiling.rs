@@ -68,7 +68,7 @@ impl Operations {
     }
 }
 
-/// What caches of so many records could do with a phase. It takes eight bytes for each record, and one more for each record and size.
+/// What caches of so many records could do with a phase. It takes twelve bytes for each record, and one more for each record and size.
 ///
 /// # Errors
 /// With what is wrong with the phase or the numbers: it has scans or batches, there is nothing to count, or there are more than four thousand million of

@@ -73,13 +73,14 @@ fn of_a_range_that_was_deleted_at_once() {
 #[test]
 fn on_a_full_disk_everything_can_be_deleted() {
     for value_bytes in [4000, 16_000] {
-        fill_and_delete(128 << 20, value_bytes);
+        fill_and_delete(value_bytes);
     }
 }
 
-fn fill_and_delete(capacity: u64, value_bytes: usize) {
+fn fill_and_delete(value_bytes: usize) {
+    const CAPACITY: u64 = 128 << 20;
     let disk = SimDirectory::new(1);
-    disk.set_capacity(capacity);
+    disk.set_capacity(CAPACITY);
     let db = Options::new().memory(16 << 20).open_in(Arc::new(disk)).unwrap();
     let keyspace = db.keyspace("main").unwrap();
     let key = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
@@ -94,7 +95,7 @@ fn fill_and_delete(capacity: u64, value_bytes: usize) {
         let (count, error) = refused.expect("the disk has an end");
         assert!(error.is_full(), "{error}");
         assert!(
-            cycle > 0 || u64::from(count) * value_bytes as u64 > capacity / 4,
+            cycle > 0 || u64::from(count) * value_bytes as u64 > CAPACITY / 4,
             "{count} records are all that there was room for"
         );
         for number in 0..count.max(again) {

@@ -58,7 +58,7 @@ impl Batch {
         self.push_parts([key, &[]], value);
     }
 
-    /// The same with a key in two parts. A call of its own costs a scan a twentieth.
+    /// The same with a key in two parts. A call of its own is a twentieth of a scan's instructions.
     #[inline(always)]
     pub(super) fn push_parts(&mut self, [first, second]: [&[u8]; 2], value: &[u8]) {
         self.bytes.reserve(first.len() + second.len() + value.len());
