@@ -1,5 +1,6 @@
 //! Memory that a device may read and write: aligned, and kept alive by whoever owns it.
 
+use crate::slabs::{self, SLAB};
 use crate::{BLOCK, BUFFER_ALIGNMENT};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -25,12 +26,13 @@ pub struct Buffer {
     memory: Memory,
 }
 
-/// From this many bytes on a buffer is memory of its own from the system, and goes back to it: an allocator would keep what dozens of streams
-/// have used for a moment, in each thread, and clear it for the next.
-const MAPPED: usize = 256 << 10;
+/// Buffers of more bytes are not the allocator's, which would keep what dozens of streams have used for a moment, in each thread: they are
+/// pieces of slabs, and from a slab's size on memory of their own from the system.
+const LARGE: usize = 128 << 10;
 
 enum Memory {
     Heap(Layout),
+    Slab,
     Mapped,
     Region { _keeper: Arc<dyn Any + Send + Sync> },
 }
@@ -52,14 +54,14 @@ impl Buffer {
             len > 0 && (len as u64).is_multiple_of(BLOCK),
             "a buffer of {len} bytes is not a multiple of {BLOCK}"
         );
-        if len >= MAPPED
-            && let Some(start) = map(len)
-        {
-            return Buffer {
-                start,
-                len,
-                memory: Memory::Mapped,
+        if len > LARGE {
+            let (large, memory) = match len {
+                ..=SLAB => (slabs::take(len), Memory::Slab),
+                _ => (map(len), Memory::Mapped),
             };
+            if let Some(start) = large {
+                return Buffer { start, len, memory };
+            }
         }
         let layout =
             Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("the length of a buffer fits the machine");
@@ -122,6 +124,8 @@ impl Drop for Buffer {
         match self.memory {
             // SAFETY: the memory came from `alloc_zeroed` with this layout and is freed once.
             Memory::Heap(layout) => unsafe { dealloc(self.start.as_ptr(), layout) },
+            // SAFETY: it was taken with this length, and is given back once.
+            Memory::Slab => unsafe { slabs::give_back(self.start, self.len) },
             Memory::Mapped => {
                 // SAFETY: the memory was mapped with this length, is unmapped once, and nobody else knows it.
                 let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
@@ -187,8 +191,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_of_either_kind_are_aligned_zero_and_their_own() {
-        for len in [MAPPED / 2, MAPPED - 512, MAPPED, MAPPED + 512, 3 << 20] {
+    fn buffers_of_every_kind_are_aligned_zero_and_their_own() {
+        for len in [LARGE / 2, LARGE, LARGE + 512, SLAB, SLAB + 512, 3 << 20] {
             let mut one = Buffer::zeroed(len);
             let two = Buffer::zeroed(len);
             assert_eq!(one.as_ptr() as usize % BUFFER_ALIGNMENT, 0);

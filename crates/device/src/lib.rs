@@ -33,6 +33,7 @@ pub mod machine;
 pub mod memory;
 pub mod overlay;
 pub mod simulated;
+mod slabs;
 pub mod throttled;
 mod uring;
 

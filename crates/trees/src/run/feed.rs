@@ -35,16 +35,23 @@ impl Access {
 
 /// The most leaves that a cached cursor has asked for ahead.
 const MAX_AHEAD: usize = 64;
-/// After so many leaves that were not in the cache it reads on past the cache.
+/// After so many leaves that were not in the cache it reads on past the cache, and from the first on where it expects as many.
 const LONG: usize = 256;
+/// Where it expects as many, and the cache had some, it is after so many.
+const LACKING: usize = 16;
 /// It asks for as many in any case, where it walks through many.
 const MIN_AHEAD: usize = 4;
 /// A cursor that begins with no more leaves than these leaves them in the cache, as if they had been looked up.
 const MAX_KEPT: usize = 16;
 /// The most bytes of one read past the cache.
 const WINDOW: u64 = 256 * KIB;
-/// Such reads at once: one that the cursor walks through, and those under way.
+/// Those of the first where somebody waits for it; each that follows may have twice as many.
+const FIRST_WINDOW: u64 = 32 * KIB;
+/// Such reads at once, of compactions: one that the cursor walks through, and those under way.
 const WINDOWS: usize = 3;
+/// And of scans, for which somebody waits, where the cache lends so much: a device that answers several together has the next ones while
+/// those are walked through.
+const SCAN_WINDOWS: usize = 6;
 /// What is read though nobody wants it, to make one read of two, at most, in bytes.
 const MAX_GAP: u64 = 16 * KIB;
 
@@ -66,7 +73,7 @@ pub(super) struct Feed {
     window: usize,
     /// The largest window for which the cache has had room so far.
     most: usize,
-    /// Cached: leaves that will probably be needed, and are asked for with the first.
+    /// Cached: leaves that will probably be needed; they are asked for with the first, as far as read-ahead goes.
     expected: usize,
     /// Whether no more than those were asked for.
     is_expected: bool,
@@ -76,6 +83,10 @@ pub(super) struct Feed {
     streams: bool,
     /// What a cached cursor's windows take.
     loan: Option<Loan>,
+    /// The most bytes of the next window.
+    span: u64,
+    /// The most windows at once.
+    breadth: usize,
     /// What is read past the cache, behind all that was asked for: the first is the one being walked through.
     windows: VecDeque<Window>,
     spare: Vec<Buffer>,
@@ -132,6 +143,8 @@ impl Feed {
             missed: 0,
             streams: access == Access::Streaming,
             loan: None,
+            span: WINDOW,
+            breadth: WINDOWS,
             windows: VecDeque::new(),
             spare: Vec::new(),
             current: Current::None,
@@ -160,7 +173,7 @@ impl Feed {
 
     /// So many leaves will probably be needed.
     pub(super) fn expect(&mut self, leaves: usize) {
-        self.expected = leaves.clamp(1, MAX_AHEAD);
+        self.expected = leaves.max(1);
     }
 
     /// The bytes of the current leaf.
@@ -184,10 +197,16 @@ impl Feed {
         self.asked.clear();
         self.pending.clear();
         self.windows.clear();
-        self.window = self.expected.div_ceil(4);
-        self.is_expected = self.expected > 1;
+        let expected = self.expected.min(MAX_AHEAD);
+        self.window = expected.div_ceil(4);
+        self.is_expected = expected > 1;
         self.missed = 0;
         self.streams = self.access == Access::Streaming;
+        self.span = WINDOW;
+        if self.access == Access::Cached && self.expected >= LONG {
+            self.stream_cached();
+            self.span = FIRST_WINDOW;
+        }
         self.ahead = None;
         // Behind the last record there is nothing, and the last leaf's extent may be gone for all that the range says (R2).
         let last = &*self.run.inner.last;
@@ -202,9 +221,12 @@ impl Feed {
         self.begun = 0;
         if self.streams {
             self.fill_windows()?;
+        }
+        // Windows, or leaves that the cache has after all.
+        if self.streams || !self.windows.is_empty() || !self.asked.is_empty() {
             return Ok(Vec::new());
         }
-        while self.asked.len() < self.expected
+        while self.asked.len() < expected
             && let Some(pointer) = self.take_ahead()?
         {
             self.asked.push_back(pointer);
@@ -289,12 +311,22 @@ impl Feed {
         if self.asked.len() <= enough && self.ahead.is_some() {
             self.is_expected = false;
             self.ask_ahead(portion)?;
-            if self.missed >= LONG {
-                self.loan = self.cache.lend(WINDOWS as u64 * WINDOW);
-                self.streams = self.loan.is_some();
+            let many = if self.expected < LONG { LONG } else { LACKING };
+            if self.missed >= many {
+                self.stream_cached();
             }
         }
         Ok(())
+    }
+
+    /// Reads past the cache from here on, if that lends the memory.
+    fn stream_cached(&mut self) {
+        for breadth in [SCAN_WINDOWS, WINDOWS] {
+            if self.loan.is_none() {
+                (self.loan, self.breadth) = (self.cache.lend(breadth as u64 * WINDOW), breadth);
+            }
+        }
+        self.streams = self.loan.is_some();
     }
 
     /// Loads a leaf that was asked for.
@@ -410,7 +442,7 @@ impl Feed {
 
     /// Submits reads until as many are under way as may be.
     fn fill_windows(&mut self) -> Result<()> {
-        while self.streams && self.windows.len() < WINDOWS && self.ahead.is_some() {
+        while self.streams && self.windows.len() < self.breadth && self.ahead.is_some() {
             let Some(window) = self.next_window()? else { break };
             self.windows.push_back(window);
         }
@@ -444,7 +476,9 @@ impl Feed {
                 .max(bytes.start.saturating_sub(own.end));
             if leaves.is_empty() {
                 bytes = own;
-            } else if leaves[0].tier == pointer.tier && joined.end - joined.start <= WINDOW && gap <= MAX_GAP
+            } else if leaves[0].tier == pointer.tier
+                && joined.end - joined.start <= self.span
+                && gap <= MAX_GAP
             {
                 bytes = joined;
             } else {
@@ -465,13 +499,15 @@ impl Feed {
                 return Ok(None);
             }
         }
+        self.span = (2 * self.span).min(WINDOW);
         let device = Arc::clone(self.tiers.get(first.tier)?);
         let len = (bytes.end - bytes.start) as usize;
         let fitting = self.spare.iter().position(|buffer| buffer.len() == len);
         let buffer = match fitting {
             Some(index) => self.spare.swap_remove(index),
             None => {
-                self.spare.truncate(WINDOWS - 1);
+                let others = self.breadth - 1 - self.windows.len();
+                self.spare.truncate(others);
                 Buffer::zeroed(len)
             }
         };

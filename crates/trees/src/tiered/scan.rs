@@ -27,6 +27,8 @@ const MAX_AHEAD: usize = 128;
 const LONGER: usize = 128;
 /// Longer scans count as so long: they read further and further ahead by themselves.
 const LONG_SCAN: usize = 4096;
+/// Once a scan is as long as that, or nearly all are, no end is expected: so many more records.
+const NO_END: usize = 8 * LONG_SCAN;
 /// So many scans make the average.
 const SCANS: u64 = 16;
 /// Parts of a record in which it is kept.
@@ -235,8 +237,13 @@ impl Iter {
             self.ahead = self.ahead.max(self.wanted.expected).min(MAX_AHEAD);
         } else if self.taken == 0 {
             let usual = self.tree.shared.usual_scan.records();
-            self.wanted.expected = usual + usual.min(LONGER);
+            self.wanted.expected = match usual {
+                _ if usual > LONG_SCAN - LONG_SCAN / 8 => NO_END,
+                _ => usual + usual.min(LONGER),
+            };
             self.ahead = self.ahead.max(usual / 2).min(MAX_AHEAD);
+        } else if self.taken >= LONG_SCAN {
+            self.wanted.expected = NO_END;
         }
         self.batch.want(self.ahead);
         while self.batch.len() == 0 && !matches!(self.position, Position::End) {

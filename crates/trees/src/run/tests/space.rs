@@ -287,6 +287,13 @@ fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
             after.working_bytes < 768 << 10,
             "{direction:?}: what was lent is given back"
         );
+        // Who expects as much reads so from the first leaf on.
+        let reads = walk(direction, RECORDS / 2, RECORDS / 3, walked);
+        let replaced = (store.cache().stats().evictions - after.evictions) as usize;
+        assert!(
+            reads * 16 < walked && replaced * 4 < walked,
+            "{direction:?}: {reads} reads for {walked} leaves, {replaced} through the cache"
+        );
     }
     // What is looked up stays, and is not read again.
     for first in (RECORDS / 2..RECORDS / 2 + 80 * per_leaf).step_by(per_leaf) {
@@ -295,4 +302,13 @@ fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
     }
     let known = walk(Direction::Forward, RECORDS / 2, 60 * per_leaf, 60);
     assert_eq!(known, 0, "reads of what was looked up");
+    // Behind it, before it, and on either side of it.
+    for (direction, first) in [
+        (Direction::Forward, RECORDS / 2),
+        (Direction::Forward, RECORDS / 2 - 40 * per_leaf),
+        (Direction::Backward, RECORDS / 2 + 80 * per_leaf),
+        (Direction::Backward, RECORDS / 2 + 150 * per_leaf),
+    ] {
+        walk(direction, first, 300 * per_leaf, 300);
+    }
 }

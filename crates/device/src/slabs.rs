@@ -1,0 +1,198 @@
+//! Memory for large buffers: pieces of slabs, each of which is one huge page where the system has one.
+//!
+//! A device is told of memory page by page: 64 for a quarter of a mebibyte of ordinary pages, which the kernel pins and gives back one by one,
+//! in the interrupt that completes the request too, and one for a part of a huge page. And what was used for one stream is there for the next.
+//!
+//! A slab goes back to the system when no piece of it is used, but for one, which is kept.
+
+use parking_lot::Mutex;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::ptr::{self, NonNull};
+
+/// The bytes of a slab, and the most of a buffer in it.
+pub(super) const SLAB: usize = 2 << 20;
+/// Buffers take whole pieces.
+const PIECE: usize = SLAB / u32::BITS as usize;
+
+/// All slabs of the process, the oldest first.
+static SLABS: Mutex<Vec<Slab>> = Mutex::new(Vec::new());
+
+struct Slab {
+    start: NonNull<u8>,
+    /// One bit for each piece.
+    used: u32,
+    /// The same, of pieces that have been used since the system gave them.
+    touched: u32,
+}
+
+// SAFETY: a slab is memory that nobody knows but those to whom its pieces were given.
+unsafe impl Send for Slab {}
+
+/// The first bits, as many as a buffer has pieces.
+fn pieces(len: usize) -> u32 {
+    u32::MAX >> (u32::BITS - len.div_ceil(PIECE) as u32)
+}
+
+/// Zeroed memory, aligned to a piece, that nobody else has until it is given back; none where the system has none.
+///
+/// # Panics
+/// When `len` is zero or more than a slab.
+pub(super) fn take(len: usize) -> Option<NonNull<u8>> {
+    assert!((1..=SLAB).contains(&len), "{len} bytes of a slab");
+    let pieces = pieces(len);
+    let (start, dirty) = {
+        let mut slabs = SLABS.lock();
+        let fitting = slabs
+            .iter_mut()
+            .find_map(|slab| slab.place(pieces).map(|shift| (slab, shift)));
+        match fitting {
+            Some((slab, shift)) => slab.take(pieces, shift),
+            None => {
+                slabs.push(Slab::map()?);
+                slabs.last_mut()?.take(pieces, 0)
+            }
+        }
+    };
+    if dirty {
+        // SAFETY: the pieces are within the slab, and this thread's alone since they were marked.
+        unsafe { start.write_bytes(0, len) };
+    }
+    Some(start)
+}
+
+/// Takes back what was taken.
+///
+/// # Safety
+/// `start` was taken with this `len`, is given back once, and nobody uses it any more.
+pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
+    let address = start.as_ptr() as usize;
+    let over = {
+        let mut slabs = SLABS.lock();
+        let at = slabs
+            .iter()
+            .position(|slab| (slab.address()..slab.address() + SLAB).contains(&address));
+        let Some(at) = at else {
+            debug_assert!(false, "memory of no slab");
+            return;
+        };
+        slabs[at].used &= !(pieces(len) << ((address - slabs[at].address()) / PIECE));
+        let is_spare = |slab: &Slab| slab.used == 0;
+        // Of two that nobody uses one is enough.
+        (is_spare(&slabs[at]) && slabs.iter().filter(|slab| is_spare(slab)).count() > 1)
+            .then(|| slabs.remove(at))
+    };
+    if let Some(slab) = over {
+        slab.unmap();
+    }
+}
+
+impl Slab {
+    /// A new one; its memory is paid for when it is touched.
+    fn map() -> Option<Slab> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: the address is the system's choice, so that nothing that is in use is replaced.
+        let mapping = unsafe { mmap_anonymous(ptr::null_mut(), 2 * SLAB, protection, flags) }.ok()?;
+        let before = mapping.cast::<u8>().align_offset(SLAB);
+        // SAFETY: less than SLAB of the two.
+        let start = unsafe { mapping.cast::<u8>().add(before) };
+        for (at, len) in [(0, before), (before + SLAB, SLAB - before)] {
+            if len > 0 {
+                // SAFETY: what lies before and behind the slab in its mapping, which nobody knows of.
+                let unmapped = unsafe { munmap(mapping.cast::<u8>().add(at).cast(), len) };
+                debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+            }
+        }
+        // SAFETY: advice for memory that was just mapped. Where there are no huge pages, it is as it was.
+        let _ = unsafe { madvise(start.cast(), SLAB, Advice::LinuxHugepage) };
+        Some(Slab {
+            start: NonNull::new(start)?,
+            used: 0,
+            touched: 0,
+        })
+    }
+
+    fn address(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
+    /// Where these pieces are free in a row.
+    fn place(&self, pieces: u32) -> Option<u32> {
+        (0..=pieces.leading_zeros()).find(|&shift| self.used & (pieces << shift) == 0)
+    }
+
+    /// Marks pieces: where they begin, and whether they may not be zero.
+    fn take(&mut self, pieces: u32, shift: u32) -> (NonNull<u8>, bool) {
+        let taken = pieces << shift;
+        let dirty = self.touched & taken != 0;
+        self.used |= taken;
+        self.touched |= taken;
+        // SAFETY: a bit is that of a piece of the slab.
+        (unsafe { self.start.add(shift as usize * PIECE) }, dirty)
+    }
+
+    fn unmap(self) {
+        // SAFETY: the slab was mapped with this length, is unmapped once, and nobody has a piece of it.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), SLAB) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_lie_in_a_row_and_are_found_again() {
+        let mut slab = Slab {
+            start: NonNull::dangling(),
+            used: 0b1011,
+            touched: 0b1011,
+        };
+        assert_eq!(slab.place(pieces(1)), Some(2));
+        assert_eq!(slab.place(pieces(PIECE + 1)), Some(4));
+        assert_eq!(slab.place(pieces(28 * PIECE)), Some(4));
+        assert_eq!(slab.place(pieces(29 * PIECE)), None);
+        slab.used = 0;
+        assert_eq!(slab.place(pieces(SLAB)), Some(0));
+        slab.used = 1 << 31;
+        assert_eq!(slab.place(pieces(SLAB)), None);
+    }
+
+    #[test]
+    fn what_is_taken_is_zero_and_nobody_elses() {
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    let mut held: Vec<(NonNull<u8>, usize, u8)> = Vec::new();
+                    for step in 0..2000_u32 {
+                        if held.len() < 6 && random.bool() {
+                            let len = random.usize(1..=SLAB / 4);
+                            let (start, mark) = (take(len).unwrap(), step as u8 | 1);
+                            assert_eq!(start.as_ptr() as usize % PIECE, 0);
+                            // SAFETY: it was taken with this length.
+                            let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) };
+                            assert!(bytes.iter().all(|&byte| byte == 0));
+                            bytes.fill(mark);
+                            held.push((start, len, mark));
+                        } else if !held.is_empty() {
+                            let (start, len, mark) = held.swap_remove(random.usize(..held.len()));
+                            // SAFETY: it was taken with this length, and is given back below.
+                            let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), len) };
+                            assert!(
+                                bytes.iter().all(|&byte| byte == mark),
+                                "somebody else wrote there"
+                            );
+                            // SAFETY: as above, once.
+                            unsafe { give_back(start, len) };
+                        }
+                    }
+                    for (start, len, _) in held {
+                        // SAFETY: as above, once.
+                        unsafe { give_back(start, len) };
+                    }
+                });
+            }
+        });
+    }
+}
