@@ -70,6 +70,8 @@ pub(crate) struct Ceiling {
     bytes: u64,
     /// How often it still counts.
     looks: u32,
+    /// Whether pages were missing the last time.
+    was_starving: bool,
 }
 
 /// How often a ceiling counts: about a minute.
@@ -78,12 +80,14 @@ const LOOKS: u32 = 60;
 impl Ceiling {
     /// As [`next`], but for what was given up lately.
     pub(crate) fn next(&mut self, view: &View) -> u64 {
+        let was_starving = std::mem::replace(&mut self.was_starving, is_starving(view));
+        // Once, as after opening, they were only not there yet.
+        if is_starving(view) && !was_starving {
+            return view.records;
+        }
         let wanted = next(view);
         if wanted < view.records && is_starving(view) {
-            *self = Ceiling {
-                bytes: wanted,
-                looks: LOOKS,
-            };
+            (self.bytes, self.looks) = (wanted, LOOKS);
             return wanted;
         }
         if self.looks == 0 {
@@ -237,6 +241,12 @@ mod tests {
             shares.push(wanted);
         }
         assert!(changes < 25, "{changes} changes");
+        // What is not there yet after opening comes by being read.
+        let mut ceiling = Ceiling::default();
+        assert_eq!(ceiling.next(&view(5_000, 170_000)), 16 * MIB);
+        assert_eq!(ceiling.next(&view(5_000, 90_000)), 18 * MIB);
+        assert_eq!(ceiling.next(&view(5_000, 170_000)), 16 * MIB);
+        assert_eq!(ceiling.next(&view(5_000, 170_000)), 14 * MIB, "it does not come");
         // A few lookups beside scans say nothing about what fits.
         let (mut ceiling, mut scans) = (Ceiling::default(), view(5_000, 90_000));
         (scans.hits, scans.lookups, scans.reads) = (0, 20, 40);
