@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: what the bytes mean, who caches them, which of them are live.
 //!
-//! *Read in this order*: [`buffer`], [`batch`], [`contract`], [`counters`], [`memory`], [`mod@file`], then the other
+//! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`], [`counters`], [`memory`], [`mod@file`], then the other
 //! implementations.
 //!
 //! Invariants that every implementation keeps (a shared test suite in `tests/it/contract.rs` runs on all of them):

@@ -85,8 +85,9 @@ pub(super) struct Feed {
     loan: Option<Loan>,
     /// The most bytes of the next window.
     span: u64,
-    /// The most windows at once.
+    /// The most windows at once: now, and when the cursor has gone on for a while.
     breadth: usize,
+    widest: usize,
     /// What is read past the cache, behind all that was asked for: the first is the one being walked through.
     windows: VecDeque<Window>,
     spare: Vec<Buffer>,
@@ -145,6 +146,7 @@ impl Feed {
             loan: None,
             span: WINDOW,
             breadth: WINDOWS,
+            widest: WINDOWS,
             windows: VecDeque::new(),
             spare: Vec::new(),
             current: Current::None,
@@ -197,6 +199,7 @@ impl Feed {
         self.asked.clear();
         self.pending.clear();
         self.windows.clear();
+        self.breadth = WINDOWS;
         let expected = self.expected.min(MAX_AHEAD);
         self.window = expected.div_ceil(4);
         self.is_expected = expected > 1;
@@ -321,9 +324,10 @@ impl Feed {
 
     /// Reads past the cache from here on, if that lends the memory.
     fn stream_cached(&mut self) {
-        for breadth in [SCAN_WINDOWS, WINDOWS] {
+        for widest in [SCAN_WINDOWS, WINDOWS] {
             if self.loan.is_none() {
-                (self.loan, self.breadth) = (self.cache.lend(breadth as u64 * WINDOW), breadth);
+                self.loan = self.cache.lend(widest as u64 * WINDOW);
+                (self.breadth, self.widest) = (WINDOWS, widest);
             }
         }
         self.streams = self.loan.is_some();
@@ -397,6 +401,7 @@ impl Feed {
             {
                 self.spare.push(buffer);
             }
+            self.breadth = (self.breadth + 1).min(self.widest);
         }
         if !self.streams && self.windows.is_empty() && self.loan.take().is_some() {
             self.spare.clear();
