@@ -225,94 +225,119 @@ fn the_reserve_may_be_used_by_whom_it_is_for() {
     assert_eq!(run.summary().records, 10);
 }
 
-#[test]
-fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
+/// A run of long records, and how often walks over it read.
+struct Walked {
+    directory: Arc<dyn Directory>,
+    store: Store,
+    run: Run,
+    per_leaf: usize,
+}
+
+impl Walked {
     const RECORDS: usize = 30_000;
-    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-    let store = store_in(Arc::clone(&directory), 4096, 18 << 20);
-    let mut builder = Builder::new(&store, &options()).unwrap();
-    let key = |number: usize| format!("user{number:012}").into_bytes();
-    for number in 0..RECORDS {
-        let value = [number as u8; 1000];
-        builder
-            .push(&key(number), Message::put(1, &value).into())
-            .unwrap();
+
+    fn key(number: usize) -> Vec<u8> {
+        format!("user{number:012}").into_bytes()
     }
-    let run = builder.finish().unwrap().unwrap().run;
-    let reads = || directory.counters().snapshot().of(Purpose::Scan).reads as usize;
-    // How often a walk over so many records reads that is told to be as long.
-    let walk = |direction: Direction, first: usize, records: usize, expected: usize| {
-        let before = reads();
-        let mut cursor = run.cursor(&store, KeyRange::everything(), direction, Access::Cached);
+
+    fn new() -> Walked {
+        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+        let store = store_in(Arc::clone(&directory), 4096, 18 << 20);
+        let mut builder = Builder::new(&store, &options()).unwrap();
+        for number in 0..Self::RECORDS {
+            let value = [number as u8; 1000];
+            let message = Message::put(1, &value).into();
+            builder.push(&Self::key(number), message).unwrap();
+        }
+        let run = builder.finish().unwrap().unwrap().run;
+        let per_leaf = Self::RECORDS / run.summary().leaves as usize;
+        Walked {
+            directory,
+            store,
+            run,
+            per_leaf,
+        }
+    }
+
+    /// How often a walk over so many records reads that is told to be so many leaves long, and how many pages it replaces.
+    fn walk(&self, direction: Direction, first: usize, records: usize, expected: usize) -> (usize, usize) {
+        let reads = || self.directory.counters().snapshot().of(Purpose::Scan).reads as usize;
+        let replaced = || self.store.cache().stats().evictions as usize;
+        let before = (reads(), replaced());
+        let mut cursor = self
+            .run
+            .cursor(&self.store, KeyRange::everything(), direction, Access::Cached);
         cursor.expect(expected);
-        cursor.seek(&key(first)).unwrap();
+        cursor.seek(&Self::key(first)).unwrap();
         for step in 0..records {
             let number = match direction {
                 Direction::Forward => first + step,
                 Direction::Backward => first - step,
             };
-            assert_eq!(cursor.key(), Some(&key(number)[..]));
+            assert_eq!(cursor.key(), Some(&Self::key(number)[..]));
             let Value::Inline(value) = cursor.record().value else {
                 panic!("a value outside of its leaf")
             };
             assert_eq!(value, [number as u8; 1000]);
             cursor.advance().unwrap();
         }
-        reads() - before
-    };
-    let leaves = run.summary().leaves as usize;
-    let per_leaf = RECORDS / leaves;
+        (reads() - before.0, replaced() - before.1)
+    }
+}
+
+#[test]
+fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
+    const RECORDS: usize = Walked::RECORDS;
+    let walked = Walked::new();
+    let per_leaf = walked.per_leaf;
     // While there is room, what is read stays.
-    let first = walk(Direction::Forward, 0, RECORDS / 4, 1);
-    let known = walk(Direction::Forward, 0, RECORDS / 4, 1);
+    let (first, _) = walked.walk(Direction::Forward, 0, RECORDS / 4, 1);
+    let (known, _) = walked.walk(Direction::Forward, 0, RECORDS / 4, 1);
     assert!(known * 8 < first, "{known} reads of what was read by {first}");
     for direction in BOTH {
-        walk(direction, RECORDS / 2, RECORDS / 3, 1);
+        walked.walk(direction, RECORDS / 2, RECORDS / 3, 1);
     }
+    let leaves = RECORDS / 3 / per_leaf;
     for direction in BOTH {
-        let walked = RECORDS / 3 / per_leaf;
-        let before = store.cache().stats();
-        let reads = walk(direction, RECORDS / 2, RECORDS / 3, 1);
-        let after = store.cache().stats();
-        let replaced = (after.evictions - before.evictions) as usize;
+        let (reads, replaced) = walked.walk(direction, RECORDS / 2, RECORDS / 3, 1);
         assert!(
-            reads * 6 < walked,
-            "{direction:?}: {reads} reads for {walked} leaves"
+            reads * 6 < leaves && replaced * 10 < leaves * 6,
+            "{direction:?}: {reads} reads for {leaves} leaves, {replaced} through the cache"
         );
         assert!(
-            replaced * 10 < walked * 6,
-            "{direction:?}: {replaced} of {walked} leaves went through the cache"
-        );
-        assert!(
-            after.working_bytes < 768 << 10,
+            walked.store.cache().stats().working_bytes < 768 << 10,
             "{direction:?}: what was lent is given back"
         );
     }
     // Who expects as much reads so from the first leaf on.
     for direction in BOTH {
-        let walked = RECORDS / 3 / per_leaf;
-        let before = store.cache().stats().evictions;
-        let reads = walk(direction, RECORDS / 2, RECORDS / 3, walked);
-        let replaced = (store.cache().stats().evictions - before) as usize;
+        let (reads, replaced) = walked.walk(direction, RECORDS / 2, RECORDS / 3, leaves);
         assert!(
-            reads * 16 < walked && replaced * 4 < walked,
-            "{direction:?}: {reads} reads for {walked} leaves, {replaced} through the cache"
+            reads * 16 < leaves && replaced * 4 < leaves,
+            "{direction:?}: {reads} reads for {leaves} leaves, {replaced} through the cache"
         );
     }
-    // What is looked up stays, and is not read again.
-    for first in (RECORDS / 2..RECORDS / 2 + 80 * per_leaf).step_by(per_leaf) {
-        walk(Direction::Forward, first, 2, 1);
-        walk(Direction::Forward, first, 2, 1);
+}
+
+#[test]
+fn long_walks_find_what_was_looked_up() {
+    const MIDDLE: usize = Walked::RECORDS / 2;
+    let walked = Walked::new();
+    let per_leaf = walked.per_leaf;
+    walked.walk(Direction::Forward, 0, Walked::RECORDS, 1);
+    for first in (MIDDLE..MIDDLE + 80 * per_leaf).step_by(per_leaf) {
+        walked.walk(Direction::Forward, first, 2, 1);
+        walked.walk(Direction::Forward, first, 2, 1);
     }
-    let known = walk(Direction::Forward, RECORDS / 2, 60 * per_leaf, 60);
+    let (known, _) = walked.walk(Direction::Forward, MIDDLE, 60 * per_leaf, 60);
     assert_eq!(known, 0, "reads of what was looked up");
     // Behind it, before it, and on either side of it.
     for (direction, first) in [
-        (Direction::Forward, RECORDS / 2),
-        (Direction::Forward, RECORDS / 2 - 40 * per_leaf),
-        (Direction::Backward, RECORDS / 2 + 80 * per_leaf),
-        (Direction::Backward, RECORDS / 2 + 150 * per_leaf),
+        (Direction::Forward, MIDDLE),
+        (Direction::Forward, MIDDLE - 40 * per_leaf),
+        (Direction::Backward, MIDDLE + 80 * per_leaf),
+        (Direction::Backward, MIDDLE + 150 * per_leaf),
     ] {
-        walk(direction, first, 300 * per_leaf, 300);
+        walked.walk(direction, first, 300 * per_leaf, 300);
     }
 }
