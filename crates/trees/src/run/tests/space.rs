@@ -321,7 +321,7 @@ fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
 
 #[test]
 fn long_walks_find_what_was_looked_up() {
-    const MIDDLE: usize = Walked::RECORDS / 2;
+    const MIDDLE: usize = Walked::RECORDS / 6 * 5;
     let walked = Walked::new();
     let per_leaf = walked.per_leaf;
     walked.walk(Direction::Forward, 0, Walked::RECORDS, 1);
@@ -331,13 +331,15 @@ fn long_walks_find_what_was_looked_up() {
     }
     let (known, _) = walked.walk(Direction::Forward, MIDDLE, 60 * per_leaf, 60);
     assert_eq!(known, 0, "reads of what was looked up");
-    // Behind it, before it, and on either side of it.
-    for (direction, first) in [
-        (Direction::Forward, MIDDLE),
-        (Direction::Forward, MIDDLE - 40 * per_leaf),
-        (Direction::Backward, MIDDLE + 80 * per_leaf),
-        (Direction::Backward, MIDDLE + 150 * per_leaf),
-    ] {
-        walked.walk(direction, first, 300 * per_leaf, 300);
+    // From within it on, from before it, and from just before it, where some of what is asked for at once is there.
+    for before in [0, 40].into_iter().chain(1..4) {
+        let reach = before * per_leaf;
+        walked.walk(Direction::Forward, MIDDLE - reach, 200 * per_leaf, 300);
+        walked.walk(
+            Direction::Backward,
+            MIDDLE + 80 * per_leaf + reach,
+            200 * per_leaf,
+            300,
+        );
     }
 }
