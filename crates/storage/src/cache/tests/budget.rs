@@ -197,3 +197,31 @@ fn frames_cut_from_memory_of_larger_nodes_are_free_frames() {
     look_up(&cache, &large);
     assert_sound(&cache);
 }
+
+#[test]
+fn a_full_cache_lends_a_sixteenth_of_its_budget_and_no_more() {
+    let mut store = Store::new(1);
+    let pointers = store.write_many(6000, 1);
+    let cache = store.cache(16 * MIB);
+    assert!(cache.lend(MIB).is_none(), "there is room for what is read");
+    look_up(&cache, &pointers);
+    assert!(cache.lend(MIB + 1).is_none());
+    let half = cache.lend(MIB / 2).unwrap();
+    assert!(cache.lend(MIB / 2 + 1).is_none(), "half of it is in use");
+    let other = cache.lend(MIB / 2).unwrap();
+    assert_eq!(cache.stats().working_bytes, MIB);
+    assert!(cache.lend(1).is_none());
+    // What is lent is part of the budget: pages give way to it as others are read.
+    for pointer in &pointers {
+        let guard = cache.epochs().pin();
+        drop(cache.get(pointer, &guard, Purpose::Lookup).unwrap());
+    }
+    let stats = cache.stats();
+    assert!(stats.charged_bytes <= stats.budget_bytes, "{stats:?}");
+    drop((half, other));
+    assert_eq!(cache.stats().working_bytes, 0);
+    assert!(cache.lend(MIB).is_none(), "there is room again");
+    look_up(&cache, &pointers);
+    assert!(cache.lend(MIB).is_some());
+    assert_sound(&cache);
+}
