@@ -5,65 +5,19 @@
 //! sorted; what is drawn is not asked for.
 
 use crate::client::{Client, Fixture, sorted};
+use crate::other::Other;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-/// A Redis that ends with the test.
-struct Redis {
-    child: Child,
-    address: SocketAddr,
-    _place: tempfile::TempDir,
-}
-
-impl Redis {
-    fn start() -> Option<Redis> {
-        let program = std::env::var("ALLUVIUM_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        let place = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let child = Command::new(&program)
-            .args([
-                "--port",
-                &port.to_string(),
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-                "--dir",
-            ])
-            .arg(place.path())
-            .stdout(Stdio::null())
-            .spawn();
-        let Ok(child) = child else {
-            println!("skipped: there is no {program}; name one in ALLUVIUM_REDIS_SERVER");
-            return None;
-        };
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let redis = Redis {
-            child,
-            address,
-            _place: place,
-        };
-        for _ in 0..500 {
-            if TcpStream::connect(address).is_ok() {
-                return Some(redis);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("Redis does not listen");
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A Redis that keeps nothing.
+fn start_redis() -> Option<Other> {
+    let arguments = |command: &mut Command, port: u16| {
+        let options = ["--save", "", "--appendonly", "no", "--port"];
+        command.args(options).arg(port.to_string());
+    };
+    let program = ("ALLUVIUM_REDIS_SERVER", "redis-server");
+    Other::start(program, arguments, ("INFO server\r\n", "process_id:"))
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -446,7 +400,7 @@ fn compared(command: &str, reply: String) -> Vec<String> {
 }
 
 fn compare(version: &str) {
-    let Some(redis) = Redis::start() else {
+    let Some(redis) = start_redis() else {
         return;
     };
     let fixture = Fixture::new();

@@ -11,6 +11,7 @@ mod kill;
 mod limits;
 mod memcached;
 mod memcached_differential;
+mod other;
 mod page;
 mod restart;
 mod strings;

@@ -5,62 +5,21 @@
 //! compared by which item has them, and sent as the server knows them.
 
 use crate::client::Fixture;
+use crate::other::Other;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
-/// A memcached that ends with the test.
-struct Memcached {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Memcached {
-    fn start() -> Option<Memcached> {
-        let program = std::env::var("ALLUVIUM_MEMCACHED").unwrap_or_else(|_| "memcached".to_owned());
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        // It refuses to run as root unless it is told whose rights it shall have.
-        let child = Command::new(&program)
-            .args([
-                "-l",
-                "127.0.0.1",
-                "-p",
-                &port.to_string(),
-                "-U",
-                "0",
-                "-u",
-                "nobody",
-            ])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(child) = child else {
-            println!("skipped: there is no {program}; name one in ALLUVIUM_MEMCACHED");
-            return None;
-        };
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let memcached = Memcached { child, address };
-        for _ in 0..500 {
-            if TcpStream::connect(address).is_ok() {
-                return Some(memcached);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("memcached does not listen");
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A memcached, which refuses to run as root unless it is told whose rights it shall have.
+fn start_memcached() -> Option<Other> {
+    let arguments = |command: &mut Command, port: u16| {
+        let options = ["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p"];
+        command.args(options).arg(port.to_string());
+    };
+    let program = ("ALLUVIUM_MEMCACHED", "memcached");
+    Other::start(program, arguments, ("stats\r\n", "STAT pid "))
 }
 
 /// A connection, and what CAS compares as far as its server has told.
@@ -277,7 +236,7 @@ fn fill(shape: &str, random: &mut fastrand::Rng) -> (String, String) {
 
 #[test]
 fn random_requests_get_the_replies_of_memcached() {
-    let Some(memcached) = Memcached::start() else {
+    let Some(memcached) = start_memcached() else {
         return;
     };
     let number = |name: &str, otherwise: u64| {

@@ -1,0 +1,71 @@
+//! Servers of others, to compare with.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// One on a port of its own, which ends with the test.
+pub(crate) struct Other {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Other {
+    /// Starts the program that an environment variable names, or this one, with these arguments and a port; none where it is not there. It is asked
+    /// `question` until it answers with `mark` and the number of its process: anybody may take a port between its choice and its use, even
+    /// the connection that asks whether somebody listens there.
+    pub(crate) fn start(
+        (variable, program): (&str, &str),
+        arguments: impl Fn(&mut Command, u16),
+        (question, mark): (&str, &str),
+    ) -> Option<Other> {
+        let program = std::env::var(variable).unwrap_or_else(|_| program.to_owned());
+        for _ in 0..10 {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let mut command = Command::new(&program);
+            arguments(&mut command, free.port());
+            let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            let Ok(child) = child else {
+                println!("skipped: there is no {program}; name one in {variable}");
+                return None;
+            };
+            let mark = format!("{mark}{}\r\n", child.id());
+            let mut other = Other { child, address: free };
+            for _ in 0..500 {
+                if other.answers(question, &mark).is_some() {
+                    return Some(other);
+                }
+                if other.child.try_wait().unwrap().is_some() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        panic!("{program} does not answer");
+    }
+
+    fn answers(&self, question: &str, mark: &str) -> Option<()> {
+        let mut socket = TcpStream::connect(self.address).ok()?;
+        socket.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        socket.write_all(question.as_bytes()).ok()?;
+        let mut answer = Vec::new();
+        let mut some = [0; 4096];
+        // A connection to itself hears its own question.
+        while !answer.starts_with(question.as_bytes()) {
+            let count = socket.read(&mut some).ok().filter(|&count| count > 0)?;
+            answer.extend_from_slice(&some[..count]);
+            if String::from_utf8_lossy(&answer).contains(mark) {
+                return Some(());
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
