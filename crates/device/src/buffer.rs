@@ -27,7 +27,7 @@ pub struct Buffer {
 }
 
 /// Buffers of more bytes are not the allocator's, which would keep what dozens of streams have used for a moment, in each thread: they are
-/// pieces of slabs, and from a slab's size on memory of their own from the system.
+/// pieces of slabs, and those that are larger than a slab memory of their own from the system.
 const LARGE: usize = 128 << 10;
 
 enum Memory {

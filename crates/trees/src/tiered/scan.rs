@@ -237,9 +237,11 @@ impl Iter {
             self.ahead = self.ahead.max(self.wanted.expected).min(MAX_AHEAD);
         } else if self.taken == 0 {
             let usual = self.tree.shared.usual_scan.records();
-            self.wanted.expected = match usual {
-                _ if usual > LONG_SCAN - LONG_SCAN / 8 => NO_END,
-                _ => usual + usual.min(LONGER),
+            let are_long = usual > LONG_SCAN - LONG_SCAN / 8;
+            self.wanted.expected = if are_long {
+                NO_END
+            } else {
+                usual + usual.min(LONGER)
             };
             self.ahead = self.ahead.max(usual / 2).min(MAX_AHEAD);
         } else if self.taken >= LONG_SCAN {

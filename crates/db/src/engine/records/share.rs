@@ -80,13 +80,14 @@ const LOOKS: u32 = 60;
 impl Ceiling {
     /// As [`next`], but for what was given up lately.
     pub(crate) fn next(&mut self, view: &View) -> u64 {
-        let was_starving = std::mem::replace(&mut self.was_starving, is_starving(view));
+        let starves = is_starving(view);
+        let was_starving = std::mem::replace(&mut self.was_starving, starves);
         // Once, as after opening, they were only not there yet.
-        if is_starving(view) && !was_starving {
+        if starves && !was_starving {
             return view.records;
         }
         let wanted = next(view);
-        if wanted < view.records && is_starving(view) {
+        if wanted < view.records && starves {
             (self.bytes, self.looks) = (wanted, LOOKS);
             return wanted;
         }
