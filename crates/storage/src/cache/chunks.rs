@@ -151,6 +151,7 @@ impl Shared {
             .lock()
             .retain(|frame| !is_of(frame));
         self.cold.lock().retain(|frame| !is_of(frame));
+        self.doomed.lock().retain(|frame| !is_of(frame));
         owned.draining.push(Drain { chunk, class, heir });
         self.chunks
             .draining

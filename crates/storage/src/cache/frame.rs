@@ -40,6 +40,8 @@ const COLD: u32 = 2;
 const AWAITED: u32 = 4;
 /// The read was meant to pass through.
 const PASSING: u32 = 8;
+/// The node is about to die, however often it is used until then.
+const DOOMED: u32 = 16;
 /// The frame's chunk is being drained: the frame goes into no list.
 const DRAINING: u32 = 1 << 8;
 
@@ -92,7 +94,7 @@ pub(super) struct Header {
     state: AtomicU32,
     /// How many `FrameRef`s there are.
     pins: AtomicU32,
-    /// [`REFERENCED`], or [`COLD`] with what goes with it, or nothing.
+    /// [`REFERENCED`], or [`COLD`] with what goes with it, or [`DOOMED`], or nothing.
     heat: AtomicU32,
     /// The size class, and [`DRAINING`].
     class: AtomicU32,
@@ -207,7 +209,7 @@ impl Header {
     #[inline]
     pub(super) fn touch(&self) {
         let heat = self.heat.load(Ordering::Relaxed);
-        if heat != REFERENCED {
+        if heat != REFERENCED && heat != DOOMED {
             let is_first = heat & AWAITED != 0;
             let heat = if is_first { heat & !AWAITED } else { REFERENCED };
             self.heat.store(heat, Ordering::Relaxed);
@@ -231,6 +233,16 @@ impl Header {
     /// Whether a read that was meant to pass through has brought it in, and it was not used since.
     pub(super) fn is_passing(&self) -> bool {
         self.heat.load(Ordering::Relaxed) & PASSING != 0
+    }
+
+    /// The node is not worth its frame any more; whether that is news.
+    pub(super) fn doom(&self) -> bool {
+        self.heat.swap(DOOMED, Ordering::Relaxed) != DOOMED
+    }
+
+    /// Whether the node is not worth its frame any more.
+    pub(super) fn is_doomed(&self) -> bool {
+        self.heat.load(Ordering::Relaxed) == DOOMED
     }
 
     /// A cold frame is one of the others from now on.
@@ -305,6 +317,22 @@ mod tests {
         assert!(!header.is_cold() && !header.is_passing());
         assert!(header.cool());
         assert!(!header.cool() && !header.is_cold());
+    }
+
+    #[test]
+    fn whoever_is_doomed_stays_so_until_the_frame_has_another_node() {
+        let header = Header::default();
+        header.take();
+        header.publish(&Key([0; 4]), Manner::Proven);
+        assert!(!header.is_doomed());
+        assert!(header.doom() && !header.doom());
+        header.touch();
+        assert!(header.is_doomed() && !header.is_cold() && !header.cool());
+        header.retire(1);
+        assert!(header.recycle());
+        header.take();
+        header.publish(&Key([1; 4]), Manner::Trial);
+        assert!(!header.is_doomed() && header.is_cold());
     }
 
     #[test]

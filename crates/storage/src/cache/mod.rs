@@ -153,6 +153,8 @@ pub(crate) struct Shared {
     chunks: CachePadded<Chunks>,
     /// Frames that reads have filled, oldest first. Those used again since are not cold any more.
     cold: CachePadded<Mutex<VecDeque<FrameId>>>,
+    /// Frames whose nodes are about to die, or dead: they go before all others, oldest first.
+    doomed: CachePadded<Mutex<VecDeque<FrameId>>>,
     ghosts: Ghosts,
     /// Batches that nobody waits for any more.
     orphans: CachePadded<Mutex<Vec<Arc<Reading>>>>,
@@ -266,6 +268,7 @@ impl Cache {
             flights: Flights::new(),
             chunks: CachePadded::new(Chunks::new()),
             cold: CachePadded::default(),
+            doomed: CachePadded::default(),
             ghosts,
             orphans: CachePadded::default(),
             resident_bytes: CachePadded::default(),
@@ -466,15 +469,15 @@ impl Cache {
         self.put(pointer, node, Manner::Proven);
     }
 
-    /// The same for a node that may be wanted soon, or not: only while the cache is not full, so that nothing makes room for it, unless
-    /// [`Cache::keep_written`] says otherwise.
+    /// The same for a node that may be wanted soon, or not: only while the cache is not full, or has [doomed](Cache::doom) nodes, so that nothing else
+    /// makes room for it, unless [`Cache::keep_written`] says otherwise.
     ///
     /// # Panics
     /// As [`Cache::insert`].
     pub fn offer(&self, pointer: &NodePointer, node: &[u8]) {
         if self.shared.keeps_written.load(Ordering::Relaxed) {
             self.put(pointer, node, Manner::Proven);
-        } else if self.shared.chunks.assigned() < self.shared.allowed_chunks() {
+        } else if self.shared.has_room() {
             self.put(pointer, node, Manner::Trial);
         }
     }
@@ -505,6 +508,18 @@ impl Cache {
             && self.shared.unmap(frame, &guard)
         {
             self.shared.retire(&[frame], &guard);
+        }
+    }
+
+    /// A node that is being replaced, and dies when its replacement is published: if it is here, it makes room before any other does, and stays until
+    /// then, for those who still read it. A hint, as [`Cache::forget`] is.
+    pub fn doom(&self, pointer: &NodePointer) {
+        let guard = self.shared.epochs.pin();
+        let key = Key::of(pointer);
+        if let Some(frame) = self.shared.look(&key, key.hash(), &guard)
+            && self.shared.header(frame).doom()
+        {
+            self.shared.doomed.lock().push_back(frame);
         }
     }
 

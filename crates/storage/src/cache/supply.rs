@@ -5,6 +5,8 @@
 //! is used again meanwhile. Who comes back soon after is kept at once (S3-FIFO: Yang et al., SOSP 2023). So leaves that are read once do not
 //! drive out the index nodes and maplets that are read a little less often than the hand goes round.
 //!
+//! Before all others go those that are doomed: what compactions have replaced is dead, and nobody else would notice for a whole round.
+//!
 //! An evicted frame is usable only two epochs later, and the thread that evicts it is pinned itself. So a thread evicts
 //! *ahead*: it keeps a stock of free and retired frames that lasts while epochs pass. When the stock is out (guards that
 //! live long, many misses under one guard) a read is served from private memory, and the stock is made larger.
@@ -20,6 +22,8 @@ const HAND: usize = 64;
 const AHEAD_FRACTION: usize = 16;
 /// How many hands are swept in one go if all frames of them are in use: their bits are clear the next time.
 const MAX_HANDS: usize = 16;
+/// From so many doomed frames on, what is offered may take their places: with fewer, those that make room ahead of a stock would take others.
+const MANY_DOOMED: usize = 4 * HAND;
 /// What was read and not used again gets this fraction of all frames.
 const COLD_FRACTION: usize = 8;
 
@@ -123,7 +127,9 @@ impl Shared {
                 Residence::Keep => self.cold_share(),
                 Residence::PassThrough => self.cold_share() / 4,
             };
-            self.evict_cold(class, guard, spare, wanted, &mut evicted);
+            self.evict_doomed(class, guard, wanted, &mut evicted);
+            let left = wanted.saturating_sub(self.gain(class, &evicted));
+            self.evict_cold(class, guard, spare, left, &mut evicted);
             let mut hands = if self.may_sweep(class, lane, residence) {
                 MAX_HANDS
             } else {
@@ -153,6 +159,27 @@ impl Shared {
             .iter()
             .filter(|&&frame| self.header(frame).class() == class)
             .count()
+    }
+
+    /// Whether there is room for a node that nothing else must make room for.
+    pub(super) fn has_room(&self) -> bool {
+        self.chunks.assigned() < self.allowed_chunks() || self.doomed.lock().len() > MANY_DOOMED
+    }
+
+    /// Evicts what is doomed, oldest first, of whatever class.
+    fn evict_doomed(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
+        let mut gained = 0;
+        while gained < wanted {
+            let Some(frame) = self.doomed.lock().pop_front() else {
+                return;
+            };
+            let header = self.header(frame);
+            // It may have gone by itself, and hold another node.
+            if header.is_doomed() && self.unmap(frame, guard) {
+                gained += usize::from(header.class() == class);
+                evicted.push(frame);
+            }
+        }
     }
 
     /// Evicts what reads have brought in and nobody has used again, oldest first, but for the newest `spare`.

@@ -20,15 +20,17 @@ pub enum Access {
     /// For users' scans: through the cache, with a window of read-ahead that doubles; past it, in large reads, once they are long and little
     /// of what they want is there.
     Cached,
-    /// For compactions: large reads past the cache, the next ones submitted before they are needed.
+    /// For checks: large reads past the cache, the next ones submitted before they are needed.
     Streaming,
+    /// For compactions: the same, of what is about to be replaced, so that the cache may let it go.
+    Replacing,
 }
 
 impl Access {
     pub(super) fn purpose(self) -> Purpose {
         match self {
             Access::Cached => Purpose::Scan,
-            Access::Streaming => Purpose::Compact,
+            Access::Streaming | Access::Replacing => Purpose::Compact,
         }
     }
 }
@@ -142,7 +144,7 @@ impl Feed {
             expected: 1,
             is_expected: false,
             missed: 0,
-            streams: access == Access::Streaming,
+            streams: access != Access::Cached,
             loan: None,
             span: WINDOW,
             breadth: WINDOWS,
@@ -204,7 +206,7 @@ impl Feed {
         self.window = expected.div_ceil(4);
         self.is_expected = expected > 1;
         self.missed = 0;
-        self.streams = self.access == Access::Streaming;
+        self.streams = self.access != Access::Cached;
         self.span = WINDOW;
         if self.access == Access::Cached && self.expected >= LONG {
             self.stream_cached();
@@ -421,6 +423,9 @@ impl Feed {
         };
         let encoded = encoded.ok_or_else(|| Bad("a leaf in its window").at(&pointer))?;
         pointer.verify(encoded)?;
+        if self.access == Access::Replacing {
+            self.cache.doom(&pointer);
+        }
         let whole = match pointer.codec {
             Codec::None if !is_long(encoded) => None,
             _ => Some(self.unpack(&pointer, encoded)?),

@@ -204,7 +204,7 @@ fn expected(model: &Model, range: &KeyRange, direction: Direction) -> Flat {
 }
 
 const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
-const WAYS: [Access; 2] = [Access::Cached, Access::Streaming];
+const WAYS: [Access; 3] = [Access::Cached, Access::Streaming, Access::Replacing];
 
 /// Compares everything that can be asked of a run with the model.
 fn compare(store: &Store, run: &Run, model: &Model, random: &mut fastrand::Rng, hint: &str) {

@@ -218,7 +218,7 @@ impl Fused {
         let mut cursors = Vec::with_capacity(sources.len());
         for source in sources {
             builder.inherit_from(&source.run, &source.range);
-            let (direction, access) = (Direction::Forward, Access::Streaming);
+            let (direction, access) = (Direction::Forward, Access::Replacing);
             cursors.push(source.run.cursor(store, source.range, direction, access));
         }
         // The first reads of all are under way before any is waited for.

@@ -214,3 +214,55 @@ fn what_is_offered_is_kept_where_what_is_written_is_to_be() {
     assert_eq!(cache.stats().misses, misses, "they need no read");
     assert_sound(&cache);
 }
+
+#[test]
+fn what_is_doomed_goes_before_all_others_and_is_there_until_then() {
+    let mut store = Store::new(1);
+    let cache = store.cache(4 * MIB);
+    let (doomed, others) = (store.write_many(400, 1), store.write_many(450, 1));
+    for _ in 0..2 {
+        look_up(&cache, &others);
+        look_up(&cache, &doomed);
+    }
+    doomed.iter().for_each(|pointer| cache.doom(pointer));
+    let misses = cache.stats().misses;
+    look_up(&cache, &doomed);
+    assert_eq!(
+        cache.stats().misses,
+        misses,
+        "whoever still reads them finds them"
+    );
+    look_up(&cache, &store.write_many(350, 1));
+    let (stayed, left) = (resident(&cache, &others), resident(&cache, &doomed));
+    assert_eq!(
+        stayed, 450,
+        "nothing else makes room, however often those were used"
+    );
+    assert!(left < 200, "{left} of 400 are left");
+    // What is in their frames now is not doomed.
+    doomed.iter().for_each(|pointer| cache.doom(pointer));
+    cache.doom(&store.write_many(1, 1)[0]);
+    assert_sound(&cache);
+}
+
+#[test]
+fn what_is_offered_takes_the_places_of_what_is_doomed() {
+    let mut store = Store::new(1);
+    let cache = store.cache(4 * MIB);
+    let old = store.write_many(3000, 1);
+    look_up(&cache, &old);
+    let guard = cache.epochs().pin();
+    let is_there = |pointer: &&NodePointer| cache.peek(pointer, &guard).is_some();
+    let there: Vec<NodePointer> = old.iter().filter(is_there).copied().collect();
+    drop(guard);
+    let (doomed, others) = there.split_at(600);
+    doomed.iter().for_each(|pointer| cache.doom(pointer));
+    let new = store.write_many(2000, 1);
+    for pointer in &new {
+        cache.offer(pointer, &content(pointer.offset, pointer.birth, pointer.pages));
+    }
+    let taken = resident(&cache, &new);
+    assert!((100..=600).contains(&taken), "{taken} for 600");
+    assert_eq!(resident(&cache, others), others.len());
+    assert_sound(&cache);
+}

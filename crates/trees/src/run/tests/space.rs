@@ -320,6 +320,26 @@ fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
 }
 
 #[test]
+fn what_compactions_have_walked_through_makes_room_in_the_cache() {
+    for (access, makes_room) in [(Access::Streaming, false), (Access::Replacing, true)] {
+        // The cache is full of its leaves.
+        let Walked { store, run, .. } = Walked::new();
+        let mut cursor = run.cursor(&store, KeyRange::everything(), Direction::Forward, access);
+        cursor.start().unwrap();
+        assert_eq!(drain(&store, &mut cursor).unwrap().len(), Walked::RECORDS);
+        drop(cursor);
+        let before = store.cache().stats().evictions;
+        run_of(&store, &options(), &sequential(40_000));
+        let replaced = store.cache().stats().evictions - before;
+        assert_eq!(
+            replaced > 500,
+            makes_room,
+            "{access:?}: {replaced} leaves replaced"
+        );
+    }
+}
+
+#[test]
 fn long_walks_find_what_was_looked_up() {
     const MIDDLE: usize = Walked::RECORDS / 6 * 5;
     let walked = Walked::new();
