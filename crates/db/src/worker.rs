@@ -36,6 +36,11 @@ const CACHED_MAINTENANCE_PER_ROUND: u64 = 64 * MIB;
 /// How long deletes wait in a memtable that is not full: until it is written out, they free no space.
 const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
 
+/// How long log that no memtable needs any more waits for a checkpoint, and for how many rounds the memory of a memtable for the next one, where
+/// little is written: until then both take memory that would hold pages and records.
+const MOST_LOG_WAITS: Duration = Duration::from_secs(2);
+const MOST_IDLE_ROUNDS: u64 = 20;
+
 /// How often the shares of the caches are looked at.
 const BALANCE: Duration = Duration::from_secs(1);
 
@@ -278,6 +283,7 @@ impl Shared {
         let mut balanced = Instant::now();
         let mut busy_until = Instant::now();
         let mut deletes_since = None;
+        let mut outgrown = (None, Instant::now());
         while !self.is_stopped() {
             self.pause(round);
             if let Err(error) = self.engine.make_room() {
@@ -299,6 +305,13 @@ impl Shared {
                 deletes_since = None;
             } else if deletes_since.get_or_insert_with(Instant::now).elapsed() >= MOST_DELETES_WAIT {
                 self.engine.seal_deletes();
+            }
+            self.engine.give_back_memtables(MOST_IDLE_ROUNDS);
+            let checkpoint = self.engine.outgrown_checkpoint();
+            if checkpoint != outgrown.0 {
+                outgrown = (checkpoint, Instant::now());
+            } else if checkpoint.is_some() && outgrown.1.elapsed() >= MOST_LOG_WAITS {
+                self.engine.want_checkpoint();
             }
             if balanced.elapsed() >= BALANCE {
                 balanced = Instant::now();

@@ -55,8 +55,8 @@ pub(crate) struct Claim {
 
 /// How long they keep what they have needed. Whoever writes in bursts would have pages read again after each otherwise.
 const HOLD: Duration = Duration::from_secs(5);
-/// They have so large a part of their shares beyond what they use: what may be written before anybody looks again.
-const AHEAD: u64 = 4;
+/// They have so large a part of their shares beyond what they use: some of what may be written before anybody looks again.
+const AHEAD: u64 = 16;
 
 impl Claim {
     /// What they keep when they use so many bytes, of `share` that they may.
@@ -123,6 +123,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Gives back the memory of memtables that has waited for the next one for so many calls.
+    pub(crate) fn give_back_memtables(&self, calls: u64) {
+        self.queue.give_back(calls);
+    }
+
     /// What the cache of pages has at least.
     pub(super) fn least_pages(&self) -> u64 {
         let budget = self.memory.load(Ordering::Relaxed);
@@ -155,13 +160,13 @@ mod tests {
     fn what_writes_need_is_theirs_at_once_and_a_while_longer() {
         let (start, mut claim) = (Instant::now(), Claim::default());
         let mut at = |seconds, used| claim.update(used, 400, start + Duration::from_secs(seconds));
-        assert_eq!(at(0, 0), 100, "room for what may come");
-        assert_eq!(at(1, 150), 250);
+        assert_eq!(at(0, 0), 25, "room for what may come");
+        assert_eq!(at(1, 150), 175);
         assert_eq!(at(2, 390), 400, "never more than their share");
         assert_eq!(at(3, 0), 400);
-        assert_eq!(at(6, 310), 400, "needed again");
+        assert_eq!(at(6, 380), 400, "needed again");
         assert_eq!(at(10, 0), 400);
-        assert_eq!(at(11, 20), 120);
-        assert_eq!(at(12, 30), 130);
+        assert_eq!(at(11, 20), 45);
+        assert_eq!(at(12, 30), 55);
     }
 }

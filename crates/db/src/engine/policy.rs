@@ -15,6 +15,8 @@ pub(crate) struct View {
     pub(crate) log_limit: u64,
     /// The tree holds commits that the newest checkpoint does not.
     pub(crate) uncovered: bool,
+    /// Somebody wants one, so that the log takes less memory.
+    pub(crate) wanted: bool,
     /// Somebody is making a checkpoint.
     pub(crate) checkpointing: bool,
     /// Bytes of the disk that are in use, and those that only wait for the next checkpoint to come free.
@@ -60,7 +62,7 @@ pub(crate) const MOST_SEALED: usize = 2;
 pub(crate) fn checkpoint_is_due(view: &View) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
     let frees_space = view.dying_bytes > LEAST_DYING.max(view.live_bytes / DYING_PART);
-    (view.uncovered && log_is_long || frees_space) && !view.checkpointing
+    (view.uncovered && (log_is_long || view.wanted) || frees_space) && !view.checkpointing
 }
 
 /// What is to be done next, most urgent first, by who does everything.
@@ -215,6 +217,14 @@ mod tests {
             Task::Incorporate,
             "a checkpoint would free nothing"
         );
+        for uncovered in [true, false] {
+            let wanted = View {
+                wanted: true,
+                uncovered,
+                ..quiet
+            };
+            assert_eq!(checkpoint_is_due(&wanted), uncovered);
+        }
     }
 
     #[test]

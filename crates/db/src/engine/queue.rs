@@ -56,6 +56,8 @@ pub(crate) struct Slot {
     room: u64,
     /// How many of its parts were written out.
     written_out: AtomicU64,
+    /// How often [`Queue::give_back`] has seen that its memory waits for the next memtable.
+    rounds: AtomicU64,
 }
 
 /// A memtable in which so many bytes may be reserved.
@@ -74,6 +76,7 @@ impl Slot {
             reserved: CachePadded::new(AtomicU64::new(0)),
             room,
             written_out: AtomicU64::new(0),
+            rounds: AtomicU64::new(0),
         }
     }
 
@@ -375,6 +378,19 @@ impl Queue {
         cleared.or_else(|| self.spare.lock().take())
     }
 
+    /// Gives back the memory of memtables that has waited for the next one so many calls long: where they fill slowly, it is of more use
+    /// elsewhere.
+    pub(crate) fn give_back(&self, most: u64) {
+        let waits_too_long = |slot: &Slot| slot.rounds.fetch_add(1, Ordering::Relaxed) >= most;
+        // The system takes a while to take it back: meanwhile others may have the list.
+        let old: Vec<Arc<Slot>> = self
+            .retired
+            .lock()
+            .extract_if(.., |slot| waits_too_long(slot))
+            .collect();
+        drop(old);
+    }
+
     /// Bytes of all memtables, those included whose memory waits for the next one.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |slot: &Arc<Slot>| slot.memtable.memory_bytes() as u64;
@@ -446,6 +462,34 @@ mod tests {
         oldest.note_written_out(8);
         queue.remove(&oldest);
         assert_eq!(queue.filled(), PARTS / 2);
+    }
+
+    #[test]
+    fn memory_that_waits_too_long_for_the_next_memtable_is_given_back() {
+        let queue = Queue::new(ROOM, 0);
+        let write_one_out = || {
+            let message = alluvium_base::Message::put(1, &[7; 100]);
+            let slot = queue.assign(1, ROOM, || ()).slot;
+            slot.memtable.insert(b"key", message).unwrap();
+            drop(slot);
+            queue.seal();
+            queue.remove(&queue.oldest_sealed().unwrap());
+            queue.memory_bytes()
+        };
+        let waits = write_one_out();
+        for _ in 0..2 {
+            queue.give_back(2);
+            assert_eq!(queue.memory_bytes(), waits);
+        }
+        // The next one has it, and waits anew.
+        write_one_out();
+        write_one_out();
+        let waits = queue.memory_bytes();
+        queue.give_back(2);
+        queue.give_back(2);
+        assert_eq!(queue.memory_bytes(), waits);
+        queue.give_back(2);
+        assert!(queue.memory_bytes() < waits);
     }
 
     #[test]

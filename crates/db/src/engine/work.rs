@@ -6,12 +6,13 @@ use super::queue::Slot;
 use super::records::Forgetting;
 use crate::Result;
 use crate::progress::{Progress, Stage};
+use alluvium_base::Sequence;
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::log;
 use alluvium_trees::tiered::{self, Depth, Digesting, Incorporation, Job, Maintenance, Step};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Records of a slice: about a mebibyte of small ones, one to two milliseconds.
 pub(crate) const SLICE: usize = 8 << 10;
@@ -46,6 +47,8 @@ pub(crate) struct Work {
     checkpoint: Mutex<()>,
     /// What the newest checkpoint holds.
     covered: AtomicU64,
+    /// Whether somebody wants one, though nothing else calls for it.
+    checkpoint_is_wanted: AtomicBool,
     /// Compactions that nobody works on right now.
     parked: Mutex<Vec<Step>>,
     /// A digest that is being made. Locked by who works on it.
@@ -191,11 +194,24 @@ impl Engine {
             incorporating: self.work.incorporation.is_locked(),
             log_bytes: usage.live_bytes,
             log_limit: usage.limit_bytes,
-            uncovered: self.tree.cut() > self.work.covered.load(Ordering::Acquire),
+            uncovered: self.outgrown_checkpoint().is_some(),
+            wanted: self.work.checkpoint_is_wanted.load(Ordering::Relaxed),
             checkpointing: self.work.checkpoint.is_locked(),
             live_bytes: space.live_extent_bytes,
             dying_bytes: space.dying_bytes,
         }
+    }
+
+    /// Up to where the newest checkpoint holds everything, if the tree holds more.
+    pub(crate) fn outgrown_checkpoint(&self) -> Option<Sequence> {
+        let covered = self.work.covered.load(Ordering::Acquire);
+        (self.tree.cut() > covered).then_some(covered)
+    }
+
+    /// Has whoever makes checkpoints make one, though the log may grow yet.
+    pub(crate) fn want_checkpoint(&self) {
+        self.work.checkpoint_is_wanted.store(true, Ordering::Relaxed);
+        self.call_all();
     }
 
     /// Compactions that are due or under way.
@@ -278,6 +294,7 @@ impl Engine {
 
     fn checkpoint_alone(&self) -> Result<()> {
         let _slice = self.work.rest.read();
+        self.work.checkpoint_is_wanted.store(false, Ordering::Relaxed);
         let cut = self.tree.cut();
         let _span = tracing::debug_span!("checkpoint", cut).entered();
         self.tree.checkpoint()?;

@@ -6,7 +6,7 @@ use alluvium::{
 };
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 fn small() -> Options {
     Options::new().memory(16 << 20)
@@ -425,6 +425,35 @@ fn the_memory_that_is_asked_for_is_kept_to_and_changes_while_open() {
     assert_eq!(keyspace.iter().count(), 100_000);
     db.set_memory(128 << 20).unwrap();
     assert!(db.stats().memory.pages > used.pages);
+}
+
+#[test]
+fn what_writing_took_is_given_back_when_nobody_writes() {
+    let directory = Arc::new(MemoryDirectory::new());
+    let db = Options::new().memory(64 << 20).open_in(directory).unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    // Memtables of 4 MiB: more than three, and then one and a half.
+    let write = |keys: std::ops::Range<u32>| {
+        keys.for_each(|key| keyspace.put(key.to_be_bytes(), [7; 100]).unwrap());
+    };
+    write(0..200_000);
+    db.checkpoint().unwrap();
+    let (before, checkpoints) = (db.stats().memory, db.stats().checkpoints);
+    write(0..35_000);
+    // Nothing but time makes either happen.
+    let begun = Instant::now();
+    loop {
+        let stats = db.stats();
+        let is_given_back = stats.memory.memtables < 8 << 20 && stats.memory.pages > before.pages;
+        if is_given_back && stats.checkpoints > checkpoints {
+            break;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{stats:?}, before {before:?}"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
