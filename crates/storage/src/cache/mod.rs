@@ -469,15 +469,16 @@ impl Cache {
         self.put(pointer, node, Manner::Proven);
     }
 
-    /// The same for a node that may be wanted soon, or not: only while the cache is not full, or has [doomed](Cache::doom) nodes, so that nothing else
-    /// makes room for it, unless [`Cache::keep_written`] says otherwise.
+    /// The same for a node that may be wanted soon, or not: only while the cache is not full, so that nothing makes room for it, unless
+    /// [`Cache::keep_written`] says otherwise. A compaction's may take the place of one that is [doomed](Cache::doom); whoever writes a memtable out
+    /// has no time for that.
     ///
     /// # Panics
     /// As [`Cache::insert`].
-    pub fn offer(&self, pointer: &NodePointer, node: &[u8]) {
+    pub fn offer(&self, pointer: &NodePointer, node: &[u8], purpose: Purpose) {
         if self.shared.keeps_written.load(Ordering::Relaxed) {
             self.put(pointer, node, Manner::Proven);
-        } else if self.shared.has_room() {
+        } else if self.shared.has_room(purpose) {
             self.put(pointer, node, Manner::Trial);
         }
     }

@@ -14,6 +14,7 @@
 use super::frame::{FrameId, State};
 use super::{Residence, Shared};
 use crate::Guard;
+use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 
 /// Frames that a thread claims from the CLOCK hand at a time.
@@ -162,8 +163,9 @@ impl Shared {
     }
 
     /// Whether there is room for a node that nothing else must make room for.
-    pub(super) fn has_room(&self) -> bool {
-        self.chunks.assigned() < self.allowed_chunks() || self.doomed.lock().len() > MANY_DOOMED
+    pub(super) fn has_room(&self, purpose: Purpose) -> bool {
+        self.chunks.assigned() < self.allowed_chunks()
+            || purpose == Purpose::Compact && self.doomed.lock().len() > MANY_DOOMED
     }
 
     /// Evicts what is doomed, oldest first, of whatever class.

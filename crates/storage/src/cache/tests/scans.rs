@@ -185,7 +185,8 @@ fn what_is_offered_is_taken_while_there_is_room_and_drives_out_nothing() {
     let (first, others) = nodes.split_at(100);
     look_up(&cache, first);
     for pointer in others {
-        cache.offer(pointer, &content(pointer.offset, pointer.birth, pointer.pages));
+        let node = content(pointer.offset, pointer.birth, pointer.pages);
+        cache.offer(pointer, &node, Purpose::Compact);
     }
     assert_eq!(resident(&cache, first), 100);
     let taken = resident(&cache, others);
@@ -203,8 +204,10 @@ fn what_is_offered_is_kept_where_what_is_written_is_to_be() {
     let dead = store.write_many(3000, 1);
     look_up(&cache, &dead);
     let alive = store.write_many(300, 1);
-    let offer =
-        |pointer: &NodePointer| cache.offer(pointer, &content(pointer.offset, pointer.birth, pointer.pages));
+    let offer = |pointer: &NodePointer| {
+        let node = content(pointer.offset, pointer.birth, pointer.pages);
+        cache.offer(pointer, &node, Purpose::Compact);
+    };
     alive.iter().for_each(offer);
     assert_eq!(resident(&cache, &alive), 0, "it is full");
     cache.keep_written(true);
@@ -246,7 +249,7 @@ fn what_is_doomed_goes_before_all_others_and_is_there_until_then() {
 }
 
 #[test]
-fn what_is_offered_takes_the_places_of_what_is_doomed() {
+fn what_compactions_offer_takes_the_places_of_what_is_doomed() {
     let mut store = Store::new(1);
     let cache = store.cache(4 * MIB);
     let old = store.write_many(3000, 1);
@@ -258,11 +261,14 @@ fn what_is_offered_takes_the_places_of_what_is_doomed() {
     let (doomed, others) = there.split_at(600);
     doomed.iter().for_each(|pointer| cache.doom(pointer));
     let new = store.write_many(2000, 1);
-    for pointer in &new {
-        cache.offer(pointer, &content(pointer.offset, pointer.birth, pointer.pages));
+    for (purpose, least, most) in [(Purpose::Incorporate, 0, 0), (Purpose::Compact, 100, 600)] {
+        for pointer in &new {
+            let node = content(pointer.offset, pointer.birth, pointer.pages);
+            cache.offer(pointer, &node, purpose);
+        }
+        let taken = resident(&cache, &new);
+        assert!((least..=most).contains(&taken), "{purpose:?}: {taken} for 600");
     }
-    let taken = resident(&cache, &new);
-    assert!((100..=600).contains(&taken), "{taken} for 600");
     assert_eq!(resident(&cache, others), others.len());
     assert_sound(&cache);
 }

@@ -329,7 +329,7 @@ fn what_compactions_have_walked_through_makes_room_in_the_cache() {
         assert_eq!(drain(&store, &mut cursor).unwrap().len(), Walked::RECORDS);
         drop(cursor);
         let before = store.cache().stats().evictions;
-        run_of(&store, &options(), &sequential(40_000));
+        run_of(&store, &RunOptions::new(Purpose::Compact), &sequential(40_000));
         let replaced = store.cache().stats().evictions - before;
         assert_eq!(
             replaced > 500,
