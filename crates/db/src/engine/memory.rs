@@ -53,8 +53,9 @@ pub(crate) struct Claim {
     needed: Option<Instant>,
 }
 
-/// How long they keep what they have needed. Whoever writes in bursts would have pages read again after each otherwise.
-const HOLD: Duration = Duration::from_secs(5);
+/// How long they keep what they have needed. Whoever writes in bursts, or fills a memtable in a few seconds, would have pages read again after each
+/// otherwise, and the system asked for their memory again.
+const HOLD: Duration = Duration::from_secs(10);
 /// They have so large a part of their shares beyond what they use: some of what may be written before anybody looks again.
 const AHEAD: u64 = 16;
 
@@ -165,8 +166,8 @@ mod tests {
         assert_eq!(at(2, 390), 400, "never more than their share");
         assert_eq!(at(3, 0), 400);
         assert_eq!(at(6, 380), 400, "needed again");
-        assert_eq!(at(10, 0), 400);
-        assert_eq!(at(11, 20), 45);
-        assert_eq!(at(12, 30), 55);
+        assert_eq!(at(15, 0), 400);
+        assert_eq!(at(16, 20), 45);
+        assert_eq!(at(17, 30), 55);
     }
 }

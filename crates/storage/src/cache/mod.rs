@@ -470,15 +470,14 @@ impl Cache {
     }
 
     /// The same for a node that may be wanted soon, or not: only while the cache is not full, so that nothing makes room for it, unless
-    /// [`Cache::keep_written`] says otherwise. A compaction's may take the place of one that is [doomed](Cache::doom); whoever writes a memtable out
-    /// has no time for that.
+    /// [`Cache::keep_written`] says otherwise.
     ///
     /// # Panics
     /// As [`Cache::insert`].
-    pub fn offer(&self, pointer: &NodePointer, node: &[u8], purpose: Purpose) {
+    pub fn offer(&self, pointer: &NodePointer, node: &[u8]) {
         if self.shared.keeps_written.load(Ordering::Relaxed) {
             self.put(pointer, node, Manner::Proven);
-        } else if self.shared.has_room(purpose) {
+        } else if self.shared.chunks.assigned() < self.shared.allowed_chunks() {
             self.put(pointer, node, Manner::Trial);
         }
     }

@@ -14,7 +14,6 @@
 use super::frame::{FrameId, State};
 use super::{Residence, Shared};
 use crate::Guard;
-use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 
 /// Frames that a thread claims from the CLOCK hand at a time.
@@ -23,8 +22,6 @@ const HAND: usize = 64;
 const AHEAD_FRACTION: usize = 16;
 /// How many hands are swept in one go if all frames of them are in use: their bits are clear the next time.
 const MAX_HANDS: usize = 16;
-/// From so many doomed frames on, what is offered may take their places: with fewer, those that make room ahead of a stock would take others.
-const MANY_DOOMED: usize = 4 * HAND;
 /// What was read and not used again gets this fraction of all frames.
 const COLD_FRACTION: usize = 8;
 
@@ -160,12 +157,6 @@ impl Shared {
             .iter()
             .filter(|&&frame| self.header(frame).class() == class)
             .count()
-    }
-
-    /// Whether there is room for a node that nothing else must make room for.
-    pub(super) fn has_room(&self, purpose: Purpose) -> bool {
-        self.chunks.assigned() < self.allowed_chunks()
-            || purpose == Purpose::Compact && self.doomed.lock().len() > MANY_DOOMED
     }
 
     /// Evicts what is doomed, oldest first, of whatever class.

@@ -462,7 +462,7 @@ impl Builder {
             let nodes = self.write_node(&mut closed.bytes)?;
             if nodes.parts.is_empty() {
                 // What was just written is read soon, as often as not.
-                self.cache.offer(&nodes.head, &closed.bytes, self.options.purpose);
+                self.cache.offer(&nodes.head, &closed.bytes);
             }
             let next = self.closed.front().map(|next| &*next.separator);
             let high = next.or(last).unwrap_or(&self.separator);

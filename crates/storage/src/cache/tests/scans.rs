@@ -185,8 +185,7 @@ fn what_is_offered_is_taken_while_there_is_room_and_drives_out_nothing() {
     let (first, others) = nodes.split_at(100);
     look_up(&cache, first);
     for pointer in others {
-        let node = content(pointer.offset, pointer.birth, pointer.pages);
-        cache.offer(pointer, &node, Purpose::Compact);
+        cache.offer(pointer, &content(pointer.offset, pointer.birth, pointer.pages));
     }
     assert_eq!(resident(&cache, first), 100);
     let taken = resident(&cache, others);
@@ -204,10 +203,8 @@ fn what_is_offered_is_kept_where_what_is_written_is_to_be() {
     let dead = store.write_many(3000, 1);
     look_up(&cache, &dead);
     let alive = store.write_many(300, 1);
-    let offer = |pointer: &NodePointer| {
-        let node = content(pointer.offset, pointer.birth, pointer.pages);
-        cache.offer(pointer, &node, Purpose::Compact);
-    };
+    let offer =
+        |pointer: &NodePointer| cache.offer(pointer, &content(pointer.offset, pointer.birth, pointer.pages));
     alive.iter().for_each(offer);
     assert_eq!(resident(&cache, &alive), 0, "it is full");
     cache.keep_written(true);
@@ -245,30 +242,5 @@ fn what_is_doomed_goes_before_all_others_and_is_there_until_then() {
     // What is in their frames now is not doomed.
     doomed.iter().for_each(|pointer| cache.doom(pointer));
     cache.doom(&store.write_many(1, 1)[0]);
-    assert_sound(&cache);
-}
-
-#[test]
-fn what_compactions_offer_takes_the_places_of_what_is_doomed() {
-    let mut store = Store::new(1);
-    let cache = store.cache(4 * MIB);
-    let old = store.write_many(3000, 1);
-    look_up(&cache, &old);
-    let guard = cache.epochs().pin();
-    let is_there = |pointer: &&NodePointer| cache.peek(pointer, &guard).is_some();
-    let there: Vec<NodePointer> = old.iter().filter(is_there).copied().collect();
-    drop(guard);
-    let (doomed, others) = there.split_at(600);
-    doomed.iter().for_each(|pointer| cache.doom(pointer));
-    let new = store.write_many(2000, 1);
-    for (purpose, least, most) in [(Purpose::Incorporate, 0, 0), (Purpose::Compact, 100, 600)] {
-        for pointer in &new {
-            let node = content(pointer.offset, pointer.birth, pointer.pages);
-            cache.offer(pointer, &node, purpose);
-        }
-        let taken = resident(&cache, &new);
-        assert!((least..=most).contains(&taken), "{purpose:?}: {taken} for 600");
-    }
-    assert_eq!(resident(&cache, others), others.len());
     assert_sound(&cache);
 }
