@@ -225,7 +225,7 @@ fn the_reserve_may_be_used_by_whom_it_is_for() {
     assert_eq!(run.summary().records, 10);
 }
 
-/// A run of long records, and how often walks over it read.
+/// A run of long records in leaves of 16 KiB, and how often walks over it read.
 struct Walked {
     directory: Arc<dyn Directory>,
     store: Store,
@@ -243,7 +243,11 @@ impl Walked {
     fn new() -> Walked {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         let store = store_in(Arc::clone(&directory), 4096, 18 << 20);
-        let mut builder = Builder::new(&store, &options()).unwrap();
+        let options = RunOptions {
+            leaf_pages: Some(4),
+            ..options()
+        };
+        let mut builder = Builder::new(&store, &options).unwrap();
         for number in 0..Self::RECORDS {
             let value = [number as u8; 1000];
             let message = Message::put(1, &value).into();
