@@ -109,7 +109,7 @@ impl<'g> Brought<'g> {
         Ok(())
     }
 
-    fn get(&self, pointer: &NodePointer) -> Option<NodeRef<'g>> {
+    pub(crate) fn get(&self, pointer: &NodePointer) -> Option<NodeRef<'g>> {
         let found = self
             .nodes
             .binary_search_by(|(brought, _)| by_place(brought, pointer));

@@ -69,7 +69,7 @@ pub use finish::Built;
 pub use options::RunOptions;
 pub use ranges::{Fragment, RangeDeletes};
 pub use value::{MAX_VALUE, ValuePointer, read_value};
-pub(crate) use value::{Placed, Slot, ValueWriter, fetch_value, read_apart};
+pub(crate) use value::{Placed, Slot, ValueWriter, fetch_value, read_apart, value_in};
 pub use weigh::{Piece, Weight};
 
 use crate::range::KeyRange;

@@ -1,7 +1,12 @@
 //! Records that a scan has decided and nobody has taken yet.
 
+use crate::run::ValuePointer;
+use std::ops::Range;
+
 /// Bytes of keys and values after which a batch takes no more.
 const ENOUGH: usize = 64 << 10;
+/// The same where values are kept apart from their leaves: the more of them are read together, the less each waits for the device.
+const ENOUGH_APART: usize = 256 << 10;
 /// A value longer than this is moved, not copied, and ends its batch.
 const LONG: usize = 16 << 10;
 
@@ -13,11 +18,20 @@ pub(super) struct Batch {
     ends: Vec<(usize, usize)>,
     /// The last record's value, where that is long.
     long: Option<Vec<u8>>,
+    /// Values that are not there yet, in the order of their records.
+    apart: Vec<Apart>,
     /// How many records are wanted.
     wanted: usize,
     /// The record to be taken next, and where it begins.
     next: usize,
     from: usize,
+}
+
+/// A value that is kept apart from its leaf, and has room in the batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Apart {
+    pub(super) pointer: ValuePointer,
+    record: usize,
 }
 
 impl Batch {
@@ -26,6 +40,7 @@ impl Batch {
         self.bytes.clear();
         self.ends.clear();
         self.long = None;
+        self.apart.clear();
         (self.next, self.from) = (0, 0);
     }
 
@@ -50,7 +65,12 @@ impl Batch {
 
     /// Whether it takes no more.
     pub(super) fn is_full(&self) -> bool {
-        self.len() >= self.wanted || self.bytes.len() >= ENOUGH || self.long.is_some()
+        let enough = if self.apart.is_empty() {
+            ENOUGH
+        } else {
+            ENOUGH_APART
+        };
+        self.len() >= self.wanted || self.bytes.len() >= enough || self.long.is_some()
     }
 
     #[inline]
@@ -79,12 +99,55 @@ impl Batch {
         }
     }
 
+    /// The same with a value that is to be brought before anybody takes it; false if it is too long for that.
+    pub(super) fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
+        let len = pointer.len as usize;
+        if len > LONG {
+            return false;
+        }
+        self.bytes.reserve(key.len() + len);
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.resize(key_end + len, 0);
+        let record = self.ends.len();
+        self.ends.push((key_end, self.bytes.len()));
+        self.apart.push(Apart { pointer, record });
+        true
+    }
+
+    /// What is to be brought, in the order of the records.
+    pub(super) fn take_apart(&mut self) -> Vec<Apart> {
+        std::mem::take(&mut self.apart)
+    }
+
+    /// Gives a record the value that it lacks.
+    ///
+    /// # Panics
+    /// If the value is not as long as its pointer said.
+    pub(super) fn bring(&mut self, apart: &Apart, value: &[u8]) {
+        let (key_end, end) = self.ends[apart.record];
+        self.bytes[key_end..end].copy_from_slice(value);
+    }
+
+    /// Forgets the record whose value cannot be brought, and those behind it; its key.
+    pub(super) fn cut(&mut self, apart: &Apart) -> Vec<u8> {
+        let key = self.bytes[self.key_of(apart.record)].to_vec();
+        self.bytes.truncate(self.key_of(apart.record).start);
+        self.ends.truncate(apart.record);
+        self.long = None;
+        key
+    }
+
+    /// Where a record's key is.
+    fn key_of(&self, record: usize) -> Range<usize> {
+        let before = record.checked_sub(1);
+        before.map_or(0, |before| self.ends[before].1)..self.ends[record].0
+    }
+
     /// The key that was pushed last.
     pub(super) fn last_key(&self) -> Option<&[u8]> {
-        let &(end, _) = self.ends.last()?;
-        let before = self.ends.len().checked_sub(2);
-        let start = before.map_or(0, |before| self.ends[before].1);
-        Some(&self.bytes[start..end])
+        let last = self.ends.len().checked_sub(1)?;
+        Some(&self.bytes[self.key_of(last)])
     }
 
     /// The next record.
@@ -105,6 +168,7 @@ impl Batch {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
+    use alluvium_storage::{Codec, NodePointer};
 
     #[test]
     fn a_batch_gives_back_what_it_was_given() {
@@ -126,5 +190,67 @@ mod tests {
             assert_eq!(batch.take(), Some((&b"long"[..], &[7; LONG + 1][..])));
             assert!(batch.is_over() && batch.take().is_none());
         }
+    }
+
+    fn pointer(len: usize) -> ValuePointer {
+        let node = NodePointer {
+            offset: 8192,
+            birth: 3,
+            checksum: 5,
+            encoded_len: 4096,
+            tier: 1,
+            pages: 1,
+            codec: Codec::None,
+        };
+        let len = len as u32;
+        ValuePointer { node, at: 0, len }
+    }
+
+    #[test]
+    fn values_are_brought_to_their_records() {
+        let mut batch = Batch::default();
+        batch.want(100);
+        batch.push(b"a", b"there");
+        assert!(batch.push_apart(b"b", pointer(3)));
+        batch.push(b"c", b"");
+        assert!(batch.push_apart(b"d", pointer(4)));
+        assert!(!batch.push_apart(b"e", pointer(LONG + 1)));
+        assert_eq!(batch.last_key(), Some(&b"d"[..]));
+        let apart = batch.take_apart();
+        batch.bring(&apart[1], b"Oder");
+        batch.bring(&apart[0], b"Inn");
+        let expected: [(&[u8], &[u8]); 4] = [(b"a", b"there"), (b"b", b"Inn"), (b"c", b""), (b"d", b"Oder")];
+        for pair in expected {
+            assert_eq!(batch.take(), Some(pair));
+        }
+        assert!(batch.take().is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_brought_ends_a_batch() {
+        let mut batch = Batch::default();
+        batch.want(100);
+        batch.push(b"a", b"there");
+        batch.push_apart(b"b", pointer(3));
+        batch.push_apart(b"c", pointer(4));
+        batch.push_owned(b"d", &mut vec![7; LONG + 1]);
+        let apart = batch.take_apart();
+        batch.bring(&apart[0], b"Inn");
+        assert_eq!(batch.cut(&apart[1]), b"c");
+        assert_eq!((batch.len(), batch.last_key()), (2, Some(&b"b"[..])));
+        assert!(!batch.is_full());
+        assert_eq!(batch.cut(&apart[0]), b"b");
+        assert_eq!(batch.take(), Some((&b"a"[..], &b"there"[..])));
+        assert!(batch.take().is_none());
+    }
+
+    #[test]
+    fn more_is_decided_at_once_where_values_are_apart() {
+        let mut batch = Batch::default();
+        batch.want(1000);
+        while !batch.is_full() {
+            assert!(batch.push_apart(b"key", pointer(4096)));
+        }
+        assert_eq!(batch.len(), ENOUGH_APART.div_ceil(4099));
     }
 }

@@ -10,7 +10,7 @@
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `rules.rs` (what
 //! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `digest.rs`, `memtables.rs`, `lookup.rs`, `many.rs`, `asynchronous.rs`, `scan.rs` (with
-//! `batch.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `estimate.rs`, `draw.rs`, `outline.rs`.
+//! `batch.rs`, `apart.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `estimate.rs`, `draw.rs`, `outline.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
 //! overwritten. SplinterDB locks trunk nodes hand over hand and splits them on the way down, before it knows whether it must. Here the
@@ -36,6 +36,7 @@
 //! - **T9** A leaf of a run holds records of one keyspace, and so does a node of separate values.
 //! - **T10** Where the trunk names a run with a sequence number, all its records have that one, whatever the run says.
 
+mod apart;
 mod asynchronous;
 mod batch;
 mod check;

@@ -1,5 +1,6 @@
 //! Scans: what a range holds, in key order or against it, decided by the batch.
 
+use super::apart;
 use super::batch::Batch;
 use super::gather::Known;
 use super::memtables::{MemtableList, Memtables, above};
@@ -11,7 +12,7 @@ use crate::fetch::Blocking;
 use crate::merge::Direction;
 use crate::range::KeyRange;
 use alluvium_base::{Purpose, Sequence};
-use alluvium_storage::{Guard, Result};
+use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,7 +105,6 @@ enum Probe {
 struct View<'v> {
     tree: &'v Tree,
     version: &'v Version,
-    guard: &'v Guard,
     list: Option<&'v MemtableList>,
 }
 
@@ -276,7 +276,6 @@ impl Iter {
         let view = View {
             tree: &tree,
             version: &version,
-            guard: &guard,
             list: list.as_ref(),
         };
         if let Some(segment) = &mut self.segment
@@ -284,20 +283,25 @@ impl Iter {
         {
             self.segment = None;
         }
-        let filled = self.fill_from(&view);
+        let from = Blocking {
+            cache: tree.shared.store.cache(),
+            guard: &guard,
+            purpose: Purpose::Scan,
+        };
+        let mut filled = self.fill_from(&view, &from);
+        if let Err((key, error)) = apart::bring(&mut self.batch, &from) {
+            self.segment = None;
+            self.position = Position::At(key);
+            filled = Err(error);
+        }
         if let Some(segment) = &mut self.segment {
             segment.detach();
         }
         filled
     }
 
-    fn fill_from(&mut self, view: &View<'_>) -> Result<()> {
+    fn fill_from(&mut self, view: &View<'_>, from: &Blocking<'_>) -> Result<()> {
         let mut breath = 0;
-        let from = Blocking {
-            cache: view.tree.shared.store.cache(),
-            guard: view.guard,
-            purpose: Purpose::Scan,
-        };
         loop {
             if self.segment.is_none() && !self.open(view)? {
                 return Ok(());
@@ -310,7 +314,7 @@ impl Iter {
                     return Ok(());
                 }
                 let (wanted, known, batch) = (&self.wanted, &mut self.known, &mut self.batch);
-                let taken = segment.take(wanted, known, &mut self.keyspace, &from, batch)?;
+                let taken = segment.take(wanted, known, &mut self.keyspace, from, batch)?;
                 if taken == Taken::Live {
                     (self.dead, self.waded) = (0, 0);
                     continue;
@@ -420,34 +424,44 @@ mod tests {
     use crate::tiered::{Progress, TreeOptions};
     use alluvium_base::Message;
     use alluvium_base::message::LAST;
-    use alluvium_device::Directory;
     use alluvium_device::memory::MemoryDirectory;
+    use alluvium_storage::Error;
     use alluvium_storage::extents::Class;
     use alluvium_storage::store::{Store, StoreOptions};
 
-    #[test]
-    fn scans_read_at_once_what_such_scans_usually_take() {
-        const RECORDS: u64 = 40_000;
-        let directory = Arc::new(MemoryDirectory::new());
+    /// A tree in memory with so many records, whose values are as long as `len` says, and as little cache as there can be.
+    fn tree_of(records: u64, len: impl Fn(u64) -> usize) -> Tree {
         let options = StoreOptions {
             cache_bytes: 1 << 20,
             ..StoreOptions::default()
         };
-        let files: Arc<dyn Directory> = Arc::<MemoryDirectory>::clone(&directory);
-        let store = Arc::new(Store::create(files, &options, b"").unwrap());
+        let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"");
+        let store = Arc::new(store.unwrap());
         let tree = Tree::create(store, TreeOptions::default());
         let memtable = Memtable::new(16 << 20);
-        for number in 0..RECORDS {
-            let message = Message::put(number + 1, &[7; 100]);
+        for number in 0..records {
+            let value = vec![number as u8; len(number)];
+            let message = Message::put(number + 1, &value);
             memtable.insert(&number.to_be_bytes(), message).unwrap();
         }
         let mut writing = tree
-            .incorporate(Arc::new(memtable), RECORDS, Class::Normal)
+            .incorporate(Arc::new(memtable), records, Class::Normal)
             .unwrap();
         while writing.poll(usize::MAX).unwrap() == Progress::More {}
+        tree
+    }
+
+    #[test]
+    fn scans_read_at_once_what_such_scans_usually_take() {
+        const RECORDS: u64 = 40_000;
+        let tree = tree_of(RECORDS, |_| 100);
+        let reads = || {
+            let counters = tree.store().directory().counters();
+            counters.snapshot().of(Purpose::Scan).reads
+        };
         let mut random = fastrand::Rng::with_seed(5);
         let mut reads_for = |scans: u64, length: usize| {
-            let before = directory.counters().snapshot().of(Purpose::Scan).reads;
+            let before = reads();
             for _ in 0..scans {
                 let start = random.u64(..RECORDS - 100).to_be_bytes();
                 let mut iter = tree.iter(KeyRange::new(&start, None), Direction::Forward, LAST, 0);
@@ -455,7 +469,7 @@ mod tests {
                     assert!(iter.next().unwrap().is_some());
                 }
             }
-            directory.counters().snapshot().of(Purpose::Scan).reads - before
+            reads() - before
         };
         assert!(reads_for(1, 50) >= 2, "nobody knows yet");
         reads_for(100, 50);
@@ -466,5 +480,74 @@ mod tests {
         );
         reads_for(100, 2);
         assert!(tree.shared.usual_scan.records() < 4);
+    }
+
+    #[test]
+    fn values_that_are_kept_apart_come_with_their_keys() {
+        let len = |number: u64| match number % 7 {
+            0 => 100,
+            1 => 20_000,
+            2 => 70_000,
+            part => 1000 * part as usize,
+        };
+        let tree = tree_of(500, len);
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut iter = tree.iter(KeyRange::everything(), direction, LAST, 0);
+            for step in 0..500u64 {
+                let number = match direction {
+                    Direction::Forward => step,
+                    Direction::Backward => 499 - step,
+                };
+                let (key, value) = iter.next().unwrap().expect("there are more");
+                assert_eq!(key, number.to_be_bytes());
+                assert!(value.len() == len(number) && value.iter().all(|&byte| byte == number as u8));
+            }
+            assert_eq!(iter.next().unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
+        const BAD: u64 = 101;
+        // Values like no other bytes, two of which fill a page nearly.
+        let tree = tree_of(200, |_| 2000);
+        let store = tree.store();
+        let file = store.tiers().get(0).unwrap();
+        let bytes = file.read_at(0, file.len() as usize, Purpose::Other).unwrap();
+        let at = bytes.windows(2000).position(|window| window == [BAD as u8; 2000]);
+        let page = at.expect("the value is there") / 4096 * 4096;
+        let mut damaged = file.read_at(page as u64, 4096, Purpose::Other).unwrap();
+        damaged[at.unwrap() % 4096] ^= 1;
+        file.write_at(page as u64, damaged, Purpose::Other).unwrap();
+        let read = |direction, first: u64, last: u64| {
+            let mut iter = tree.iter(KeyRange::everything(), direction, LAST, 0);
+            iter.seek(&first.to_be_bytes());
+            let mut count = 0;
+            loop {
+                match iter.next() {
+                    Ok(Some((key, value))) => {
+                        let number = u64::from_be_bytes(key.try_into().unwrap());
+                        assert!(value == [number as u8; 2000] && number.abs_diff(first) == count);
+                        count += 1;
+                    }
+                    Ok(None) => panic!("the damaged value is nowhere"),
+                    Err(error) => {
+                        assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+                        assert_eq!(count, first.abs_diff(last), "{direction:?}");
+                        assert!(iter.next().is_err(), "asked again, it tries again");
+                        break;
+                    }
+                }
+            }
+        };
+        // Its neighbour in the page cannot be read either.
+        let node = at.unwrap() - page;
+        let first = if node < 1000 { BAD } else { BAD - 1 };
+        for start in [0, 50, 99] {
+            read(Direction::Forward, start, first);
+        }
+        for start in [199, 150, 103] {
+            read(Direction::Backward, start, first + 1);
+        }
     }
 }

@@ -233,13 +233,20 @@ impl Segment {
             && let Some(record) = source.newest(wanted.at)
             && record.kind == Kind::Put
             && record.expires_ms == 0
-            && let run::Value::Inline(value) = record.value
         {
-            batch.push(key, value);
-            return match self.pass_key() {
-                Ok(()) => Ok(Taken::Live),
-                Err(error) => Err(self.behind_batch(batch, error)),
+            let is_in = match record.value {
+                run::Value::Inline(value) => {
+                    batch.push(key, value);
+                    true
+                }
+                run::Value::Separate(pointer) => batch.push_apart(key, pointer),
             };
+            if is_in {
+                return match self.pass_key() {
+                    Ok(()) => Ok(Taken::Live),
+                    Err(error) => Err(self.behind_batch(batch, error)),
+                };
+            }
         }
         self.key.clear();
         self.key.extend_from_slice(key);

@@ -16,7 +16,7 @@ mod read;
 mod write;
 
 pub use read::read_value;
-pub(crate) use read::{fetch_value, read_apart};
+pub(crate) use read::{fetch_value, read_apart, value_in};
 pub(super) use read::{nodes_of, read_from};
 pub(crate) use write::{Placed, Slot, ValueWriter};
 

@@ -54,7 +54,7 @@ pub(crate) fn fetch_value<F: Fetch>(fetch: &F, pointer: &ValuePointer, room: Roo
         return Poll::Ready(read_value(cache, guard, pointer, purpose, out));
     }
     let node = ready!(fetch.node(&pointer.node))?;
-    let value = part_of(&node, pointer)?;
+    let value = value_in(&node, pointer)?;
     match room.part {
         Some(part) if value.len() >= WORTH_HOLDING && node.is_cached() && cache.may_pin() => {
             *part = Some(Part::new(node.retain(), pointer.at as usize, value.len()));
@@ -68,7 +68,7 @@ pub(crate) fn fetch_value<F: Fetch>(fetch: &F, pointer: &ValuePointer, room: Roo
 }
 
 /// The bytes of a value that shares its node.
-fn part_of<'n>(node: &'n [u8], pointer: &ValuePointer) -> Result<&'n [u8]> {
+pub(crate) fn value_in<'n>(node: &'n [u8], pointer: &ValuePointer) -> Result<&'n [u8]> {
     let (at, len) = (pointer.at as usize, pointer.len as usize);
     let value = at.checked_add(len).and_then(|end| node.get(at..end));
     value.ok_or_else(|| short(pointer))
@@ -88,7 +88,7 @@ pub(in crate::run) fn read_from(nodes: &dyn Nodes, pointer: &ValuePointer, out: 
     let len = pointer.len as usize;
     if !pointer.is_long(page_size) {
         return nodes.each(&[pointer.node], &mut |node| {
-            out.extend_from_slice(part_of(node, pointer)?);
+            out.extend_from_slice(value_in(node, pointer)?);
             Ok(())
         });
     }
