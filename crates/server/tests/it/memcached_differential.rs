@@ -142,7 +142,8 @@ const SHAPES: &[&str] = &[
     "mg K k v O$opaque q",
     "mg K s v T$ttl",
     "mg K v N1000 t",
-    "mg K v R30 t",
+    // Nothing ends near this many seconds from now: which second it is may differ.
+    "mg K v R2000 t",
     "ms K META T$ttl",
     "ms K META F$number T0",
     "ms K META c k",
@@ -161,7 +162,7 @@ const SHAPES: &[&str] = &[
     "md K q",
     "md K k O$opaque",
     "md K C$cas k",
-    "md K I T30",
+    "md K I T300",
     "ma N",
     "ma N v",
     "ma N D$delta v",
