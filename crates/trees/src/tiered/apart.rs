@@ -10,8 +10,8 @@ const AT_ONCE: usize = 1 << 20;
 
 /// Brings all values that a batch lacks. Where one cannot be read, the batch ends before it; then its key, and why.
 pub(super) fn bring(batch: &mut Batch, from: &Blocking<'_>) -> Result<(), (Vec<u8>, Error)> {
-    let apart = batch.take_apart();
-    let mut rest = &apart[..];
+    let lacking = batch.take_lacking();
+    let mut rest = &lacking[..];
     while !rest.is_empty() {
         let (some, behind) = rest.split_at(fitting(rest));
         let mut brought = Brought::default();
@@ -26,13 +26,13 @@ pub(super) fn bring(batch: &mut Batch, from: &Blocking<'_>) -> Result<(), (Vec<u
 }
 
 /// How many of the first values are read together.
-fn fitting(apart: &[Apart]) -> usize {
+fn fitting(lacking: &[Apart]) -> usize {
     let mut bytes = 0;
     let fits = |value: &&Apart| {
         bytes += value.pointer.node.read_len();
         bytes <= AT_ONCE
     };
-    apart.iter().take_while(fits).count().max(1)
+    lacking.iter().take_while(fits).count().max(1)
 }
 
 fn bring_one(

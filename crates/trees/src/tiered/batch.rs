@@ -19,7 +19,7 @@ pub(super) struct Batch {
     /// The last record's value, where that is long.
     long: Option<Vec<u8>>,
     /// Values that are not there yet, in the order of their records.
-    apart: Vec<Apart>,
+    lacking: Vec<Apart>,
     /// How many records are wanted.
     wanted: usize,
     /// The record to be taken next, and where it begins.
@@ -40,7 +40,7 @@ impl Batch {
         self.bytes.clear();
         self.ends.clear();
         self.long = None;
-        self.apart.clear();
+        self.lacking.clear();
         (self.next, self.from) = (0, 0);
     }
 
@@ -65,7 +65,7 @@ impl Batch {
 
     /// Whether it takes no more.
     pub(super) fn is_full(&self) -> bool {
-        let enough = if self.apart.is_empty() {
+        let enough = if self.lacking.is_empty() {
             ENOUGH
         } else {
             ENOUGH_APART
@@ -99,7 +99,7 @@ impl Batch {
         }
     }
 
-    /// The same with a value that is to be brought before anybody takes it; false if it is too long for that.
+    /// The same with a value that is to be brought before anybody takes it; false if it is too long for that. One that is not lies in one node.
     pub(super) fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;
         if len > LONG {
@@ -111,13 +111,13 @@ impl Batch {
         self.bytes.resize(key_end + len, 0);
         let record = self.ends.len();
         self.ends.push((key_end, self.bytes.len()));
-        self.apart.push(Apart { pointer, record });
+        self.lacking.push(Apart { pointer, record });
         true
     }
 
     /// What is to be brought, in the order of the records.
-    pub(super) fn take_apart(&mut self) -> Vec<Apart> {
-        std::mem::take(&mut self.apart)
+    pub(super) fn take_lacking(&mut self) -> Vec<Apart> {
+        std::mem::take(&mut self.lacking)
     }
 
     /// Gives a record the value that it lacks.
@@ -168,7 +168,6 @@ impl Batch {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
-    use alluvium_storage::{Codec, NodePointer};
 
     #[test]
     fn a_batch_gives_back_what_it_was_given() {
@@ -192,33 +191,19 @@ mod tests {
         }
     }
 
-    fn pointer(len: usize) -> ValuePointer {
-        let node = NodePointer {
-            offset: 8192,
-            birth: 3,
-            checksum: 5,
-            encoded_len: 4096,
-            tier: 1,
-            pages: 1,
-            codec: Codec::None,
-        };
-        let len = len as u32;
-        ValuePointer { node, at: 0, len }
-    }
-
     #[test]
     fn values_are_brought_to_their_records() {
         let mut batch = Batch::default();
         batch.want(100);
         batch.push(b"a", b"there");
-        assert!(batch.push_apart(b"b", pointer(3)));
+        assert!(batch.push_apart(b"b", ValuePointer::some(0, 3)));
         batch.push(b"c", b"");
-        assert!(batch.push_apart(b"d", pointer(4)));
-        assert!(!batch.push_apart(b"e", pointer(LONG + 1)));
+        assert!(batch.push_apart(b"d", ValuePointer::some(0, 4)));
+        assert!(!batch.push_apart(b"e", ValuePointer::some(0, LONG + 1)));
         assert_eq!(batch.last_key(), Some(&b"d"[..]));
-        let apart = batch.take_apart();
-        batch.bring(&apart[1], b"Oder");
-        batch.bring(&apart[0], b"Inn");
+        let lacking = batch.take_lacking();
+        batch.bring(&lacking[1], b"Oder");
+        batch.bring(&lacking[0], b"Inn");
         let expected: [(&[u8], &[u8]); 4] = [(b"a", b"there"), (b"b", b"Inn"), (b"c", b""), (b"d", b"Oder")];
         for pair in expected {
             assert_eq!(batch.take(), Some(pair));
@@ -231,15 +216,15 @@ mod tests {
         let mut batch = Batch::default();
         batch.want(100);
         batch.push(b"a", b"there");
-        batch.push_apart(b"b", pointer(3));
-        batch.push_apart(b"c", pointer(4));
+        batch.push_apart(b"b", ValuePointer::some(0, 3));
+        batch.push_apart(b"c", ValuePointer::some(0, 4));
         batch.push_owned(b"d", &mut vec![7; LONG + 1]);
-        let apart = batch.take_apart();
-        batch.bring(&apart[0], b"Inn");
-        assert_eq!(batch.cut(&apart[1]), b"c");
+        let lacking = batch.take_lacking();
+        batch.bring(&lacking[0], b"Inn");
+        assert_eq!(batch.cut(&lacking[1]), b"c");
         assert_eq!((batch.len(), batch.last_key()), (2, Some(&b"b"[..])));
         assert!(!batch.is_full());
-        assert_eq!(batch.cut(&apart[0]), b"b");
+        assert_eq!(batch.cut(&lacking[0]), b"b");
         assert_eq!(batch.take(), Some((&b"a"[..], &b"there"[..])));
         assert!(batch.take().is_none());
     }
@@ -249,7 +234,7 @@ mod tests {
         let mut batch = Batch::default();
         batch.want(1000);
         while !batch.is_full() {
-            assert!(batch.push_apart(b"key", pointer(4096)));
+            assert!(batch.push_apart(b"key", ValuePointer::some(0, 4096)));
         }
         assert_eq!(batch.len(), ENOUGH_APART.div_ceil(4099));
     }

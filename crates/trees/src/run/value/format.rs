@@ -77,23 +77,10 @@ pub(super) fn decode_pointers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alluvium_storage::{Codec, Structure};
+    use alluvium_storage::Structure;
 
     fn pointer() -> ValuePointer {
-        let node = NodePointer {
-            offset: 8192,
-            birth: 3,
-            checksum: 5,
-            encoded_len: 4096,
-            tier: 1,
-            pages: 1,
-            codec: Codec::None,
-        };
-        ValuePointer {
-            node,
-            at: 96,
-            len: 4000,
-        }
+        ValuePointer::some(96, 4000)
     }
 
     #[test]

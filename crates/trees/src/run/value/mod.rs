@@ -51,6 +51,22 @@ impl ValuePointer {
         u64::from(self.len) * (self.node.read_len() as u64).min(decoded) / decoded
     }
 
+    /// One that points to so many bytes of a node that is nowhere.
+    #[cfg(test)]
+    pub(crate) fn some(at: u32, len: usize) -> ValuePointer {
+        let node = NodePointer {
+            offset: 8192,
+            birth: 3,
+            checksum: 5,
+            encoded_len: 4096,
+            tier: 1,
+            pages: 1,
+            codec: alluvium_storage::Codec::None,
+        };
+        let len = len as u32;
+        ValuePointer { node, at, len }
+    }
+
     fn is_plausible(&self, page_size: PageSize) -> bool {
         let (at, len) = (self.at as usize, self.len as usize);
         let node = page_size.node_bytes(self.node.pages);
