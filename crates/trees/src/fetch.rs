@@ -28,6 +28,14 @@ pub(crate) trait Fetch {
     /// Nodes that are not there, in the order of their pointers.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 
+    /// The same for nodes that say where others are, which are counted: a lookup should find them in memory.
+    #[cold]
+    fn miss_guides(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
+        let Blocking { cache, guard, .. } = self.blocking();
+        cache.missed_guides(pointers.len() as u64, guard);
+        self.miss(pointers)
+    }
+
     /// The cache, the guard and the purpose, for what is so rare that it is waited for in any case.
     fn blocking(&self) -> &Blocking<'_>;
 
@@ -37,6 +45,17 @@ pub(crate) trait Fetch {
         match self.peek(pointer) {
             Some(node) => Poll::Ready(Ok(node)),
             None => Poll::Ready(Ok(ready!(self.miss(std::slice::from_ref(pointer)))?.remove(0))),
+        }
+    }
+
+    /// A node that says where others are.
+    #[inline]
+    fn guide(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
+        match self.peek(pointer) {
+            Some(node) => Poll::Ready(Ok(node)),
+            None => Poll::Ready(Ok(
+                ready!(self.miss_guides(std::slice::from_ref(pointer)))?.remove(0)
+            )),
         }
     }
 }

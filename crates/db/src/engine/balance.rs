@@ -1,7 +1,7 @@
 //! Memory moves between the cache of pages and that of records, a little now and then, to where it saves more reads.
 
 use super::Engine;
-use super::records::share::{self, Ceiling, View};
+use super::records::share::{self, Trend, View};
 use crate::Result;
 use alluvium_base::Purpose;
 
@@ -13,7 +13,20 @@ pub(crate) struct Seen {
     reads: u64,
     hits: u64,
     scan_reads: u64,
-    ceiling: Ceiling,
+    guides: u64,
+    trend: Trend,
+    /// What records were given, and both caches together, when that was decided: their share while the whole changes.
+    decided: Option<(u64, u64)>,
+}
+
+impl Seen {
+    /// What records have when both caches take so many bytes, where they have `now`. Small differences are left alone.
+    pub(super) fn share_of_records(&mut self, now: u64, both: u64, caches: u64) -> u64 {
+        let (records, all) = *self.decided.get_or_insert((now, both));
+        let wanted = share::in_proportion(records, all, caches);
+        let may_stay = now <= share::most(caches) && !share::is_a_step(now.abs_diff(wanted), caches);
+        if may_stay { now } else { wanted }
+    }
 }
 
 impl Engine {
@@ -24,7 +37,8 @@ impl Engine {
         }
         let records = self.records.stats();
         let cache = self.store.cache();
-        let pages = cache.stats().budget_bytes;
+        let of_pages = cache.stats();
+        let pages = of_pages.budget_bytes;
         let device = self.store.directory().counters().snapshot();
         let reads = device.of(Purpose::Lookup).reads;
         let scan_reads = device.of(Purpose::Scan).reads;
@@ -35,6 +49,7 @@ impl Engine {
             is_full: self.records.is_full(),
             lookups: records.misses - seen.misses,
             reads: reads - seen.reads,
+            guides: of_pages.missed_guides - seen.guides,
             ghost_hits: records.ghost_hits - seen.ghost_hits,
             ghost_bytes: records.ghost_bytes,
             hits: records.hits - seen.hits,
@@ -44,17 +59,14 @@ impl Engine {
         if !share::is_enough(&view) {
             return Ok(());
         }
-        *seen = Seen {
-            misses: records.misses,
-            ghost_hits: records.ghost_hits,
-            reads,
-            hits: records.hits,
-            scan_reads,
-            ceiling: seen.ceiling,
-        };
+        (seen.misses, seen.hits, seen.ghost_hits) = (records.misses, records.hits, records.ghost_hits);
+        (seen.reads, seen.scan_reads, seen.guides) = (reads, scan_reads, of_pages.missed_guides);
         // Pages have the least that they need, whatever else would be better.
         let spare = pages.saturating_sub(self.least_pages());
-        let wanted = seen.ceiling.next(&view).min(view.records + spare);
+        let wanted = seen.trend.next(&view).min(view.records + spare);
+        if wanted != view.records {
+            seen.decided = Some((wanted, view.records + pages));
+        }
         // One side gives before the other takes.
         if wanted < view.records {
             self.records.set_budget(wanted);
@@ -64,5 +76,29 @@ impl Engine {
             self.records.set_budget(wanted);
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_stays_while_the_whole_changes() {
+        let mut seen = Seen::default();
+        let (mut records, mut both) = (200, 320);
+        let mut at = |caches, seen: &mut Seen| {
+            records = seen.share_of_records(records, both, caches);
+            both = caches;
+            records
+        };
+        assert_eq!(at(320, &mut seen), 200);
+        assert_eq!(at(310, &mut seen), 200, "not worth a copy of all records");
+        assert_eq!(at(300, &mut seen), 187, "many small steps are a large one");
+        assert_eq!(at(160, &mut seen), 100);
+        assert_eq!(at(320, &mut seen), 200, "what was lent comes back");
+        seen.decided = Some((240, 320));
+        assert_eq!(at(320, &mut seen), 240);
+        assert_eq!(at(316, &mut seen), 237, "pages keep a quarter at least");
     }
 }

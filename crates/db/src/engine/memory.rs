@@ -6,7 +6,6 @@
 
 use super::Engine;
 use super::policy::MOST_SEALED;
-use super::records::share;
 use crate::{Error, Result};
 use alluvium_storage::{Cache, watermark};
 use std::sync::atomic::Ordering;
@@ -96,7 +95,7 @@ impl Engine {
         (MOST_SEALED as u64 + 1) * scale.memtable + scale.log.limit_bytes
     }
 
-    /// The caches of pages and of records take what the others leave.
+    /// The caches of pages and of records take what the others leave, each its share of it.
     pub(crate) fn fit_memory(&self) -> Result<()> {
         let budget = self.memory.load(Ordering::Relaxed);
         if budget == 0 {
@@ -111,15 +110,21 @@ impl Engine {
         };
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
         let caches = budget.saturating_sub(writes + grown);
-        let mut records = now.records;
-        if self.plan.balances && records > share::most(caches) {
-            records = share::most(caches);
+        let records = if self.plan.balances {
+            (self.seen.lock()).share_of_records(now.records, now.records + now.pages, caches)
+        } else {
+            now.records
+        };
+        if records < now.records {
             self.records.set_budget(records);
         }
         let cache = self.store.cache();
         let pages = caches.saturating_sub(records).max(self.least_pages());
         if now.pages.abs_diff(pages) > budget / WORTH {
             cache.set_budget(pages)?;
+        }
+        if records > now.records {
+            self.records.set_budget(records);
         }
         Ok(())
     }

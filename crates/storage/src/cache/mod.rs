@@ -595,6 +595,12 @@ impl Cache {
         self.shared.arena.region(len)
     }
 
+    /// So many nodes that say where others are were missing: the cache does not know what is in a node, and whoever shares its memory with others
+    /// wants to.
+    pub fn missed_guides(&self, count: u64, guard: &Guard) {
+        self.shared.counters.missed_guides(guard, count);
+    }
+
     /// What the cache has done and what it holds.
     #[must_use]
     pub fn stats(&self) -> CacheStats {

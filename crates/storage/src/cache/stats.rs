@@ -11,6 +11,7 @@ const STRIPES: usize = 64;
 struct Stripe {
     hits: AtomicU64,
     misses: AtomicU64,
+    guides: AtomicU64,
     joined: AtomicU64,
     evictions: AtomicU64,
     private: AtomicU64,
@@ -61,6 +62,10 @@ impl Counters {
         self.add(guard, |stripe| &stripe.misses, 1);
     }
 
+    pub(super) fn missed_guides(&self, guard: &Guard, count: u64) {
+        self.add(guard, |stripe| &stripe.guides, count);
+    }
+
     pub(super) fn joined(&self, guard: &Guard) {
         self.add(guard, |stripe| &stripe.joined, 1);
     }
@@ -87,6 +92,7 @@ impl Counters {
     pub(super) fn fill(&self, stats: &mut CacheStats) {
         stats.hits = self.sum(|stripe| &stripe.hits);
         stats.misses = self.sum(|stripe| &stripe.misses);
+        stats.missed_guides = self.sum(|stripe| &stripe.guides);
         stats.joined = self.sum(|stripe| &stripe.joined);
         stats.evictions = self.sum(|stripe| &stripe.evictions);
         stats.private_reads = self.sum(|stripe| &stripe.private);
@@ -101,6 +107,8 @@ pub struct CacheStats {
     pub hits: u64,
     /// Nodes that were asked of the device.
     pub misses: u64,
+    /// Misses of nodes that say where others are, as [told](super::Cache::missed_guides).
+    pub missed_guides: u64,
     /// Lookups that waited for a read which another call had begun.
     pub joined: u64,
     /// Nodes that went to make room.

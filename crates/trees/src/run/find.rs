@@ -1,7 +1,7 @@
 //! Point lookups.
 
 use super::leaf::{Layout, Placement};
-use super::load::{load, load_in};
+use super::load::{load, load_index_in, load_leaf_in};
 use super::path::{Path, Target};
 use super::{Bad, Record, Run, Value, ValuePointer, index};
 use crate::fetch::{Blocking, Fetch, found};
@@ -55,7 +55,7 @@ impl Run {
         let Some(pointer) = ready!(self.locate_in(key, fetch))? else {
             return Poll::Ready(Ok(()));
         };
-        let leaf = ready!(load_in(fetch, &pointer))?;
+        let leaf = ready!(load_leaf_in(fetch, &pointer))?;
         for line in 0..FIRST_LINES {
             prefetch(&leaf, line * 64);
         }
@@ -130,7 +130,7 @@ impl Run {
         };
         let mut pointer = layout.pointer(root, child, inner.page_size).map_err(bad)?;
         for level in (1..layout.level).rev() {
-            let node = ready!(load_in(fetch, &pointer))?;
+            let node = ready!(load_index_in(fetch, &pointer))?;
             pointer = child_in(&node, level, key, inner.page_size).map_err(|bad| bad.at(&pointer))?;
         }
         Poll::Ready(Ok(Some(pointer)))

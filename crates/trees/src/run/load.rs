@@ -112,10 +112,17 @@ pub(super) fn load_passing<'g>(
     }
 }
 
-/// Loads a leaf or an index node from anywhere. The parts of a long one are waited for.
+/// Loads a leaf from anywhere. The parts of a long one are waited for.
 #[inline]
-pub(super) fn load_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
+pub(super) fn load_leaf_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
     let node = ready!(fetch.node(pointer))?;
+    Poll::Ready(loaded(node, pointer, fetch.blocking()))
+}
+
+/// The same for an index node.
+#[inline]
+pub(super) fn load_index_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
+    let node = ready!(fetch.guide(pointer))?;
     Poll::Ready(loaded(node, pointer, fetch.blocking()))
 }
 

@@ -35,6 +35,16 @@ impl Ring {
         self.bytes.len()
     }
 
+    /// Bytes that records take.
+    pub(super) fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// How many bytes a record takes.
+    pub(super) fn taken_by(key: &[u8], value: &[u8]) -> usize {
+        HEADER + key.len() + value.len()
+    }
+
     /// How long a record's key and value may be together.
     pub(super) fn longest(&self) -> usize {
         (self.bytes.len() / 8).min(usize::from(u16::MAX))
@@ -121,7 +131,7 @@ impl Ring {
 
     /// Puts a record behind the others, if there is room; it is not longer than [`Ring::longest`].
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<Place> {
-        let len = HEADER + key.len() + value.len();
+        let len = Ring::taken_by(key, value);
         let at = self.room(len)?;
         let (header, rest) = self.bytes[at..at + len].split_at_mut(HEADER);
         let low_and_high = |len: usize| [len as u8, (len >> 8) as u8];

@@ -254,7 +254,7 @@ impl Shard {
         table.remove_all(|place| is(ring.key(place)));
     }
 
-    /// Takes on another size, with the newest of its records.
+    /// Takes on another size. Where that is too small for all, those go first that nobody has asked for lately, and the oldest of them first.
     pub(super) fn reshape(&mut self, budget: usize) {
         let mut old = std::mem::take(self);
         self.budget = budget;
@@ -276,6 +276,11 @@ impl Shard {
                 continue;
             };
             if key.len() + value.len() > self.ring.longest() {
+                continue;
+            }
+            let with_all = self.ring.filled() + Ring::taken_by(key, value) + old.ring.filled();
+            if heat == 0 && with_all > self.ring.bytes() {
+                self.ghosts.note(hash);
                 continue;
             }
             let mut again = MOST_AGAIN;
@@ -350,6 +355,26 @@ mod tests {
             assert!(get(&mut shard, key).is_some());
         }
         assert!(shard.ghost_hits > 45, "{} of 50 were known", shard.ghost_hits);
+    }
+
+    #[test]
+    fn who_is_used_stays_when_there_is_less_room() {
+        let mut shard = shard(64 << 10);
+        let key = |number: u32| format!("key {number:03}").into_bytes();
+        (0..400).for_each(|number| offer(&mut shard, &key(number), &[1; 100]));
+        let all = shard.len();
+        let is_here = |shard: &mut Shard, number| get(shard, &key(number)).is_some();
+        let used: Vec<u32> = (0..150).filter(|&number| is_here(&mut shard, number)).collect();
+        assert!(used.len() > 100 && all > 300);
+        shard.reshape(40 << 10);
+        assert!(shard.len() < all && shard.bytes() <= 40 << 10);
+        for number in used {
+            assert!(is_here(&mut shard, number), "{number} was used");
+        }
+        let (middle, newest) = (200..250, 300..350);
+        let mut left =
+            |range: std::ops::Range<u32>| range.filter(|&number| is_here(&mut shard, number)).count();
+        assert!(left(newest) > left(middle), "the oldest of the others go first");
     }
 
     #[test]

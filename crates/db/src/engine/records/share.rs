@@ -11,6 +11,8 @@ pub(crate) struct View {
     /// Lookups that went to the tree, and how often they read from the device.
     pub(crate) lookups: u64,
     pub(crate) reads: u64,
+    /// Reads of nodes that say where others are.
+    pub(crate) guides: u64,
     /// Those of them that so many bytes more for records might have answered.
     pub(crate) ghost_hits: u64,
     pub(crate) ghost_bytes: u64,
@@ -35,10 +37,18 @@ const MOST_PERCENT: u64 = 75;
 /// A step, as a part of the whole.
 const STEPS: u64 = 32;
 
-/// When lookups read more than so many hundredths of a page each, what finds the leaves is not in memory: pages come first. From a
-/// little less on they give nothing any more, so that the shares come to rest.
-const STARVING_PERCENT: u64 = 115;
-const HUNGRY_PERCENT: u64 = 108;
+/// When of a hundred lookups so many miss what leads to a leaf, pages come first: each such read is one that no lookup should need. From
+/// a little less on they give nothing any more, so that the shares come to rest.
+const STARVING_PERCENT: u64 = 4;
+const HUNGRY_PERCENT: u64 = 2;
+
+/// Pages are missing when they have been for so many looks. What a compaction writes stands beside what it replaces for a while, a
+/// smaller cache has lost some that are soon back, and after opening nothing is there yet.
+const PATIENCE: u32 = 3;
+
+/// Where a byte is worth so many hundredths of one on the other side, or so many of a hundred lookups miss guides, steps are twice as long.
+const FAR_PERCENT: u128 = 300;
+const STARVED_PERCENT: u64 = 20;
 
 /// A step where there is memory that pages have no use for.
 const LARGE_STEPS: u64 = 8;
@@ -47,7 +57,7 @@ const LARGE_STEPS: u64 = 8;
 const PAGES_OF_DATA_PERCENT: u64 = 150;
 
 /// A byte must be worth so many hundredths of a byte on the other side to be moved.
-const MARGIN_PERCENT: u128 = 150;
+const MARGIN_PERCENT: u128 = 125;
 
 /// Whether there was so much that it tells something.
 pub(crate) fn is_enough(view: &View) -> bool {
@@ -58,45 +68,48 @@ fn scans_prevail(view: &View) -> bool {
     view.scan_reads >= ENOUGH && view.scan_reads >= (view.hits + view.lookups) * SCANS_PREVAIL
 }
 
-/// Whether pages that find others are missing, as far as there are lookups that tell.
-fn is_starving(view: &View) -> bool {
-    view.lookups >= ENOUGH && view.reads * 100 > view.lookups * STARVING_PERCENT
+/// Whether so many of a hundred lookups missed guides, as far as there are lookups that tell.
+fn misses_guides(view: &View, percent: u64) -> bool {
+    view.lookups >= ENOUGH && view.guides * 100 > view.lookups * percent
 }
 
-/// The share at which pages were last found to be missing, which records do not come back to for a while: they would have to give it
-/// up again at once, and each change copies them all.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ceiling {
-    bytes: u64,
-    /// How often it still counts.
+/// What earlier looks have shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trend {
+    /// How often in a row guides were missing.
+    starving: u32,
+    /// What pages were given when they lacked guides. Records do not ask for it again for a while: they would have to give it up once
+    /// more, and each change copies them all.
+    floor: u64,
+    /// How often that still counts.
     looks: u32,
-    /// Whether pages were missing the last time.
-    was_starving: bool,
 }
 
-/// How often a ceiling counts: about a minute.
+/// How often a floor counts: about a minute.
 const LOOKS: u32 = 60;
 
-impl Ceiling {
-    /// As [`next`], but for what was given up lately.
+impl Trend {
+    /// Bytes for records from now on.
     pub(crate) fn next(&mut self, view: &View) -> u64 {
-        let starves = is_starving(view);
-        let was_starving = std::mem::replace(&mut self.was_starving, starves);
-        // Once, as after opening, they were only not there yet.
-        if starves && !was_starving {
-            return view.records;
-        }
-        let wanted = next(view);
-        if wanted < view.records && starves {
-            (self.bytes, self.looks) = (wanted, LOOKS);
-            return wanted;
+        self.starving = if misses_guides(view, STARVING_PERCENT) {
+            self.starving + 1
+        } else {
+            0
+        };
+        let is_starving = self.starving >= PATIENCE;
+        let wanted = next(view, is_starving);
+        let all = view.records + view.pages;
+        if is_starving {
+            (self.floor, self.looks) = (all - wanted, LOOKS);
+            // What they are given has to be read before it tells.
+            self.starving -= PATIENCE - 1;
         }
         if self.looks == 0 {
             return wanted;
         }
         self.looks -= 1;
         if wanted > view.records {
-            wanted.min(self.bytes).max(view.records)
+            wanted.min(all.saturating_sub(self.floor)).max(view.records)
         } else {
             wanted
         }
@@ -108,14 +121,25 @@ pub(crate) fn most(all: u64) -> u64 {
     all * MOST_PERCENT / 100
 }
 
+/// What records would have where they have so many bytes of so many and both caches take `caches` together from now on.
+pub(crate) fn in_proportion(records: u64, all: u64, caches: u64) -> u64 {
+    let wanted = u128::from(caches) * u128::from(records) / u128::from(all.max(1));
+    u64::try_from(wanted).map_or(caches, |wanted| wanted.min(most(caches)))
+}
+
+/// Whether records are copied for a change of their part by so much.
+pub(crate) fn is_a_step(change: u64, caches: u64) -> bool {
+    change >= caches / STEPS
+}
+
 /// Bytes for records from now on.
 ///
 /// Where pages would hold all data and leave room, records have that: what they answer costs a processor a fifth of a lookup in pages.
 ///
 /// A byte more for records saves as many device reads as ghosts were hit, for each byte that the ghosts stand for. A byte more for
 /// pages saves at least what every byte of the data that no page holds has cost on the average: hot keys are scattered over leaves, as a
-/// rule, so that one leaf is about as hot as the next.
-fn next(view: &View) -> u64 {
+/// rule, so that one leaf is about as hot as the next. Guides are hotter than leaves: they are what pages have first.
+fn next(view: &View, is_starving: bool) -> u64 {
     let all = view.records + view.pages;
     let (least, most) = (all * LEAST_PERCENT / 100, most(all));
     let spare = all.saturating_sub(view.data * PAGES_OF_DATA_PERCENT / 100);
@@ -125,25 +149,23 @@ fn next(view: &View) -> u64 {
     if !scans_prevail(view) && (view.lookups < ENOUGH || view.reads == 0) {
         return view.records;
     }
-    let (more, less) = (
-        view.records + all / STEPS,
-        view.records.saturating_sub(all / STEPS),
-    );
+    let step = |is_far: bool| all / STEPS * if is_far { 2 } else { 1 };
+    let less = |is_far| view.records.saturating_sub(step(is_far));
     let uncached = u128::from(view.data.saturating_sub(view.pages).max(1));
     let lookups = u128::from(view.lookups);
     // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads / uncached.
     let of_records = u128::from(view.ghost_hits) * uncached;
     let of_pages = lookups * u128::from(view.ghost_bytes);
-    let wanted = if scans_prevail(view) || is_starving(view) {
-        less
+    let wanted = if scans_prevail(view) {
+        less(false)
+    } else if is_starving {
+        less(misses_guides(view, STARVED_PERCENT))
     } else if !view.is_full || view.ghost_hits == 0 {
         view.records
     } else if of_pages * 100 > of_records * MARGIN_PERCENT {
-        less
-    } else if of_records * 100 > of_pages * MARGIN_PERCENT
-        && view.reads * 100 <= view.lookups * HUNGRY_PERCENT
-    {
-        more
+        less(false)
+    } else if of_records * 100 > of_pages * MARGIN_PERCENT && !misses_guides(view, HUNGRY_PERCENT) {
+        view.records + step(of_records * 100 > of_pages * FAR_PERCENT)
     } else {
         view.records
     };
@@ -156,13 +178,14 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn view(ghost_hits: u64, reads: u64) -> View {
+    fn view(ghost_hits: u64, guides: u64) -> View {
         View {
             records: 16 * MIB,
             pages: 48 * MIB,
             is_full: true,
             lookups: 100_000,
-            reads,
+            reads: 90_000 + guides,
+            guides,
             ghost_hits,
             ghost_bytes: 8 * MIB,
             hits: 100_000,
@@ -175,22 +198,30 @@ mod tests {
     fn memory_goes_to_where_a_byte_saves_more_reads() {
         // A hundred thousand lookups over 976 MiB: 820 for eight of them.
         let table = [
-            (5_000, 90_000, 18, "hot records come back"),
-            (1_000, 90_000, 16, "no difference worth while"),
-            (300, 90_000, 14, "all pages are as hot as the records"),
-            (5_000, 110_000, 16, "the index barely fits"),
-            (5_000, 130_000, 14, "the index does not fit"),
-            (0, 90_000, 16, "nothing was turned away"),
-            (5_000, 0, 16, "everything is in memory"),
+            (5_000, 0, 20, "hot records come back"),
+            (2_000, 0, 18, "records that are not so hot do"),
+            (1_000, 0, 16, "no difference worth while"),
+            (300, 0, 14, "all pages are as hot as the records"),
+            (5_000, 3_000, 16, "what leads to leaves barely fits"),
+            (300, 3_000, 14, "pages may have more"),
+            (0, 0, 16, "nothing was turned away"),
         ];
-        for (ghost_hits, reads, mebibytes, why) in table {
-            assert_eq!(next(&view(ghost_hits, reads)), mebibytes * MIB, "{why}");
+        for (ghost_hits, guides, mebibytes, why) in table {
+            assert_eq!(next(&view(ghost_hits, guides), false), mebibytes * MIB, "{why}");
         }
+        for (guides, mebibytes) in [(5_000, 14), (30_000, 12)] {
+            assert_eq!(next(&view(5_000, guides), true), mebibytes * MIB);
+        }
+        let in_memory = View {
+            reads: 0,
+            ..view(5_000, 0)
+        };
+        assert_eq!(next(&in_memory, false), in_memory.records);
         let few = View {
             lookups: 100,
-            ..view(50, 90)
+            ..view(50, 50)
         };
-        assert_eq!(next(&few), few.records);
+        assert_eq!(next(&few, false), few.records);
         for (lookups, mebibytes) in [(50, 14), (1_000, 16)] {
             let scans = View {
                 lookups,
@@ -198,27 +229,32 @@ mod tests {
                 reads: lookups,
                 ..view(0, 0)
             };
-            assert_eq!(next(&scans), mebibytes * MIB, "scans with {lookups} lookups");
+            assert_eq!(
+                next(&scans, false),
+                mebibytes * MIB,
+                "scans with {lookups} lookups"
+            );
         }
-        for (reads, mebibytes) in [(90_000, 16), (130_000, 14)] {
+        for (is_starving, mebibytes) in [(false, 16), (true, 14)] {
             let filling = View {
                 is_full: false,
-                ..view(5_000, reads)
+                ..view(5_000, 5_000)
             };
-            assert_eq!(next(&filling), mebibytes * MIB);
+            assert_eq!(next(&filling, is_starving), mebibytes * MIB);
         }
     }
 
     #[test]
     fn records_have_what_pages_have_no_use_for() {
         let of = |data, records, is_full| {
-            next(&View {
+            let view = View {
                 data: data * MIB,
                 records: records * MIB,
                 pages: (64 - records) * MIB,
                 is_full,
                 ..view(0, 0)
-            }) / MIB
+            };
+            next(&view, false) / MIB
         };
         assert_eq!(of(10, 16, true), 24);
         assert_eq!(of(10, 44, true), 48, "no more than they ever have");
@@ -229,41 +265,67 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_not_asked_for_again_at_once() {
-        let mut ceiling = Ceiling::default();
-        let mut now = view(5_000, 130_000);
+        let mut trend = Trend::default();
+        let mut now = view(2_000, 0);
         let (mut changes, mut shares) = (0, Vec::new());
         for _ in 0..10 * LOOKS {
             // Above 17 MiB what finds the leaves does not fit.
-            now.reads = if now.records > 17 * MIB { 130_000 } else { 90_000 };
-            let wanted = ceiling.next(&now);
+            now.guides = if now.records > 17 * MIB { 30_000 } else { 0 };
+            let wanted = trend.next(&now);
             changes += u32::from(wanted != now.records);
             now.pages = now.records + now.pages - wanted;
             now.records = wanted;
             shares.push(wanted);
         }
-        assert!(changes < 25, "{changes} changes");
-        // What is not there yet after opening comes by being read.
-        let mut ceiling = Ceiling::default();
-        assert_eq!(ceiling.next(&view(5_000, 170_000)), 16 * MIB);
-        assert_eq!(ceiling.next(&view(5_000, 90_000)), 18 * MIB);
-        assert_eq!(ceiling.next(&view(5_000, 170_000)), 16 * MIB);
-        assert_eq!(ceiling.next(&view(5_000, 170_000)), 14 * MIB, "it does not come");
+        assert!(changes < 40, "{changes} changes");
+        assert!(shares.iter().filter(|&&share| share <= 16 * MIB).count() > 500);
+    }
+
+    #[test]
+    fn guides_that_are_missing_for_a_moment_change_nothing() {
+        let mut trend = Trend::default();
+        // After a compaction, or after opening.
+        for guides in [80_000, 30_000, 3_000, 30_000, 10_000, 2_500] {
+            assert_eq!(trend.next(&view(5_000, guides)), 16 * MIB, "{guides}");
+        }
+        assert_eq!(trend.next(&view(5_000, 500)), 20 * MIB);
+        for mebibytes in [16, 16, 14, 16, 14] {
+            assert_eq!(trend.next(&view(5_000, 6_000)), mebibytes * MIB);
+        }
+        assert_eq!(
+            trend.next(&view(5_000, 500)),
+            16 * MIB,
+            "pages keep what they had to be given"
+        );
+        // More memory is everybody's.
+        let larger = View {
+            pages: 52 * MIB,
+            ..view(5_000, 500)
+        };
+        assert_eq!(trend.next(&larger), 18 * MIB);
         // A few lookups beside scans say nothing about what fits.
-        let (mut ceiling, mut scans) = (Ceiling::default(), view(5_000, 90_000));
-        (scans.hits, scans.lookups, scans.reads) = (0, 20, 40);
-        assert_eq!(ceiling.next(&scans), 14 * MIB);
-        assert_eq!(ceiling.next(&view(5_000, 90_000)), 18 * MIB);
-        assert!(shares.iter().filter(|&&share| share == 16 * MIB).count() > 550);
+        let scans = View {
+            hits: 0,
+            lookups: 20,
+            reads: 40,
+            guides: 20,
+            ..view(5_000, 0)
+        };
+        let mut trend = Trend::default();
+        for _ in 0..2 * PATIENCE {
+            assert_eq!(trend.next(&scans), 14 * MIB);
+        }
+        assert_eq!(trend.next(&view(5_000, 500)), 20 * MIB);
     }
 
     #[test]
     fn neither_side_is_left_with_nothing() {
-        let mut up = view(50_000, 90_000);
-        let mut down = view(1, 90_000);
+        let mut up = view(50_000, 0);
+        let mut down = view(1, 0);
         for view in [&mut up, &mut down] {
             for _ in 0..100 {
                 let all = view.records + view.pages;
-                view.records = next(view);
+                view.records = next(view, false);
                 view.pages = all - view.records;
             }
         }
