@@ -1,6 +1,6 @@
 //! The server is killed while clients write, again and again: what was acknowledged is there afterwards.
 //!
-//! `ALLUVIUM_KILLS` says how often, `ALLUVIUM_KILLS_SEED` when. The server that is killed is this program, with one test that does
+//! `ALLUVIUM_KILLS` says how often, `ALLUVIUM_KILL_SEED` when. The server that is killed is this program, with one test that does
 //! nothing otherwise.
 
 use crate::client::{Client, options, request};
@@ -144,7 +144,7 @@ fn what_was_acknowledged_survives_the_servers_being_killed() {
     let setting = |name: &str, otherwise: u64| {
         std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
     };
-    let (kills, seed) = (setting("ALLUVIUM_KILLS", 3), setting("ALLUVIUM_KILLS_SEED", 1));
+    let (kills, seed) = (setting("ALLUVIUM_KILLS", 3), setting("ALLUVIUM_KILL_SEED", 1));
     let mut random = fastrand::Rng::with_seed(seed);
     let place = tempfile::tempdir().unwrap();
     let store = place.path().join("store");
