@@ -59,6 +59,7 @@ impl Failure {
         Failure::say("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub(crate) const SYNTAX: Failure = Failure::say("ERR syntax error");
     pub(crate) const NOT_INTEGER: Failure = Failure::say("ERR value is not an integer or out of range");
+    pub(crate) const OUT_OF_RANGE: Failure = Failure::say("ERR value is out of range");
     pub(crate) const NOT_FLOAT: Failure = Failure::say("ERR value is not a valid float");
     pub(crate) const NO_SUCH_KEY: Failure = Failure::say("ERR no such key");
 

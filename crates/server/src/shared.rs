@@ -20,6 +20,8 @@ pub(crate) struct Counters {
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) output_overflows: AtomicU64,
+    /// Connections that were closed since a command panicked.
+    pub(crate) panics: AtomicU64,
     pub(crate) items_got: AtomicU64,
     pub(crate) items_hit: AtomicU64,
     pub(crate) items_set: AtomicU64,

@@ -22,6 +22,10 @@ pub enum Found<'a> {
     Bad(&'static str, usize),
     /// A line without an end: the connection is of no use any more.
     Endless,
+    /// A line of HTTP: the connection ends without a reply.
+    Http,
+    /// A request of the binary protocol, which begins with this header.
+    Binary(&'a [u8]),
 }
 
 /// A request.
@@ -47,6 +51,12 @@ impl<'a> Request<'a> {
     }
 }
 
+/// The first byte of every request of the binary protocol.
+const BINARY: u8 = 0x80;
+
+/// How long the header of such a request is.
+const BINARY_HEADER: usize = 24;
+
 const BAD_LINE: &str = "CLIENT_ERROR bad command line format";
 const BAD_BLOCK: &str = "CLIENT_ERROR bad data chunk";
 const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
@@ -69,6 +79,9 @@ pub fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
 /// Reads the request that a buffer begins with. Blocks are at most `most` bytes long.
 #[must_use]
 pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
+    if buffer.first() == Some(&BINARY) {
+        return buffer.get(..BINARY_HEADER).map_or(Found::Nothing, Found::Binary);
+    }
     let Some(end) = buffer.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
         return if buffer.len() >= MAX_LINE {
             Found::Endless
@@ -84,6 +97,9 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
         .collect();
     let taken = end + 1;
     let command = words.first().copied().unwrap_or_default();
+    if is_http(&words) {
+        return Found::Http;
+    }
     let is_get = matches!(command, b"get" | b"gets" | b"gat" | b"gats");
     if words.len() > MAX_WORDS && !is_get {
         return Found::Bad("ERROR", taken);
@@ -126,9 +142,65 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
     Found::Request(Request { words, block }, taken + length + 2)
 }
 
+/// Whether a line belongs to HTTP: the first of a request, which ends in the protocol's version, or
+/// the one that names the host. A key of memcached may begin with `HTTP/`, a command may not stand before it alone.
+fn is_http(words: &[&[u8]]) -> bool {
+    const VERBS: [&[u8]; 9] = [
+        b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH", b"CONNECT", b"TRACE",
+    ];
+    let Some(first) = words.first() else {
+        return false;
+    };
+    let has_version = words.last().is_some_and(|word| word.starts_with(b"HTTP/"));
+    first.eq_ignore_ascii_case(b"host:") || (has_version && VERBS.contains(first))
+}
+
+/// The answer to a request of the binary protocol, which is not spoken here: an error in its own form.
+#[must_use]
+pub fn binary_refusal(header: &[u8]) -> Vec<u8> {
+    const TEXT: &[u8] = b"the binary protocol is not spoken here: use the text protocol";
+    /// A reply.
+    const REPLY: u8 = 0x81;
+    /// `Unknown command`, as a 16-bit status.
+    const UNKNOWN: [u8; 2] = [0, 0x81];
+    let mut frame = vec![REPLY, header.get(1).copied().unwrap_or_default()];
+    // No key, no extras, raw bytes.
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(&UNKNOWN);
+    frame.extend_from_slice(&[0, 0, 0, TEXT.len() as u8]);
+    // What the client has sent to know its reply by, and no number of the item.
+    frame.extend_from_slice(header.get(12..16).unwrap_or(&[0; 4]));
+    frame.extend_from_slice(&[0; 8]);
+    frame.extend_from_slice(TEXT);
+    frame
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_http_are_known() {
+        assert_eq!(read(b"POST / HTTP/1.1\r\nset a 0 0 1\r\n", 10), Found::Http);
+        assert_eq!(read(b"Host: x\r\n", 10), Found::Http);
+        assert!(matches!(read(b"get HTTP/1.1\r\n", 10), Found::Request(..)));
+    }
+
+    #[test]
+    fn the_binary_protocol_is_refused_in_its_own_form() {
+        let mut request = vec![0x80, 0x0a];
+        request.resize(12, 0);
+        request.extend_from_slice(&[1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(read(&request, 10), Found::Nothing);
+        request.push(0);
+        let Found::Binary(header) = read(&request, 10) else {
+            panic!("a request of the binary protocol")
+        };
+        let refusal = binary_refusal(header);
+        assert_eq!(refusal[..8], [0x81, 0x0a, 0, 0, 0, 0, 0, 0x81]);
+        assert_eq!(refusal[12..16], [1, 2, 3, 4]);
+        assert_eq!(refusal.len(), BINARY_HEADER + usize::from(refusal[11]));
+    }
 
     #[test]
     fn requests_are_lines_with_blocks() {

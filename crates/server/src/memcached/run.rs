@@ -19,6 +19,10 @@ pub(super) enum Next<'a> {
     Bad(&'static str, usize),
     /// As [`Found::Endless`].
     Endless,
+    /// As [`Found::Http`].
+    Http,
+    /// As [`Found::Binary`].
+    Binary(&'a [u8]),
 }
 
 /// What a buffer begins with: at most so many requests, whose blocks are at most `most_block` bytes long.
@@ -37,6 +41,8 @@ pub(super) fn next(buffer: &[u8], most_block: usize, most_requests: usize) -> Ne
             Found::Nothing => return Next::Nothing,
             Found::Bad(error, bytes) => return Next::Bad(error, bytes),
             Found::Endless => return Next::Endless,
+            Found::Http => return Next::Http,
+            Found::Binary(header) => return Next::Binary(header),
         }
     }
     if requests.is_empty() {

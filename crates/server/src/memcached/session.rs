@@ -1,7 +1,7 @@
 //! One connection: requests are read, and executed in runs of neighbours.
 
 use super::items::{self, Items, Key};
-use super::request::Request;
+use super::request::{self, Request};
 use super::run::{self, Next};
 use super::{meta, stats, text};
 use crate::error::Failure;
@@ -324,6 +324,16 @@ impl Protocol for Session {
                 }
                 Next::Endless => {
                     output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
+                    return Served::Close;
+                }
+                Next::Http => {
+                    tracing::warn!(
+                        "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
+                    );
+                    return Served::Close;
+                }
+                Next::Binary(header) => {
+                    output.extend_from_slice(&request::binary_refusal(header));
                     return Served::Close;
                 }
             };

@@ -152,8 +152,13 @@ impl Acceptor {
             .inspect_err(|_| {
                 self.shared.clients.remove(client.id);
             })?;
-        let seat = next.fetch_add(1, Ordering::Relaxed) as usize % self.pool.seats.len();
-        self.pool.seats[seat].send(Message::New(Box::new(connection)));
+        let first = next.fetch_add(1, Ordering::Relaxed) as usize;
+        let seats = &self.pool.seats;
+        let mut seats = (0..seats.len()).map(|step| &seats[(first + step) % seats.len()]);
+        match seats.find(|seat| !seat.is_over.load(Ordering::Acquire)) {
+            Some(seat) => seat.send(Message::New(Box::new(connection))),
+            None => tracing::error!("no loop is left that could serve a connection"),
+        }
         Ok(())
     }
 

@@ -3,7 +3,9 @@
 use super::input::Input;
 use super::transport::Transport;
 use crate::shared::{Client, Shared};
+use std::any::Any;
 use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
@@ -120,14 +122,23 @@ impl Connection {
     }
 
     /// Receives, serves and sends as much as is possible without waiting for the socket. It may wait for the store.
+    ///
+    /// A panic in a command ends this connection alone: it is logged and counted, and what has not
+    /// been sent is dropped. Locks and transactions of the command go while it unwinds.
     pub(crate) fn turn(&mut self) -> Turn {
-        match self.rounds() {
-            Ok(turn) => {
+        match catch_unwind(AssertUnwindSafe(|| self.rounds())) {
+            Ok(Ok(turn)) => {
                 self.input.rest();
                 turn
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 tracing::debug!(%error, client = self.client.id, "a connection broke");
+                Turn::Closed
+            }
+            Err(panic) => {
+                self.shared.counters.panics.fetch_add(1, Relaxed);
+                let why = panic_text(&*panic);
+                tracing::error!(client = self.client.id, why, "closed: a command panicked");
                 Turn::Closed
             }
         }
@@ -220,6 +231,13 @@ impl Connection {
         self.transport.has_unsent()?;
         Ok(())
     }
+}
+
+/// Returns the message of a panic, as far as it has one.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(owned).unwrap_or("no message")
 }
 
 impl Drop for Connection {

@@ -9,10 +9,11 @@
 //!
 //! It is the way in which Go's scheduler treats system calls.
 
-use super::connection::{Connection, Turn};
+use super::connection::{Connection, Turn, panic_text};
 use super::event_loop::Driver;
-use crate::waits::OnWait;
+use crate::waits::{self, OnWait};
 use parking_lot::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -57,6 +58,8 @@ pub(crate) struct Seat {
     pub(super) is_watched: AtomicBool,
     /// Whether it waits for a spare thread already.
     is_offered: AtomicBool,
+    /// Whether the loop has panicked and drives nothing any more.
+    pub(super) is_over: AtomicBool,
 }
 
 impl Seat {
@@ -69,6 +72,7 @@ impl Seat {
             epoch: AtomicU64::new(1),
             is_watched: AtomicBool::new(false),
             is_offered: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -221,16 +225,30 @@ impl Pool {
         }
     }
 
+    /// Drives loops until no loop wants a thread.
     fn run(self: &Arc<Pool>) {
         while let Some(seat) = self.next_offer() {
             self.seats[seat].is_offered.store(false, Ordering::Release);
             if let Some(driver) = self.seats[seat].take() {
-                driver.drive(self, seat);
+                self.drive(driver, seat);
             }
         }
         let mut spares = self.spares.lock();
         spares.alive -= 1;
         self.ended.notify_all();
+    }
+
+    /// Drives a loop. Connections catch the panics of their commands, so that a panic here is one
+    /// of the loop's own: its connections are lost, and new ones go to the other loops.
+    fn drive(self: &Arc<Pool>, driver: Box<Driver>, seat: usize) {
+        let driven = catch_unwind(AssertUnwindSafe(|| driver.drive(self, seat)));
+        let Err(panic) = driven else { return };
+        let why = panic_text(&*panic);
+        tracing::error!(why, "a loop panicked: its connections are closed");
+        waits::on_wait(None);
+        self.seats[seat].is_over.store(true, Ordering::Release);
+        self.seats[seat].inbox.lock().clear();
+        self.loop_ended();
     }
 
     fn next_offer(&self) -> Option<usize> {

@@ -203,6 +203,8 @@ pub(super) fn time(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
 }
 
 pub(super) fn debug(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    // Redis crashes; here the connection ends, as it does after any other panic in a command.
+    assert!(args.len() != 2 || !args.is(1, "PANIC"), "DEBUG PANIC");
     if args.len() != 3 || !args.is(1, "SLEEP") {
         return Err(unknown_subcommand("debug", args));
     }

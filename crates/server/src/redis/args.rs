@@ -1,7 +1,7 @@
 //! What commands ask of their arguments.
 
 use crate::error::Failure;
-use crate::resp::{Args, number};
+use crate::resp::{Args, Reply, number};
 use std::borrow::Cow;
 
 /// The longest key or element that the store takes; what stands before it in a key needs the rest.
@@ -34,6 +34,17 @@ pub(super) fn wrong_number(command: &str) -> Failure {
     Failure::Refused(Cow::Owned(format!(
         "ERR wrong number of arguments for '{command}' command"
     )))
+}
+
+/// Fails once a reply is longer than a connection may have waiting. Commands whose replies a client's
+/// number makes long ask after each element.
+pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {
+    match reply.most() {
+        most if reply.position() > most => Err(Failure::Refused(Cow::Owned(format!(
+            "ERR the reply exceeds {most} bytes, the limit of a client's output: ask for less at a time"
+        )))),
+        _ => Ok(()),
+    }
 }
 
 /// Elements of an order from one index to another, both included, negative ones from the end; as a range of indexes from the beginning.

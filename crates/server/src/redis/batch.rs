@@ -178,7 +178,8 @@ impl Session {
         output: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         let start = output.len();
-        let mut reply = Reply::new(output, self.version);
+        let most = self.shared.config.max_output();
+        let mut reply = Reply::new(output, self.version).at_most(most);
         let result = match command.action {
             Action::Data(run) => run(transaction, args, &mut reply),
             Action::Session(run) => run(self, args, &mut reply),

@@ -269,12 +269,16 @@ pub(super) fn hscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
 
 pub(super) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let mut options = Options::new(args, 2);
-    let count = options.next().map(integer).transpose()?;
+    let count = options.next().map(random_count).transpose()?;
     let with_values = match options.next() {
         None => false,
         Some(word) if is(word, "WITHVALUES") && options.left() == 0 => true,
         Some(_) => return Err(Failure::SYNTAX),
     };
+    // Redis counts fields and values in the same number.
+    if with_values && count.is_some_and(|count| count.unsigned_abs() > i64::MAX as u64 / 2) {
+        return Err(Failure::OUT_OF_RANGE);
+    }
     let pairs = all(transaction, args.at(1))?;
     let Some(count) = count else {
         match pairs.len() {
@@ -283,13 +287,10 @@ pub(super) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, repl
         }
         return Ok(());
     };
-    let drawn = draw(pairs.len(), count);
+    let drawn = Drawn::new(pairs.len(), count);
     let nests = with_values && reply.version() == Version::Three;
-    reply.array(if with_values && !nests {
-        2 * drawn.len()
-    } else {
-        drawn.len()
-    });
+    let replies = if with_values && !nests { 2 } else { 1 };
+    reply.array(drawn.len().saturating_mul(replies));
     for index in drawn {
         let (field, value) = &pairs[index];
         if nests {
@@ -299,23 +300,84 @@ pub(super) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, repl
         if with_values {
             reply.bulk(value);
         }
+        super::args::check_room(reply)?;
     }
     Ok(())
 }
 
-/// Which of `many` to take: `count` different ones, or, if that is negative, as many of which some may come twice.
-pub(super) fn draw(many: usize, count: i64) -> Vec<usize> {
-    if many == 0 {
-        return Vec::new();
+/// How many elements a client wants to be drawn; negative if they may repeat.
+pub(super) fn random_count(text: &[u8]) -> Result<i64, Failure> {
+    match integer(text)? {
+        i64::MIN => Err(Failure::OUT_OF_RANGE),
+        count => Ok(count),
     }
-    let wanted = count.unsigned_abs() as usize;
-    if count < 0 {
-        return (0..wanted).map(|_| fastrand::usize(..many)).collect();
+}
+
+/// The indexes of elements that are drawn at random, one after the other: whatever number the
+/// client has sent, at most one index for each element is in memory.
+pub(super) struct Drawn {
+    /// Different elements, in the order in which they are taken; empty when elements may repeat.
+    distinct: Vec<usize>,
+    /// How many elements there are.
+    many: usize,
+    left: usize,
+}
+
+impl Drawn {
+    /// Draws `count` different elements of `many`, or, if it is negative, as many of which some may repeat.
+    pub(super) fn new(many: usize, count: i64) -> Drawn {
+        let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        if count < 0 {
+            let left = if many == 0 { 0 } else { wanted };
+            let distinct = Vec::new();
+            return Drawn { distinct, many, left };
+        }
+        let mut distinct: Vec<usize> = (0..many).collect();
+        if wanted < many {
+            // The first steps of a shuffle: what follows them is not wanted.
+            for index in 0..wanted {
+                distinct.swap(index, fastrand::usize(index..many));
+            }
+            distinct.truncate(wanted);
+        }
+        let left = distinct.len();
+        Drawn { distinct, many, left }
     }
-    let mut all: Vec<usize> = (0..many).collect();
-    if wanted < many {
-        fastrand::shuffle(&mut all);
-        all.truncate(wanted);
+
+    /// How many are still to come.
+    pub(super) fn len(&self) -> usize {
+        self.left
     }
-    all
+}
+
+impl Iterator for Drawn {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.distinct.pop().unwrap_or_else(|| fastrand::usize(..self.many)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_drawn_once_or_as_often_as_chance_wants() {
+        let mut all: Vec<usize> = Drawn::new(5, 9).collect();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4]);
+        let some: std::collections::BTreeSet<usize> = Drawn::new(100, 30).collect();
+        assert_eq!(some.len(), 30);
+        assert_eq!(Drawn::new(3, -7).filter(|&index| index < 3).count(), 7);
+        assert_eq!(Drawn::new(0, -7).count(), 0);
+    }
+
+    #[test]
+    fn a_huge_number_takes_no_memory() {
+        let drawn = Drawn::new(3, -i64::MAX);
+        assert_eq!(drawn.len() as u64, i64::MAX as u64);
+        assert_eq!(drawn.take(10).count(), 10);
+    }
 }

@@ -110,6 +110,7 @@ fn stats(shared: &Shared, text: &mut String) {
             "client_output_buffer_limit_disconnections",
             &counters.output_overflows,
         ),
+        ("alluvium_panics", &counters.panics),
         ("keyspace_hits", &shared.store.hits),
         ("keyspace_misses", &shared.store.misses),
     ] {

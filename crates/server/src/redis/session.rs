@@ -99,6 +99,10 @@ impl Session {
             let at = index;
             let args = requests.get(index, buffer);
             index += 1;
+            if is_http(args) {
+                self.drop_http();
+                break;
+            }
             let command = match self.admit(args) {
                 Ok(command) => command,
                 Err(text) => {
@@ -134,6 +138,15 @@ impl Session {
         }
         self.note(requests, buffer);
         Flow::Done
+    }
+
+    /// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's body.
+    fn drop_http(&mut self) {
+        self.is_ending = true;
+        tracing::warn!(
+            peer = %self.client.peer,
+            "closed: a client of the Redis port spoke HTTP; a web page may have tried to send commands"
+        );
     }
 
     fn run_alone(&mut self, run: OnSession, args: Args<'_>, output: &mut Vec<u8>) {
@@ -286,6 +299,11 @@ impl Drop for Session {
     fn drop(&mut self) {
         connection::forget(self);
     }
+}
+
+/// Whether a request is a line of HTTP: `POST …` or `Host: …`, as Redis looks for them.
+fn is_http(args: Args<'_>) -> bool {
+    args.is(0, "post") || args.is(0, "host:")
 }
 
 /// The error of a command that does not exist, as Redis words it.

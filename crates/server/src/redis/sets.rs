@@ -1,7 +1,7 @@
 //! Sets: a record without a value for each member.
 
-use super::args::{integer, name};
-use super::hashes::draw;
+use super::args::{check_room, integer, name};
+use super::hashes::{Drawn, random_count};
 use super::walks::{self, Wish};
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
@@ -183,11 +183,8 @@ pub(super) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
 fn drawn(transaction: &Transaction<'_>, set: &Collection, count: u64) -> Result<Members, Failure> {
     if set.count <= DRAWN_FROM || count > set.count / 4 {
         let mut all = members(transaction, set)?;
-        let drawn = draw(all.len(), i64::try_from(count).unwrap_or(i64::MAX));
-        return Ok(drawn
-            .into_iter()
-            .map(|index| std::mem::take(&mut all[index]))
-            .collect());
+        let drawn = Drawn::new(all.len(), i64::try_from(count).unwrap_or(i64::MAX));
+        return Ok(drawn.map(|index| std::mem::take(&mut all[index])).collect());
     }
     // Members lie in the order of their hashes: behind a place that is drawn stands one that nobody has chosen.
     let whole = format::elements(transaction.database, set.number);
@@ -247,7 +244,7 @@ pub(super) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
     if args.len() > 3 {
         return Err(Failure::SYNTAX);
     }
-    let count = args.get(2).map(integer).transpose()?;
+    let count = args.get(2).map(random_count).transpose()?;
     let set = set(transaction, args.at(1))?;
     let drawn = match (&set, count) {
         (None, _) => Vec::new(),
@@ -255,10 +252,13 @@ pub(super) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
         (Some(set), Some(count @ 0..)) => drawn(transaction, set, count.unsigned_abs())?,
         (Some(set), Some(count)) => {
             let all = members(transaction, set)?;
-            draw(all.len(), count)
-                .into_iter()
-                .map(|index| all[index].clone())
-                .collect()
+            let drawn = Drawn::new(all.len(), count);
+            reply.array(drawn.len());
+            for index in drawn {
+                reply.bulk(&all[index]);
+                check_room(reply)?;
+            }
+            return Ok(());
         }
     };
     if count.is_none() {

@@ -17,12 +17,30 @@ pub enum Version {
 pub struct Reply<'o> {
     out: &'o mut Vec<u8>,
     version: Version,
+    most: usize,
 }
 
 impl<'o> Reply<'o> {
     /// To the end of a buffer.
     pub fn new(out: &'o mut Vec<u8>, version: Version) -> Reply<'o> {
-        Reply { out, version }
+        Reply {
+            out,
+            version,
+            most: usize::MAX,
+        }
+    }
+
+    /// Lets the buffer have `most` bytes. Long replies look at [`Reply::most`] while they are written.
+    #[must_use]
+    pub fn at_most(mut self, most: usize) -> Reply<'o> {
+        self.most = most;
+        self
+    }
+
+    /// How many bytes the buffer may have.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.most
     }
 
     /// The version that is written.

@@ -9,6 +9,7 @@ use alluvium::Durability;
 use alluvium::{Value, WriteBatch};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// What a key is to become.
@@ -57,8 +58,8 @@ pub(crate) struct Transaction<'s> {
     blind: Option<Blind>,
     /// Where they go otherwise.
     pub(super) writes: BTreeMap<InnerKey, Write>,
-    /// Ranges that are deleted, of what was there before `writes`.
-    pub(super) deleted: Vec<(InnerKey, InnerKey)>,
+    /// Ranges that are deleted, of what was there before `writes`: their ends by their starts. No two of them meet.
+    pub(super) deleted: BTreeMap<InnerKey, InnerKey>,
     /// User's keys that were written to.
     touched: Vec<(u8, InnerKey)>,
     /// About how many bytes were written.
@@ -78,7 +79,7 @@ impl<'s> Transaction<'s> {
             next: 0,
             blind: None,
             writes: BTreeMap::new(),
-            deleted: Vec::new(),
+            deleted: BTreeMap::new(),
             touched: Vec::new(),
             bytes: 0,
             expiring: 0,
@@ -151,9 +152,9 @@ impl<'s> Transaction<'s> {
 
     /// Whether what the store has of a key is in a range that was deleted.
     pub(super) fn is_deleted(&self, key: &[u8]) -> bool {
-        self.deleted
-            .iter()
-            .any(|(start, end)| &start[..] <= key && key < &end[..])
+        let before = (Bound::Unbounded, Bound::Included(key));
+        let last = self.deleted.range::<[u8], _>(before).next_back();
+        last.is_some_and(|(_, end)| key < &end[..])
     }
 
     /// The value of a key.
@@ -236,7 +237,23 @@ impl<'s> Transaction<'s> {
         for key in within {
             self.writes.remove(&key);
         }
-        self.deleted.push((start, end));
+        self.note_deleted(start, end);
+    }
+
+    /// Joins a range with those deleted ranges that it meets.
+    fn note_deleted(&mut self, mut start: InnerKey, mut end: InnerKey) {
+        while let Some((other, other_end)) = self
+            .deleted
+            .range(..=end.clone())
+            .next_back()
+            .filter(|(_, other_end)| **other_end >= start)
+            .map(|(other, other_end)| (other.clone(), other_end.clone()))
+        {
+            self.deleted.remove(&other);
+            start = start.min(other);
+            end = end.max(other_end);
+        }
+        self.deleted.insert(start, end);
     }
 
     /// Everything from `start` on and before `end`, in order.

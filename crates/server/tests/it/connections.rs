@@ -259,3 +259,20 @@ fn connections_can_be_encrypted() {
     );
     assert!(matches!(started, Err(Error::Tls { .. })));
 }
+
+#[test]
+fn a_panic_in_a_command_ends_its_connection_alone() {
+    let fixture = Fixture::new();
+    let mut other = fixture.client();
+    other.script("SET a 1 => OK");
+    // More than there may be threads.
+    for _ in 0..300 {
+        let mut client = fixture.client();
+        client.send_bytes(b"DEBUG PANIC\r\n");
+        assert_eq!(client.try_reply(), None);
+    }
+    other.script("GET a => \"1\"\nSET a 2 => OK");
+    assert!(other.ask("INFO stats").contains("alluvium_panics:300"));
+    fixture.server.stop();
+    fixture.server.join().unwrap();
+}

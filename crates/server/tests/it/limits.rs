@@ -136,3 +136,65 @@ fn keys_and_members_that_are_too_long_are_refused() {
     assert_eq!(client.reply(), "nil");
     client.script("DBSIZE => :0");
 }
+
+#[test]
+fn numbers_of_clients_size_nothing() {
+    let fixture = limited(|limits| limits.output = 1 << 20);
+    let mut client = fixture.client();
+    client.script("SADD s a b c => :3\nHSET h f v => :1");
+    for (count, refusal) in [
+        (i64::MIN, "-ERR value is out of range"),
+        (-i64::MAX, "-ERR the reply exceeds 1048576 bytes"),
+        (-10_000_000_000_000, "-ERR the reply exceeds 1048576 bytes"),
+    ] {
+        for command in ["SRANDMEMBER s", "HRANDFIELD h"] {
+            let reply = client.ask(&format!("{command} {count}"));
+            assert!(reply.starts_with(refusal), "{command} {count}: {reply}");
+        }
+    }
+    let reply = client.ask(&format!("HRANDFIELD h {} WITHVALUES", i64::MAX));
+    assert_eq!(reply, "-ERR value is out of range");
+    assert_eq!(client.ask("SRANDMEMBER s 9223372036854775807").matches(' ').count(), 2);
+}
+
+#[test]
+fn deleting_many_collections_at_once_deletes_each() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let names: Vec<String> = (0..2000).map(|index| format!("s{index}")).collect();
+    for name in &names {
+        client.send(&[b"SADD", name.as_bytes(), b"m"]);
+    }
+    names.iter().for_each(|_| assert_eq!(client.reply(), ":1"));
+    let mut words: Vec<&[u8]> = vec![b"DEL"];
+    words.extend(names.iter().map(String::as_bytes));
+    client.send(&words);
+    assert_eq!(client.reply(), ":2000");
+    client.script("DBSIZE => :0\nSADD s7 n => :1\nSMEMBERS s7 => [\"n\"]");
+}
+
+#[test]
+fn commands_in_requests_of_http_are_not_executed() {
+    let fixture = Fixture::new();
+    for request in [
+        &b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET pwned yes\r\n"[..],
+        b"Host: x\r\nSET pwned yes\r\n",
+    ] {
+        let mut client = fixture.client();
+        client.send_bytes(request);
+        assert_eq!(last(client), None);
+        let mut socket = std::net::TcpStream::connect(fixture.server.memcached_addr().unwrap()).unwrap();
+        let request = String::from_utf8_lossy(request).replace("SET pwned yes", "set pwned 0 0 1\r\ny");
+        let mut reply = Vec::new();
+        std::io::Write::write_all(&mut socket, request.as_bytes()).unwrap();
+        // The connection may be reset, since the server has not read everything.
+        let _ = std::io::Read::read_to_end(&mut socket, &mut reply);
+        assert!(reply.is_empty());
+    }
+    let mut socket = std::net::TcpStream::connect(fixture.server.memcached_addr().unwrap()).unwrap();
+    std::io::Write::write_all(&mut socket, b"get pwned\r\nquit\r\n").unwrap();
+    let mut reply = String::new();
+    std::io::Read::read_to_string(&mut socket, &mut reply).unwrap();
+    assert_eq!(reply, "END\r\n");
+    fixture.client().script("EXISTS pwned => :0");
+}
