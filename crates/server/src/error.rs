@@ -26,13 +26,12 @@ pub enum Error {
     },
     /// Others than this machine could connect, and nothing would keep them from reading everything.
     #[error(
-        "{address} can be reached from other machines: set {wanted}, or say `Exposure::Unprotected` if that is meant"
+        "{address} can be reached from other machines, and nothing keeps them out: set a password, or TLS with a \
+         certificate authority for clients (TLS alone encrypts, and lets every client in), or allow it as unprotected"
     )]
     Unprotected {
         /// The address.
         address: SocketAddr,
-        /// What would protect it.
-        wanted: &'static str,
     },
     /// The certificate or its key is of no use.
     #[error("TLS: {why}")]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Who may connect when neither a password nor TLS is set.
+/// Who may connect when neither a password nor certificates of clients are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exposure {
     /// This machine alone: a server that others could reach does not start.
@@ -22,6 +22,9 @@ pub struct Tls {
     pub certificate: Vec<u8>,
     /// Its private key, as PEM.
     pub key: Vec<u8>,
+    /// Certificates, as PEM: clients must show one that one of these has signed. Without it every client may
+    /// encrypt, so that encryption does not keep clients out.
+    pub client_authority: Option<Vec<u8>>,
 }
 
 impl fmt::Debug for Tls {
@@ -93,7 +96,7 @@ pub struct ServerOptions {
     pub web_names: Vec<String>,
     /// How many loops serve connections: one for each processor, if absent.
     pub loops: Option<usize>,
-    /// What AUTH must say, if anything.
+    /// What Redis clients must say to AUTH, and memcached clients as `set` of `default PASSWORD`, if anything.
     pub password: Option<String>,
     /// Encryption of all connections, if any.
     pub tls: Option<Tls>,

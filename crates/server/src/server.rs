@@ -9,7 +9,8 @@ use crate::web::{Setting, Web};
 use alluvium::Db;
 use mio::net::TcpListener;
 use parking_lot::{Condvar, Mutex};
-use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fmt;
@@ -83,7 +84,8 @@ impl Server {
     /// Starts to serve a store.
     ///
     /// # Errors
-    /// [`Error::Unprotected`] for an address that others can reach while neither password nor TLS is set; [`Error::Listen`]; [`Error::Tls`];
+    /// [`Error::Unprotected`] for an address that others can reach while neither a password nor certificates of clients are
+    /// asked for; [`Error::Listen`]; [`Error::Tls`];
     /// [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         protected(&options)?;
@@ -247,26 +249,24 @@ impl Drop for Server {
     }
 }
 
-/// Refuses addresses that others can reach when nothing keeps them out.
+/// Refuses addresses that others can reach when nothing keeps them out. Encryption alone does not: every
+/// client may encrypt.
 fn protected(options: &ServerOptions) -> Result<()> {
     if options.exposure == Exposure::Unprotected {
         return Ok(());
     }
-    let is_private = options.tls.is_some();
-    let check = |address: Option<SocketAddr>, is_protected: bool, wanted| match address {
-        Some(address) if !address.ip().is_loopback() && !is_protected => {
-            Err(Error::Unprotected { address, wanted })
-        }
-        _ => Ok(()),
-    };
-    check(
-        options.redis,
-        is_private || options.password.is_some(),
-        "a password or TLS",
-    )?;
-    check(options.memcached, is_private, "TLS")?;
-    // Whoever can connect could read everything: encryption keeps nobody out.
-    check(options.web, options.password.is_some(), "a password")
+    let asks_for_certificates = options
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.client_authority.is_some());
+    if options.password.is_some() || asks_for_certificates {
+        return Ok(());
+    }
+    let addresses = [options.redis, options.memcached, options.web];
+    match addresses.into_iter().flatten().find(|address| !address.ip().is_loopback()) {
+        Some(address) => Err(Error::Unprotected { address }),
+        None => Ok(()),
+    }
 }
 
 fn tls_config(tls: &Tls) -> Result<Arc<ServerConfig>> {
@@ -280,9 +280,35 @@ fn tls_config(tls: &Tls) -> Result<Arc<ServerConfig>> {
     let key = PrivateKeyDer::from_pem_slice(&tls.key)
         .map_err(|error| bad(format!("the private key is no PEM: {error}")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(certificates, key))
+        .map_err(|error| bad(error.to_string()))?;
+    let builder = match &tls.client_authority {
+        None => builder.with_no_client_auth(),
+        Some(pem) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(authorities(pem)?, provider);
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| bad(error.to_string()))?)
+        }
+    };
+    let config = builder
+        .with_single_cert(certificates, key)
         .map_err(|error| bad(error.to_string()))?;
     Ok(Arc::new(config))
+}
+
+/// The certificates that certificates of clients must rest on.
+fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>> {
+    let bad = |why: String| Error::Tls { why };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate =
+            certificate.map_err(|error| bad(format!("the clients' authority is no PEM: {error}")))?;
+        roots
+            .add(certificate)
+            .map_err(|error| bad(format!("the clients' authority is no certificate: {error}")))?;
+    }
+    if roots.is_empty() {
+        return Err(bad("there is no certificate in the file of the clients' authority".to_owned()));
+    }
+    Ok(Arc::new(roots))
 }

@@ -48,18 +48,51 @@ pub struct Serve {
     /// When a write is acknowledged.
     #[arg(long, value_enum, default_value_t = Word::Process)]
     pub durability: Word,
-    /// What clients must say to AUTH.
+    /// The password: what Redis clients say to AUTH, memcached clients as the first `set`, whose value is `default TEXT`,
+    /// and browsers. Other users of this machine see it in the list of processes: prefer --password-file or the variable.
     #[arg(long, env = "ALLUVIUM_PASSWORD", hide_env_values = true, value_name = "TEXT")]
     pub password: Option<String>,
+    /// A file whose first line is the password.
+    #[arg(long, value_name = "FILE", conflicts_with = "password")]
+    pub password_file: Option<PathBuf>,
     /// A certificate for TLS, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
     /// Its private key, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// Listen where others can connect, although there is neither a password nor TLS.
+    /// Certificates, as PEM: clients must show one that one of these has signed.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// Listen where others can connect, although neither a password nor certificates of clients are asked for.
     #[arg(long)]
     pub unprotected: bool,
+}
+
+/// The password of a file: its first line, which must not be empty.
+fn first_line(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        _ => Err(failure(
+            Exit::Usage,
+            &format!("--password-file {}: its first line is empty, write the password there", path.display()),
+        )),
+    }
+}
+
+/// Says in flags what the server refuses.
+fn in_flags(error: alluvium_server::Error) -> anyhow::Error {
+    match error {
+        alluvium_server::Error::Unprotected { address } => failure(
+            Exit::Usage,
+            &format!(
+                "{address} can be reached from other machines, and nothing keeps them out: set --password-file, or --tls-client-ca \
+                 with --tls-certificate and --tls-key (TLS alone lets every client in), or say --unprotected if that is meant"
+            ),
+        ),
+        other => other.into(),
+    }
 }
 
 /// An address, or none.
@@ -106,7 +139,7 @@ impl Serve {
             .durability(self.durability.into())
             .open(&context.path)
             .with_context(|| format!("opening the store in {}", context.path.display()))?;
-        let server = Server::start(&db, options)?;
+        let server = Server::start(&db, options).map_err(in_flags)?;
         let _note = self.announce(context, &server)?;
         let is_over = AtomicBool::new(false);
         let served = thread::scope(|scope| {
@@ -140,15 +173,20 @@ impl Serve {
             (Some(certificate), Some(key)) => Some(Tls {
                 certificate: read(certificate)?,
                 key: read(key)?,
+                client_authority: self.tls_client_ca.as_deref().map(read).transpose()?,
             }),
             _ => None,
+        };
+        let password = match &self.password_file {
+            Some(path) => Some(first_line(path)?),
+            None => self.password.clone(),
         };
         Ok(ServerOptions {
             redis: self.redis.0,
             memcached: self.memcached.0,
             web: self.web.0,
             web_names: self.web_name.clone(),
-            password: self.password.clone(),
+            password,
             tls,
             exposure: if self.unprotected {
                 Exposure::Unprotected

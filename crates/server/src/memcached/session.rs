@@ -1,7 +1,7 @@
 //! One connection: requests are read, and executed in runs of neighbours.
 
 use super::items::{self, Items, Key};
-use super::request::{self, Request};
+use super::request::{self, Found, Request};
 use super::run::{self, Next};
 use super::{meta, stats, text};
 use crate::error::Failure;
@@ -17,9 +17,17 @@ use std::task::{Context, Poll, Waker};
 /// A run that has written more than this is committed in parts, each of whole requests.
 const MOST_BYTES: usize = 16 << 20;
 
+/// The longest value of a `set` that gives the password.
+const MOST_CREDENTIALS: usize = 2048;
+
+/// The most that a client may send before it has given the password, as one request.
+const UNKNOWN_INPUT: usize = 8 << 10;
+
 /// The state of one connection.
 pub(crate) struct Session {
     pub(super) shared: Arc<Shared>,
+    /// Whether the client has given the password, or none is asked for.
+    is_known: bool,
     /// Bytes of a refused block that are still to come.
     skipping: usize,
     wants_sync: bool,
@@ -64,6 +72,7 @@ impl Session {
     pub(crate) fn new(shared: &Arc<Shared>) -> Session {
         Session {
             shared: Arc::clone(shared),
+            is_known: shared.config.password().is_none(),
             skipping: 0,
             wants_sync: false,
             waiting: None,
@@ -268,6 +277,45 @@ impl Session {
         Ok(())
     }
 
+    /// Serves one request of a client that has not given the password: as in memcached, a `set` whatever its key, whose
+    /// value is the user's name, a blank and the password. `None` when there may be another request.
+    fn log_in(&mut self, input: &mut Input, output: &mut Vec<u8>) -> Option<Served> {
+        let config = &self.shared.config;
+        let arrived = input.len();
+        let (text, taken) = match request::read(input.bytes(), MOST_CREDENTIALS) {
+            Found::Nothing if arrived > UNKNOWN_INPUT => return Some(Served::Close),
+            Found::Nothing => return Some(Served::All),
+            Found::Http => return Some(Served::Close),
+            Found::Binary(header) => {
+                output.extend_from_slice(&request::binary_refusal(header));
+                return Some(Served::Close);
+            }
+            Found::Endless => return Some(Served::Close),
+            Found::Bad(error, taken) => (error, taken),
+            Found::Request(request, taken) if taken > UNKNOWN_INPUT || request.word(0) == b"quit" => {
+                return Some(Served::Close);
+            }
+            Found::Request(request, taken) if request.word(0) == b"set" => {
+                let mut parts = request.block.splitn(2, |&byte| byte == b' ');
+                let (user, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                self.is_known = config.admits(user, password);
+                let text = match self.is_known {
+                    true => "STORED",
+                    false => "CLIENT_ERROR authentication failure",
+                };
+                (text, taken)
+            }
+            Found::Request(_, taken) => ("CLIENT_ERROR unauthenticated", taken),
+        };
+        if !self.is_known {
+            self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+        }
+        output.extend_from_slice(text.as_bytes());
+        output.extend_from_slice(b"\r\n");
+        self.skipping = taken;
+        None
+    }
+
     /// Consumes what was served, and what is to be skipped.
     fn skip(&mut self, input: &mut Input) {
         let skipped = self.skipping.min(input.len());
@@ -284,6 +332,12 @@ impl Protocol for Session {
             self.skip(input);
             if input.len() == 0 {
                 return Served::All;
+            }
+            if !self.is_known {
+                match self.log_in(input, output) {
+                    Some(served) => return served,
+                    None => continue,
+                }
             }
             let (mut most, mut read) = (left, None);
             if let Some(mut waiting) = self.waiting.take() {

@@ -32,16 +32,8 @@ pub(super) fn select(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-/// Compares without telling by the time it takes where the difference is.
-fn equal(left: &[u8], right: &[u8]) -> bool {
-    let differences = left.iter().zip(right).fold(0, |all, (a, b)| all | (a ^ b));
-    left.len() == right.len() && differences == 0
-}
-
 fn identify(session: &mut Session, user: &[u8], password: &[u8]) -> Done {
-    let wanted = session.shared.config.password();
-    let is_right = user == b"default" && wanted.is_none_or(|wanted| equal(wanted.as_bytes(), password));
-    if !is_right {
+    if !session.shared.config.admits(user, password) {
         return Err(Failure::say(
             "WRONGPASS invalid username-password pair or user is disabled.",
         ));

@@ -197,10 +197,109 @@ fn addresses_that_others_can_reach_need_protection() {
     assert!(open(unprotected).is_ok());
     let memcached = ServerOptions {
         memcached: outside,
-        password: Some("secret".to_owned()),
         ..ServerOptions::default()
     };
-    assert!(matches!(open(memcached), Err(Error::Unprotected { .. })));
+    assert!(matches!(open(memcached.clone()), Err(Error::Unprotected { .. })));
+    let with_password = ServerOptions {
+        password: Some("secret".to_owned()),
+        ..memcached.clone()
+    };
+    assert!(open(with_password).is_ok());
+    // Whoever connects may encrypt.
+    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let tls = |client_authority| Tls {
+        certificate: issued.cert.pem().into_bytes(),
+        key: issued.signing_key.serialize_pem().into_bytes(),
+        client_authority,
+    };
+    let encrypted = |tls| ServerOptions {
+        tls: Some(tls),
+        ..memcached.clone()
+    };
+    assert!(matches!(
+        open(encrypted(tls(None))),
+        Err(Error::Unprotected { .. })
+    ));
+    let authority = Some(issued.cert.pem().into_bytes());
+    assert!(open(encrypted(tls(authority))).is_ok());
+}
+
+#[test]
+fn clients_of_memcached_give_the_password_first() {
+    let fixture = Fixture::with(ServerOptions {
+        password: Some("se cret".to_owned()),
+        ..options()
+    });
+    let ask = |requests: &[u8]| {
+        let mut socket = std::net::TcpStream::connect(fixture.server.memcached_addr().unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        socket.write_all(requests).unwrap();
+        socket.write_all(b"quit\r\n").unwrap();
+        let mut reply = String::new();
+        socket.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    assert_eq!(
+        ask(b"get a\r\nstats\r\nms a 1\r\nx\r\nmn\r\n"),
+        "CLIENT_ERROR unauthenticated\r\n".repeat(4)
+    );
+    assert_eq!(
+        ask(b"set x 0 0 7\r\ndefault\r\nset x 0 0 15\r\ndefault se creT\r\nset x 0 0 13\r\nother se cret\r\n"),
+        "CLIENT_ERROR authentication failure\r\n".repeat(3)
+    );
+    assert_eq!(
+        ask(b"set x 0 0 15\r\ndefault se cret\r\nset a 0 0 1\r\n1\r\nget a x\r\n"),
+        "STORED\r\nSTORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n"
+    );
+    assert_eq!(ask(&[b'a'; 20_000]), "");
+}
+
+/// A certificate that an authority of its own has signed, and a client that shows it.
+fn with_certificate(trusted: &rcgen::Certificate) -> (Vec<u8>, rustls::ClientConfig) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = rcgen::CertifiedIssuer::self_signed(params, key).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(trusted.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![certificate.der().clone()], key)
+        .unwrap();
+    (authority.pem().into_bytes(), config)
+}
+
+#[test]
+fn clients_without_a_certificate_of_the_authority_are_kept_out() {
+    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (authority, known) = with_certificate(&issued.cert);
+    let (_, unknown) = with_certificate(&issued.cert);
+    let fixture = Fixture::with(ServerOptions {
+        tls: Some(Tls {
+            certificate: issued.cert.pem().into_bytes(),
+            key: issued.signing_key.serialize_pem().into_bytes(),
+            client_authority: Some(authority),
+        }),
+        ..options()
+    });
+    let ask = |config: rustls::ClientConfig| {
+        let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+        let socket = std::net::TcpStream::connect(fixture.server.redis_addr().unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut stream = rustls::StreamOwned::new(session, socket);
+        let _ = stream.write_all(b"PING\r\n");
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply).map(|()| reply)
+    };
+    assert_eq!(&ask(known).unwrap(), b"+PONG\r\n");
+    assert!(ask(unknown).is_err());
 }
 
 #[test]
@@ -209,6 +308,7 @@ fn connections_can_be_encrypted() {
     let tls = Tls {
         certificate: issued.cert.pem().into_bytes(),
         key: issued.signing_key.serialize_pem().into_bytes(),
+        client_authority: None,
     };
     let fixture = Fixture::with(ServerOptions {
         tls: Some(tls),
@@ -248,6 +348,7 @@ fn connections_can_be_encrypted() {
     let bad = Tls {
         certificate: b"nothing".to_vec(),
         key: b"nothing".to_vec(),
+        client_authority: None,
     };
     let started = Server::start(
         &fixture.db,

@@ -204,6 +204,7 @@ fn a_page_that_strangers_could_read_is_not_served() {
     let tls = Tls {
         certificate: Vec::new(),
         key: Vec::new(),
+        client_authority: None,
     };
     assert!(refused(open(None, Some(tls), Exposure::Protected)));
     assert!(open(Some("secret"), None, Exposure::Protected).is_ok());
