@@ -17,12 +17,14 @@
 //! - **F4** What the file system refuses is a note in [`Directory::notes`](crate::Directory::notes), or an error; it is
 //!   never silent.
 
+mod allocation;
 mod copy;
 mod device;
 mod directory;
 mod lock;
 mod mapping;
 mod open_file;
+mod placement;
 mod state;
 mod sys;
 mod threads;
