@@ -5,6 +5,7 @@
 //! refused once is remembered: a hole is never made where it could not be filled.
 
 use super::open_file::OpenFile;
+use super::placement;
 use super::sys;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
@@ -38,6 +39,25 @@ impl OpenFile {
             }
             outcome => outcome,
         }
+    }
+
+    /// Takes new space for a range whose bytes nobody needs, where a write to it would need new space all the same.
+    pub(super) fn renew_inside(&self, range: &Range<u64>) -> Result<(), Errno> {
+        if self.writes_elsewhere(range)? && self.punch(range)? {
+            self.allocate_inside(range)?;
+        }
+        Ok(())
+    }
+
+    /// Tells whether a write to a range needs space beside that of the range, as far as the file system's map of the file says.
+    fn writes_elsewhere(&self, range: &Range<u64>) -> Result<bool, Errno> {
+        let copies = placement::copies_on_write(&self.descriptor)?;
+        let Ok(extents) = sys::extents(&self.descriptor, range.clone()) else {
+            return Ok(false);
+        };
+        Ok(extents
+            .iter()
+            .any(|extent| extent.shared || (copies && extent.written)))
     }
 
     /// Punches a hole; false where holes are not supported, or where this one could not be filled again.

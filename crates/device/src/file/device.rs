@@ -9,6 +9,7 @@ use crate::contract;
 use crate::uring::Rings;
 use crate::{Batch, Buffer, Caching, Device, Mapping, Operation, Outcome, Request, Result, Ticket};
 use alluvium_base::Purpose;
+use rustix::io::Errno;
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -195,7 +196,10 @@ impl Device for FileDevice {
     }
 
     fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<Buffer> {
-        let buffer = Buffer::zeroed(len);
+        let buffer = Buffer::try_zeroed(len).ok_or_else(|| {
+            self.file
+                .failed(Operation::Read, offset, len as u64, Errno::NOMEM)
+        })?;
         self.perform_one(Request::Read {
             offset,
             buffer,
@@ -252,6 +256,20 @@ impl Device for FileDevice {
         }
         self.file
             .allocate_inside(&range)
+            .map_err(|errno| self.file.failed(Operation::Grow, range.start, len, errno))
+    }
+
+    fn renew(&self, range: Range<u64>) -> Result<()> {
+        self.file.changeable(Operation::Grow)?;
+        self.file.state.accepts(Operation::Grow, &self.file.name)?;
+        let len = range.end.saturating_sub(range.start);
+        let _resizing = self.file.state.resizing.lock();
+        self.file.inside(Operation::Grow, range.start, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        self.file
+            .renew_inside(&range)
             .map_err(|errno| self.file.failed(Operation::Grow, range.start, len, errno))
     }
 

@@ -1,5 +1,6 @@
 //! What stands behind a [`Mapping`] of a real file.
 
+use super::guard::Guard;
 use super::open_file::OpenFile;
 use super::placement;
 use super::sys::Pages;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 /// A mapped range. The kernel maps whole pages, so a little more may be mapped than was asked for.
 struct MappedRange {
     file: Arc<OpenFile>,
+    /// Before the pages, so that they are watched no more when they are unmapped.
+    guard: Guard,
     pages: Pages,
     /// Where the range begins in the file, in bytes.
     start: u64,
@@ -55,13 +58,15 @@ pub(super) fn map(file: &Arc<OpenFile>, range: &Range<u64>) -> Result<Mapping> {
     let start = unsafe { pages.start().add(lead) };
     let backing = Arc::new(MappedRange {
         file: Arc::clone(file),
+        guard: Guard::of(&pages),
         pages,
         start: range.start,
         lead,
         len: len as usize,
     });
+    let mark = backing.guard.mark();
     // SAFETY: `start..start + len` lies in `pages`, which the backing owns.
-    Ok(unsafe { Mapping::new(start, len as usize, backing) })
+    Ok(unsafe { Mapping::new(start, len as usize, backing) }.marked_by(mark))
 }
 
 fn unsupported(file: &OpenFile, why: String) -> Error {
@@ -129,7 +134,13 @@ impl MappingBacking for MappedRange {
         self.file
             .state
             .syncs
-            .part(|| self.pages.sync(pages))
+            .part(|| {
+                // What a store that failed was to bring is nowhere.
+                if self.guard.is_broken() {
+                    return Err(Errno::IO);
+                }
+                self.pages.sync(pages)
+            })
             .map_err(|failure| failure.into_error(Operation::Sync, &self.file.name, range.end - range.start))
     }
 
@@ -142,6 +153,9 @@ impl MappingBacking for MappedRange {
             // A kernel before 5.14 does not know the advice.
             Err(Errno::INVAL) => {
                 self.pages.touch(pages, page_size());
+                if self.guard.is_broken() {
+                    return Err(self.unpopulated(&range, Errno::IO));
+                }
                 Ok(())
             }
             Err(Errno::FAULT) => self.populate_again(&range, pages),

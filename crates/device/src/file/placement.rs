@@ -40,6 +40,16 @@ pub(super) fn objection(file: impl AsFd) -> Result<Option<String>, Errno> {
     Ok(judge(magic, in_extents))
 }
 
+/// Tells whether the file system writes to a new place what was written before. What is not known counts as doing so; XFS does it only where
+/// blocks are shared.
+///
+/// # Errors
+/// As the operating system says.
+pub(super) fn copies_on_write(file: impl AsFd) -> Result<bool, Errno> {
+    let magic = rustix::fs::fstatfs(&file)?.f_type as u64 & u64::from(u32::MAX);
+    Ok(![EXT, XFS].contains(&magic) && objection(file)?.is_some())
+}
+
 fn judge(magic: u64, in_extents: impl Fn() -> bool) -> Option<String> {
     let objection = match magic {
         TMPFS => return None,

@@ -44,6 +44,11 @@ impl Pages {
         self.start
     }
 
+    /// The length in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The address of byte `at`, after checking that `range` lies inside.
     fn address(&self, range: &Range<usize>) -> *mut u8 {
         assert!(
@@ -90,6 +95,8 @@ pub(super) struct FileExtent {
     pub(super) range: Range<u64>,
     /// Whether another file has the same blocks, so that a change needs new ones.
     pub(super) shared: bool,
+    /// Whether it was written since it was allocated.
+    pub(super) written: bool,
 }
 
 /// How many extents one call asks for.
@@ -121,6 +128,8 @@ struct MappedExtent {
 
 /// `FS_IOC_FIEMAP`, which names the size of the structure without its extents.
 const FIEMAP: Opcode = rustix::ioctl::opcode::read_write::<[u64; 4]>(b'f', 11);
+/// `FIEMAP_EXTENT_UNWRITTEN`.
+const UNWRITTEN: u32 = 0x800;
 /// `FIEMAP_EXTENT_SHARED`.
 const SHARED: u32 = 0x2000;
 
@@ -146,6 +155,7 @@ pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<Fi
         .map(|extent| FileExtent {
             range: extent.logical..extent.logical.saturating_add(extent.length),
             shared: extent.flags & SHARED != 0,
+            written: extent.flags & UNWRITTEN == 0,
         })
         .collect())
 }
