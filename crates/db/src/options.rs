@@ -362,7 +362,10 @@ impl Options {
             cache: memory
                 .saturating_sub(3 * memtable + log + memory / 16)
                 .max(memory / 8),
-            log: LogOptions::with_limit(log),
+            log: LogOptions {
+                starts_small: true,
+                ..LogOptions::with_limit(log)
+            },
             extents: ExtentOptions {
                 max_bytes: self.max_bytes,
                 min_reserve: reserve,

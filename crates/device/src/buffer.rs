@@ -44,12 +44,22 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Memory of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`].
+    /// Memory of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`]. The process ends when the system has none; where an error
+    /// can be returned, see [`Buffer::try_zeroed`].
     ///
     /// # Panics
     /// When `len` is zero or not a multiple of [`BLOCK`].
     #[must_use]
     pub fn zeroed(len: usize) -> Buffer {
+        Buffer::try_zeroed(len).unwrap_or_else(|| handle_alloc_error(layout(len)))
+    }
+
+    /// The same, or nothing when the system has no memory.
+    ///
+    /// # Panics
+    /// As [`Buffer::zeroed`].
+    #[must_use]
+    pub fn try_zeroed(len: usize) -> Option<Buffer> {
         assert!(
             len > 0 && (len as u64).is_multiple_of(BLOCK),
             "a buffer of {len} bytes is not a multiple of {BLOCK}"
@@ -60,19 +70,17 @@ impl Buffer {
                 _ => (map(len), Memory::Mapped),
             };
             if let Some(start) = large {
-                return Buffer { start, len, memory };
+                return Some(Buffer { start, len, memory });
             }
         }
-        let layout =
-            Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("the length of a buffer fits the machine");
+        let layout = layout(len);
         // SAFETY: the layout has a size above zero, asserted above.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Buffer {
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Buffer {
             start,
             len,
             memory: Memory::Heap(layout),
-        }
+        })
     }
 
     /// A buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] (of at least one block).
@@ -109,6 +117,10 @@ impl Buffer {
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()
     }
+}
+
+fn layout(len: usize) -> Layout {
+    Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("the length of a buffer fits the machine")
 }
 
 /// Fresh pages, zeroed when they are first touched; nothing when the system has none.
@@ -202,6 +214,12 @@ mod tests {
             drop(two);
             assert!(one.iter().all(|&byte| byte == 7));
         }
+    }
+
+    #[test]
+    fn memory_that_the_system_has_not_is_told() {
+        assert!(Buffer::try_zeroed(1 << 46).is_none());
+        assert!(Buffer::try_zeroed(512).is_some());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 /// Whether requests go through the operating system's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -224,6 +225,15 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// `DiskFull` with nothing changed.
     fn allocate(&self, range: Range<u64>) -> Result<()>;
 
+    /// Prepares a range inside the file whose bytes nobody needs for being written anew: where a file system writes to a new place what was
+    /// written before, or another file shares the blocks, they are given back and others are taken. Elsewhere nothing happens.
+    ///
+    /// # Errors
+    /// `DiskFull`: what the range had may be gone then.
+    fn renew(&self, _range: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
     /// Shortens the file to `len` bytes.
     ///
     /// # Errors
@@ -360,6 +370,8 @@ pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
     backing: Arc<dyn MappingBacking>,
+    /// Set when a store failed.
+    broken: Option<&'static AtomicBool>,
 }
 
 // SAFETY: the mapping gives access to its bytes only through `unsafe` functions whose callers coordinate.
@@ -374,7 +386,30 @@ impl Mapping {
     /// `start..start + len` stays valid for reads and writes while `backing` lives.
     #[must_use]
     pub unsafe fn new(start: NonNull<u8>, len: usize, backing: Arc<dyn MappingBacking>) -> Mapping {
-        Mapping { start, len, backing }
+        Mapping {
+            start,
+            len,
+            backing,
+            broken: None,
+        }
+    }
+
+    /// The same mapping, of which `mark` tells that a store failed, while the backing lives.
+    #[must_use]
+    pub(crate) fn marked_by(self, mark: &'static AtomicBool) -> Mapping {
+        Mapping {
+            broken: Some(mark),
+            ..self
+        }
+    }
+
+    /// Whether a store failed, so that what was stored last may be nowhere: the file system or the device has failed, or the file was
+    /// shortened. Whoever stores asks this before relying on it. The next sync fails, too.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        // The mark is set by a signal in the middle of a store of this thread.
+        compiler_fence(Ordering::SeqCst);
+        self.broken.is_some_and(|mark| mark.load(Ordering::Relaxed))
     }
 
     /// Its length in bytes.

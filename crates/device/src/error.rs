@@ -104,6 +104,18 @@ pub enum Error {
         /// How many bytes were asked for.
         wanted: u64,
     },
+    /// The process or the machine has run out of something that is not room on the file system. Nothing was changed.
+    #[error("{operation} {file}: {source}; {remedy}, and try again")]
+    Exhausted {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+        /// What the operating system said.
+        source: io::Error,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// The request reaches past the end of the file.
     #[error(
         "{operation} {file} at {offset}, {len} bytes, reaches past its end at {end}: the file was truncated"
@@ -187,6 +199,14 @@ impl Error {
     #[must_use]
     pub fn from_io(operation: Operation, file: &str, offset: u64, len: u64, source: io::Error) -> Error {
         let file = file.to_owned();
+        if let Some(remedy) = source.raw_os_error().and_then(remedy) {
+            return Error::Exhausted {
+                operation,
+                file,
+                source,
+                remedy,
+            };
+        }
         match source.kind() {
             io::ErrorKind::NotFound => Error::NotFound { file },
             io::ErrorKind::AlreadyExists => Error::AlreadyExists { file },
@@ -214,6 +234,27 @@ impl Error {
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::DiskFull { .. })
     }
+
+    /// Whether something ran short, room on the file system or a resource of the process or the machine: nothing was changed, and the
+    /// same request may succeed later. It is no failure of the device.
+    #[must_use]
+    pub fn is_shortage(&self) -> bool {
+        matches!(self, Error::DiskFull { .. } | Error::Exhausted { .. })
+    }
+}
+
+/// What to do when this error of the operating system says that a resource has run out.
+fn remedy(errno: i32) -> Option<&'static str> {
+    match errno {
+        libc::EMFILE => {
+            Some("the process has as many files open as it may: raise the limit of open files (ulimit -n)")
+        }
+        libc::ENFILE => Some(
+            "the machine has as many files open as it may: close some, or raise the limit (sysctl fs.file-max)",
+        ),
+        libc::ENOMEM => Some("memory is short: free some, or give the store less"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -235,7 +276,18 @@ mod tests {
             assert!(matches!(sorted(errno), Error::DiskFull { wanted: 1024, .. }));
         }
         assert!(matches!(sorted(libc::EROFS), Error::ReadOnlyFileSystem { .. }));
+        for (errno, word) in [
+            (libc::EMFILE, "ulimit -n"),
+            (libc::ENFILE, "fs.file-max"),
+            (libc::ENOMEM, "memory"),
+        ] {
+            let error = sorted(errno);
+            assert!(error.is_shortage() && !error.is_disk_full(), "{error}");
+            let text = error.to_string();
+            assert!(text.contains(word) && !text.contains("health"), "{text}");
+        }
         let io = sorted(libc::EIO);
+        assert!(!io.is_shortage(), "{io}");
         assert!(
             matches!(
                 io,

@@ -9,7 +9,6 @@ use crate::contract;
 use crate::uring::Rings;
 use crate::{Batch, Buffer, Caching, Device, Mapping, Operation, Outcome, Request, Result, Ticket};
 use alluvium_base::Purpose;
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::any::Any;
 use std::ops::Range;
@@ -18,9 +17,6 @@ use std::sync::Arc;
 /// The longest buffered write that `submit` makes at once, in bytes. It is a copy into the page cache, and handing it over
 /// would cost more than the copy.
 const COPIED_AT_ONCE: usize = 64 << 10;
-
-/// How many zero bytes a write carries where a file system cannot allocate.
-const ZEROS: usize = 1 << 20;
 
 /// What carries requests to the kernel.
 #[derive(Clone, Debug)]
@@ -118,36 +114,6 @@ impl FileDevice {
             Way::Carry(request) => self.file.perform(request, 0),
         }
     }
-
-    /// Allocates `range`, extending the file when it reaches past its end; by writing zeros from `end` where the file system
-    /// cannot allocate.
-    fn allocate_extending(&self, range: Range<u64>) -> std::result::Result<(), Errno> {
-        let descriptor = &self.file.descriptor;
-        let len = range.end - range.start;
-        let allocated = rustix::io::retry_on_intr(|| {
-            rustix::fs::fallocate(descriptor, FallocateFlags::empty(), range.start, len)
-        });
-        match allocated {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.fill_with_zeros(range),
-            outcome => outcome,
-        }
-    }
-
-    fn fill_with_zeros(&self, range: Range<u64>) -> std::result::Result<(), Errno> {
-        let twin = self.file.through_cache()?;
-        let zeros = vec![0; ZEROS];
-        let mut at = range.start;
-        while at < range.end {
-            let piece = ZEROS.min((range.end - at).try_into().unwrap_or(ZEROS));
-            match rustix::io::pwrite(twin, &zeros[..piece], at) {
-                Ok(0) => return Err(Errno::IO),
-                Ok(moved) => at += moved as u64,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Device for FileDevice {
@@ -230,7 +196,10 @@ impl Device for FileDevice {
     }
 
     fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<Buffer> {
-        let buffer = Buffer::zeroed(len);
+        let buffer = Buffer::try_zeroed(len).ok_or_else(|| {
+            self.file
+                .failed(Operation::Read, offset, len as u64, Errno::NOMEM)
+        })?;
         self.perform_one(Request::Read {
             offset,
             buffer,
@@ -264,7 +233,7 @@ impl Device for FileDevice {
         if len <= old {
             return Ok(());
         }
-        if let Err(errno) = self.allocate_extending(old..len) {
+        if let Err(errno) = self.file.allocate_extending(old..len) {
             // Some of it may have been allocated, and the length moved with it.
             let restored = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, old));
             if let Err(restoring) = restored {
@@ -285,14 +254,23 @@ impl Device for FileDevice {
         if len == 0 {
             return Ok(());
         }
-        let allocated = rustix::io::retry_on_intr(|| {
-            rustix::fs::fallocate(&self.file.descriptor, FallocateFlags::KEEP_SIZE, range.start, len)
-        });
-        match allocated {
-            // Such a file system has no holes to fill either: growing wrote the zeros out.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            outcome => outcome.map_err(|errno| self.file.failed(Operation::Grow, range.start, len, errno)),
+        self.file
+            .allocate_inside(&range)
+            .map_err(|errno| self.file.failed(Operation::Grow, range.start, len, errno))
+    }
+
+    fn renew(&self, range: Range<u64>) -> Result<()> {
+        self.file.changeable(Operation::Grow)?;
+        self.file.state.accepts(Operation::Grow, &self.file.name)?;
+        let len = range.end.saturating_sub(range.start);
+        let _resizing = self.file.state.resizing.lock();
+        self.file.inside(Operation::Grow, range.start, len)?;
+        if len == 0 {
+            return Ok(());
         }
+        self.file
+            .renew_inside(&range)
+            .map_err(|errno| self.file.failed(Operation::Grow, range.start, len, errno))
     }
 
     fn truncate(&self, len: u64) -> Result<()> {
@@ -320,17 +298,9 @@ impl Device for FileDevice {
             return Ok(());
         }
         let len = end - range.start;
-        let punched = rustix::io::retry_on_intr(|| {
-            rustix::fs::fallocate(
-                &self.file.descriptor,
-                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-                range.start,
-                len,
-            )
-        });
-        match punched {
-            Ok(()) => self.file.counters.punch(Purpose::Other, len),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        match self.file.punch(&(range.start..end)) {
+            Ok(true) => self.file.counters.punch(Purpose::Other, len),
+            Ok(false) => {}
             Err(errno) => return Err(self.file.failed(Operation::PunchHole, range.start, len, errno)),
         }
         Ok(())

@@ -565,4 +565,56 @@ mod tests {
         );
         assert!(directory.notes().is_empty(), "{:?}", directory.notes());
     }
+
+    #[test]
+    fn a_kernel_that_refuses_its_rings_later_is_done_without() {
+        let place = tempfile::tempdir_in(std::env::temp_dir()).unwrap();
+        let directory = FileDirectory::open(place.path()).unwrap();
+        let Carrier::Rings(rings) = &directory.shared.carrier else {
+            println!("skipped: {:?}", directory.notes());
+            return;
+        };
+        let file = directory.create("f", FileOptions::DIRECT).unwrap();
+        file.grow(4 << 20).unwrap();
+        let round = |number: u64| {
+            let mut batch = crate::Batch::new();
+            // More than a ring takes at once.
+            for page in 0..400 {
+                let bytes = [number as u8 + page as u8 % 7; 4096];
+                batch.write(page * 4096, crate::Buffer::padded(&bytes), Purpose::Other);
+            }
+            file.run(batch).unwrap();
+            let tickets = (0..8).map(|part: u64| {
+                let mut batch = crate::Batch::new();
+                for page in 50 * part..50 * (part + 1) {
+                    batch.read(page * 4096, crate::Buffer::zeroed(4096), Purpose::Other);
+                }
+                (part, file.submit(batch))
+            });
+            for (part, ticket) in tickets.collect::<Vec<_>>() {
+                file.wait(&ticket);
+                for (page, buffer) in (50 * part..).zip(ticket.take_buffers().unwrap()) {
+                    assert_eq!(buffer[4095], number as u8 + page as u8 % 7);
+                }
+            }
+        };
+        round(1);
+        let mut batch = crate::Batch::new();
+        for page in 0..100u64 {
+            batch.read(page * 4096, crate::Buffer::zeroed(4096), Purpose::Other);
+        }
+        // The kernel has these when it begins to refuse.
+        let before = file.submit(batch);
+        rings.refuse();
+        round(2);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| file.read_at(0, 4096, Purpose::Other).unwrap());
+            }
+        });
+        file.wait(&before);
+        assert_eq!(before.take_buffers().unwrap().len(), 100);
+        assert!(directory.notes().iter().any(|note| note.contains("refuses")));
+        round(3);
+    }
 }

@@ -1,34 +1,25 @@
 //! What stands behind a [`Mapping`] of a real file.
 
+use super::guard::Guard;
 use super::open_file::OpenFile;
+use super::placement;
 use super::sys::Pages;
 use crate::{Caching, Error, Mapping, MappingBacking, Operation, Result};
 use alluvium_base::Purpose;
+use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// File systems that write a changed page to a new place: storing into a mapping there allocates at write-back, so a
-/// full disk would surface as a failed sync (or a signal), and space reserved before is not what is written to.
-const COPY_ON_WRITE: [(u64, &str); 3] = [
-    (0x9123_683e, "btrfs"),
-    (0x2fc1_2fc1, "zfs"),
-    (0xca45_1a4e, "bcachefs"),
-];
-
-/// The file system's name, when it is one that copies on write.
-fn copies_on_write(magic: u64) -> Option<&'static str> {
-    COPY_ON_WRITE
-        .iter()
-        .find(|(known, _)| *known == magic)
-        .map(|(_, name)| *name)
-}
-
 /// A mapped range. The kernel maps whole pages, so a little more may be mapped than was asked for.
 struct MappedRange {
     file: Arc<OpenFile>,
+    /// Before the pages, so that they are watched no more when they are unmapped.
+    guard: Guard,
     pages: Pages,
+    /// Where the range begins in the file, in bytes.
+    start: u64,
     /// Where the range begins within `pages`, in bytes.
     lead: usize,
     /// The range's length in bytes.
@@ -46,18 +37,14 @@ pub(super) fn map(file: &Arc<OpenFile>, range: &Range<u64>) -> Result<Mapping> {
         ));
     }
     let failed = |errno| file.failed(Operation::Map, range.start, 0, errno);
-    let magic = rustix::fs::fstatfs(&file.descriptor).map_err(failed)?.f_type;
-    if let Some(name) = copies_on_write(u64::from(magic as u32)) {
-        return Err(unsupported(
-            file,
-            format!(
-                "{name} copies on write, so the space of a mapping cannot be reserved; write to the file instead"
-            ),
-        ));
+    if let Some(why) = placement::objection(&file.descriptor).map_err(failed)? {
+        return Err(unsupported(file, format!("{why}; write to the file instead")));
     }
     let len = range.end.saturating_sub(range.start);
     assert!(len > 0, "mapping nothing of {}", file.name);
     file.inside(Operation::Map, range.start, len)?;
+    file.allocate_inside(range)
+        .map_err(|errno| file.failed(Operation::Map, range.start, len, errno))?;
     let page = page_size() as u64;
     let from = range.start - range.start % page;
     let pages = Pages::map(
@@ -71,12 +58,15 @@ pub(super) fn map(file: &Arc<OpenFile>, range: &Range<u64>) -> Result<Mapping> {
     let start = unsafe { pages.start().add(lead) };
     let backing = Arc::new(MappedRange {
         file: Arc::clone(file),
+        guard: Guard::of(&pages),
         pages,
+        start: range.start,
         lead,
         len: len as usize,
     });
+    let mark = backing.guard.mark();
     // SAFETY: `start..start + len` lies in `pages`, which the backing owns.
-    Ok(unsafe { Mapping::new(start, len as usize, backing) })
+    Ok(unsafe { Mapping::new(start, len as usize, backing) }.marked_by(mark))
 }
 
 fn unsupported(file: &OpenFile, why: String) -> Error {
@@ -108,6 +98,29 @@ impl MappedRange {
         let to = self.lead + range.end as usize;
         from - from % page..to.next_multiple_of(page)
     }
+
+    /// Populates pages once more after the kernel could not make one of them writable: mostly because it has no space. If that cannot be
+    /// had, the error is that of a full disk; if it is there, the file system or the device has failed.
+    fn populate_again(&self, range: &Range<u64>, pages: Range<usize>) -> Result<()> {
+        let stat = rustix::fs::fstatvfs(&self.file.descriptor);
+        if stat.is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+            return Err(self.unpopulated(range, Errno::ROFS));
+        }
+        let start = self.start + range.start;
+        self.file
+            .allocate_inside(&(start..self.start + range.end))
+            .map_err(|errno| self.unpopulated(range, errno))?;
+        self.pages.populate(pages).map_err(|errno| {
+            let errno = if errno == Errno::FAULT { Errno::IO } else { errno };
+            self.unpopulated(range, errno)
+        })
+    }
+
+    fn unpopulated(&self, range: &Range<u64>, errno: Errno) -> Error {
+        let start = self.start + range.start;
+        self.file
+            .failed(Operation::Map, start, range.end - range.start, errno)
+    }
 }
 
 impl MappingBacking for MappedRange {
@@ -121,7 +134,13 @@ impl MappingBacking for MappedRange {
         self.file
             .state
             .syncs
-            .part(|| self.pages.sync(pages))
+            .part(|| {
+                // What a store that failed was to bring is nowhere.
+                if self.guard.is_broken() {
+                    return Err(Errno::IO);
+                }
+                self.pages.sync(pages)
+            })
             .map_err(|failure| failure.into_error(Operation::Sync, &self.file.name, range.end - range.start))
     }
 
@@ -134,26 +153,13 @@ impl MappingBacking for MappedRange {
             // A kernel before 5.14 does not know the advice.
             Err(Errno::INVAL) => {
                 self.pages.touch(pages, page_size());
+                if self.guard.is_broken() {
+                    return Err(self.unpopulated(&range, Errno::IO));
+                }
                 Ok(())
             }
-            outcome => outcome.map_err(|errno| {
-                self.file
-                    .failed(Operation::Map, range.start, range.end - range.start, errno)
-            }),
+            Err(Errno::FAULT) => self.populate_again(&range, pages),
+            outcome => outcome.map_err(|errno| self.unpopulated(&range, errno)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn file_systems_that_copy_on_write_are_known_by_their_magic() {
-        assert_eq!(copies_on_write(0x9123_683e), Some("btrfs"));
-        assert_eq!(copies_on_write(0x2fc1_2fc1), Some("zfs"));
-        assert_eq!(copies_on_write(0xca45_1a4e), Some("bcachefs"));
-        assert_eq!(copies_on_write(0xef53), None, "ext4 writes in place");
-        assert_eq!(copies_on_write(0x5846_5342), None, "xfs writes in place");
     }
 }

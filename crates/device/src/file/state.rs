@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// One file of the file system, whatever names and handles it has.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(super) struct FileState {
     /// Held while the length changes, so that growing and truncating do not interleave.
     pub(super) resizing: Mutex<()>,
     pub(super) syncs: SyncTurn,
+    /// Whether the file system allocates space in this file without a write: once it was seen.
+    allocates: OnceLock<bool>,
 }
 
 impl FileState {
@@ -23,6 +25,20 @@ impl FileState {
             len: AtomicU64::new(len),
             resizing: Mutex::new(()),
             syncs: SyncTurn::default(),
+            allocates: OnceLock::new(),
+        }
+    }
+
+    /// Remembers whether space could be allocated without a write. The first answer counts: it does not change.
+    pub(super) fn note_allocation(&self, allocates: bool) {
+        let _ = self.allocates.set(allocates);
+    }
+
+    /// Tells what was remembered, or what `probe` finds out.
+    pub(super) fn can_allocate(&self, probe: impl FnOnce() -> bool) -> bool {
+        match self.allocates.get() {
+            Some(allocates) => *allocates,
+            None => probe(),
         }
     }
 

@@ -1,9 +1,10 @@
-//! The system calls that only `unsafe` reaches: mappings. Everything else goes through safe wrappers.
+//! The system calls that only `unsafe` reaches: mappings, and a file's map of its extents. Everything else goes through safe wrappers.
 
 use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater};
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, msync, munmap};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -43,6 +44,11 @@ impl Pages {
         self.start
     }
 
+    /// The length in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The address of byte `at`, after checking that `range` lies inside.
     fn address(&self, range: &Range<usize>) -> *mut u8 {
         assert!(
@@ -80,6 +86,78 @@ impl Pages {
             let _ = byte.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
+}
+
+/// A stretch of a file that has space on the file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FileExtent {
+    /// Its bytes in the file.
+    pub(super) range: Range<u64>,
+    /// Whether another file has the same blocks, so that a change needs new ones.
+    pub(super) shared: bool,
+    /// Whether it was written since it was allocated.
+    pub(super) written: bool,
+}
+
+/// How many extents one call asks for.
+const EXTENTS: usize = 32;
+
+/// `struct fiemap` of `linux/fiemap.h`, with room for extents behind it.
+#[repr(C)]
+struct ExtentMap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+    extents: [MappedExtent; EXTENTS],
+}
+
+/// `struct fiemap_extent`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct MappedExtent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+/// `FS_IOC_FIEMAP`, which names the size of the structure without its extents.
+const FIEMAP: Opcode = rustix::ioctl::opcode::read_write::<[u64; 4]>(b'f', 11);
+/// `FIEMAP_EXTENT_UNWRITTEN`.
+const UNWRITTEN: u32 = 0x800;
+/// `FIEMAP_EXTENT_SHARED`.
+const SHARED: u32 = 0x2000;
+
+/// Asks for the first extents in a range: those that have space on the file system, whether or not they were written.
+///
+/// # Errors
+/// As the operating system says; not all file systems know the call.
+pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<FileExtent>, Errno> {
+    let mut map = ExtentMap {
+        start: range.start,
+        length: range.end - range.start,
+        flags: 0,
+        mapped: 0,
+        count: EXTENTS as u32,
+        reserved: 0,
+        extents: [MappedExtent::default(); EXTENTS],
+    };
+    // SAFETY: the call reads and writes a structure of this layout, with as many extents behind it as `count` says.
+    unsafe { rustix::ioctl::ioctl(descriptor, Updater::<FIEMAP, ExtentMap>::new(&mut map))? };
+    let found = &map.extents[..(map.mapped as usize).min(EXTENTS)];
+    Ok(found
+        .iter()
+        .map(|extent| FileExtent {
+            range: extent.logical..extent.logical.saturating_add(extent.length),
+            shared: extent.flags & SHARED != 0,
+            written: extent.flags & UNWRITTEN == 0,
+        })
+        .collect())
 }
 
 impl Drop for Pages {

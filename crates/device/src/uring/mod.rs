@@ -14,6 +14,8 @@
 //! - **U3** At most one thread of a ring waits in the kernel, and only it takes completions; when it leaves, one of those
 //!   that wait for it goes in. So no completion is taken by one thread while another sleeps for it.
 //! - **U4** Dropping the pool waits for what is in flight.
+//! - **U5** A ring that the kernel refuses to enter loses no request: each is completed by the kernel if it had been handed over, else by
+//!   the workers.
 //!
 //! Why a pool: two threads on one ring contend for the kernel's lock on it. A thread keeps to the ring with its own number
 //! modulo the number of rings, so with fewer threads than rings none is shared; a ticket remembers its ring, so that any
@@ -83,12 +85,16 @@ impl Rings {
     fn start(&self) -> io::Result<Arc<Station>> {
         // Locked throughout, so that a file that is registered meanwhile is not missed.
         let mut registry = self.registry.lock();
-        let station = Arc::new(Station::new(Ring::new()?, Arc::clone(&self.workers)));
-        for (slot, descriptor) in registry.files.iter().enumerate() {
-            if let Some(descriptor) = descriptor {
-                station.ring.set_file(slot as u32, Some(*descriptor));
-            }
+        let mut ring = Ring::new()?;
+        let mut files = registry.files.iter().enumerate();
+        let known = files.all(|(slot, descriptor)| {
+            descriptor.is_none_or(|descriptor| ring.set_file(slot as u32, Some(descriptor)))
+        });
+        if !known {
+            ring.forget_files();
         }
+        let station = Station::new(ring, Arc::clone(&self.workers), Arc::clone(&self.notes));
+        let station = Arc::new(station);
         let first = registry.stations.first();
         if registry.memory.is_empty()
             || first.is_none_or(|first| station.ring.share_memory(&first.ring).is_err())
@@ -282,6 +288,16 @@ impl Rings {
                 "the kernel did not register {} MiB of buffers ({error}): requests pin their pages one by one; raising the limit on locked memory (ulimit -l) may help",
                 region.len >> 20
             ));
+        }
+    }
+}
+
+#[cfg(test)]
+impl Rings {
+    /// From now on the kernel refuses every ring that there is.
+    pub(crate) fn refuse(&self) {
+        for station in &self.registry.lock().stations {
+            station.ring.refuse();
         }
     }
 }

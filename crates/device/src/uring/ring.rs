@@ -6,6 +6,9 @@
 //!
 //! The submission queue is touched only under `state`, the completion queue only under `reaper`; entering the kernel
 //! needs neither.
+//!
+//! A kernel that refuses to be entered (a ring that something closed, a filter of system calls) breaks the ring for good: what it was not
+//! handed is taken back, and what it has completes by itself.
 
 use crate::batch::InFlight;
 use crate::file::{MAX_TRANSFER, OpenFile};
@@ -17,6 +20,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fmt, io};
 
 /// The most requests in one ring at once; more wait in its backlog.
@@ -55,8 +59,14 @@ pub(super) struct Ring {
     kernel: IoUring,
     state: Mutex<State>,
     reaper: Mutex<Vec<(u64, i32)>>,
-    /// Whether the kernel took the table of files.
+    /// Whether the kernel took the table of files, and knows all that are in it.
     fixed_files: bool,
+    /// How many threads are in the kernel, or on their way in or out.
+    inside: AtomicUsize,
+    /// The kernel refused to be entered: nothing is handed to it any more.
+    broken: AtomicBool,
+    #[cfg(test)]
+    refuses: AtomicBool,
 }
 
 struct State {
@@ -64,6 +74,11 @@ struct State {
     free: Vec<u32>,
     backlog: VecDeque<Flight>,
     pieces: Vec<Piece>,
+    /// The slots of the latest requests in the submission queue, by their numbers modulo the capacity; the number of the next one.
+    queued: Vec<u32>,
+    next: usize,
+    /// What the kernel was not handed when the ring broke was taken out of the submission queue.
+    emptied: bool,
 }
 
 /// A part of a registered region: buffers inside it need not be pinned request by request.
@@ -103,9 +118,16 @@ impl Ring {
                 free: (0..CAPACITY as u32).rev().collect(),
                 backlog: VecDeque::new(),
                 pieces: Vec::new(),
+                queued: vec![0; CAPACITY],
+                next: 0,
+                emptied: false,
             }),
             reaper: Mutex::new(Vec::with_capacity(2 * CAPACITY)),
             fixed_files,
+            inside: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
+            #[cfg(test)]
+            refuses: AtomicBool::new(false),
         })
     }
 
@@ -120,8 +142,11 @@ impl Ring {
 
     /// Moves requests from the backlog to the submission queue while there is room. Answers how many.
     fn launch(&self, state: &mut State) -> usize {
+        if self.is_broken() {
+            return 0;
+        }
         let mut launched = 0;
-        // SAFETY: the only other user of the submission queue is this function, and `state` is locked here.
+        // SAFETY: the only other users of the submission queue are here too, and `state` is locked.
         let mut queue = unsafe { self.kernel.submission_shared() };
         while !state.backlog.is_empty()
             && let Some(slot) = state.free.pop()
@@ -134,6 +159,9 @@ impl Ring {
             let pushed = unsafe { queue.push(&entry) };
             // Every entry in the queue has a slot in the table, and there are no more slots than entries.
             assert!(pushed.is_ok(), "the submission queue has room for every slot");
+            let place = state.next % CAPACITY;
+            state.queued[place] = slot;
+            state.next += 1;
             launched += 1;
         }
         launched
@@ -193,15 +221,62 @@ impl Ring {
 
     /// Hands the queue to the kernel and waits until at least `want` completions can be taken. May return early.
     ///
-    /// # Panics
-    /// When the kernel finds fault with the ring itself, which is a bug of this module.
-    pub(super) fn enter(&self, want: usize) {
-        if let Err(error) = self.try_enter(want) {
-            panic!("io_uring_enter: {error}");
+    /// # Errors
+    /// When the kernel refuses to be entered: the ring is broken from then on, and whoever called sees to what [`Ring::take_back`] gives.
+    pub(super) fn enter(&self, want: usize) -> io::Result<()> {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        let outcome = if self.is_broken() {
+            Ok(())
+        } else {
+            self.try_enter(want)
+        };
+        if outcome.is_err() {
+            self.broken.store(true, Ordering::SeqCst);
         }
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        outcome
+    }
+
+    /// Whether the kernel refused to be entered.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+
+    /// Takes back the requests of a broken ring that the kernel was not handed. Nothing while a thread is in the kernel, which might hand
+    /// them over: that thread calls this when it comes out.
+    pub(super) fn take_back(&self) -> Vec<Flight> {
+        let mut state = self.state.lock();
+        if self.inside.load(Ordering::SeqCst) > 0 {
+            return Vec::new();
+        }
+        let mut taken = Vec::new();
+        if !state.emptied {
+            state.emptied = true;
+            // SAFETY: the submission queue is used under `state` only, which is locked. What stays in it nobody hands to the kernel any
+            // more, for nobody enters it.
+            let waiting = unsafe { self.kernel.submission_shared() }.len();
+            for number in state.next - waiting..state.next {
+                let slot = state.queued[number % CAPACITY];
+                let flight = state.table[slot as usize].take();
+                taken.push(flight.expect("a queued request is in the table"));
+                state.free.push(slot);
+            }
+        }
+        taken.extend(state.backlog.drain(..));
+        taken
+    }
+
+    /// From now on the kernel refuses to be entered.
+    #[cfg(test)]
+    pub(super) fn refuse(&self) {
+        self.refuses.store(true, Ordering::SeqCst);
     }
 
     fn try_enter(&self, want: usize) -> io::Result<()> {
+        #[cfg(test)]
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(io::Error::from(Errno::PERM));
+        }
         match self.kernel.submitter().submit_and_wait(want) {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -245,6 +320,11 @@ impl Ring {
                 .submitter()
                 .register_files_update(slot, &[descriptor.unwrap_or(-1)])
                 .is_ok()
+    }
+
+    /// Uses every file by its descriptor from now on, because the kernel does not know all of them.
+    pub(super) fn forget_files(&mut self) {
+        self.fixed_files = false;
     }
 
     /// Makes the table of registered memory.

@@ -1,11 +1,12 @@
 //! Many threads on one ring: who enters the kernel, who waits for whom.
 
 use super::ring::{Context, Flight, Reaper, Ring};
-use crate::file::Workers;
+use crate::file::{Notes, Workers};
 use crate::{Operation, Outcome, Request, Ticket};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A ring and those who wait on it.
 #[derive(Debug)]
@@ -15,22 +16,58 @@ pub(super) struct Station {
     followers: Mutex<usize>,
     changed: Condvar,
     workers: Arc<Workers>,
+    notes: Arc<Notes>,
 }
 
+/// How long a thread that waits on a broken ring sleeps before it looks for completions again.
+const LOOK_AGAIN: Duration = Duration::from_micros(100);
+
 impl Station {
-    pub(super) fn new(ring: Ring, workers: Arc<Workers>) -> Station {
+    pub(super) fn new(ring: Ring, workers: Arc<Workers>, notes: Arc<Notes>) -> Station {
         Station {
             ring,
             followers: Mutex::new(0),
             changed: Condvar::new(),
             workers,
+            notes,
+        }
+    }
+
+    /// Queues requests; on a broken ring the workers have them at once.
+    fn push(&self, flights: Vec<Flight>) {
+        self.ring.push(flights);
+        if self.ring.is_broken() {
+            self.enter(0);
+        }
+    }
+
+    /// Enters the kernel. When it refuses, the workers do what it was not handed; what it has it completes without being asked.
+    fn enter(&self, want: usize) {
+        if let Err(error) = self.ring.enter(want) {
+            self.notes.add(format!(
+                "the kernel refuses an io_uring that it had given ({error}): threads make blocking calls instead"
+            ));
+        }
+        if self.ring.is_broken() {
+            for flight in self.ring.take_back() {
+                let Flight {
+                    context,
+                    index,
+                    request,
+                    ..
+                } = flight;
+                finish_blocking(&self.workers, &context, index, request, 0);
+            }
+            if want > 0 {
+                std::thread::sleep(LOOK_AGAIN);
+            }
         }
     }
 
     /// Hands requests over, without waiting for them.
     pub(super) fn submit(&self, flights: Vec<Flight>) {
-        self.ring.push(flights);
-        self.ring.enter(0);
+        self.push(flights);
+        self.enter(0);
         if self.ring.has_backlog() {
             self.poll();
         }
@@ -38,11 +75,11 @@ impl Station {
 
     /// Hands requests over and waits until the ticket has none left in the ring.
     pub(super) fn submit_and_wait(&self, flights: Vec<Flight>, ticket: &Ticket) {
-        self.ring.push(flights);
+        self.push(flights);
         if let Some(reaper) = self.ring.reaper() {
             self.lead(reaper, ticket);
         } else {
-            self.ring.enter(0);
+            self.enter(0);
             self.wait(ticket);
         }
     }
@@ -51,7 +88,7 @@ impl Station {
     pub(super) fn poll(&self) {
         if let Some(mut reaper) = self.ring.reaper() {
             if self.take(&mut reaper) {
-                self.ring.enter(0);
+                self.enter(0);
             }
             self.hand_over(reaper);
         }
@@ -87,11 +124,11 @@ impl Station {
         let (mut taken, mut launched) = self.take_all(&mut reaper);
         let carries = self.ring.in_flight() > 0;
         if taken == 0 && carries {
-            self.ring.enter(1);
+            self.enter(1);
             (taken, launched) = self.take_all(&mut reaper);
         }
         if launched {
-            self.ring.enter(0);
+            self.enter(0);
         }
         self.hand_over(reaper);
         // The kernel may have been left without anything, because of a signal: the ticket may still be there.
@@ -105,7 +142,7 @@ impl Station {
             let (pending, in_flight) = (ticket.pending(), self.ring.in_flight());
             if pending == 0 || in_flight == 0 {
                 if launched {
-                    self.ring.enter(0);
+                    self.enter(0);
                 }
                 break;
             }
@@ -116,7 +153,7 @@ impl Station {
             } else {
                 pending.min(in_flight)
             };
-            self.ring.enter(want);
+            self.enter(want);
         }
         self.hand_over(reaper);
     }
@@ -216,7 +253,7 @@ impl Drop for Station {
             };
             let launched = self.take(&mut reaper);
             if launched || self.ring.in_flight() > 0 {
-                self.ring.enter(1);
+                self.enter(1);
             }
         }
     }

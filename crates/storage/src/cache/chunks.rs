@@ -1,7 +1,7 @@
 //! Which chunk belongs to which size class; cutting chunks, draining them, and moving them between classes.
 //!
 //! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget shrinks or another class
-//! needs it more: it leaves its class, its frames leave every list, its nodes are evicted, and once every frame is
+//! needs it more: it leaves its class, its frames leave the lists that frames are taken from, its nodes are evicted, and once every frame is
 //! free (two epochs later, when nothing pins any) it is cut anew for that class or its memory is given back.
 //!
 //! Locks are taken in this order: the chunks, a class's list, a lane, a pool. None is held while a device is asked.
@@ -58,6 +58,8 @@ pub(super) struct Chunks {
     draining: AtomicUsize,
     /// The safe epoch when the drains were last looked at: until it passes, little can have changed.
     looked_at: AtomicU64,
+    /// Entries of lists that were looked at so that chunks could leave.
+    walked: AtomicU64,
 }
 
 impl Chunks {
@@ -68,7 +70,14 @@ impl Chunks {
             assigned: AtomicU64::new(0),
             draining: AtomicUsize::new(0),
             looked_at: AtomicU64::new(0),
+            walked: AtomicU64::new(0),
         }
+    }
+
+    /// How many entries of lists were looked at so that chunks could leave.
+    #[cfg(test)]
+    pub(super) fn walked(&self) -> u64 {
+        self.walked.load(Ordering::Relaxed)
     }
 
     pub(super) fn assigned(&self) -> u64 {
@@ -130,7 +139,7 @@ impl Shared {
         owner.pool.lock().extend(ids.rev());
     }
 
-    /// Takes a chunk out of its class, and its frames out of every list.
+    /// Takes a chunk out of its class. Its frames must leave the lists next ([`Shared::forget_draining`]).
     fn begin_drain(&self, owned: &mut Owned, class: usize, at: usize, heir: Option<usize>) {
         let chunk = {
             let mut chunks = self.chunks.classes[class].chunks.write();
@@ -142,20 +151,27 @@ impl Shared {
         for frame in self.frames_of(chunk, class) {
             self.header(frame).set_draining();
         }
-        let is_of = |frame: &FrameId| self.geometry.chunk_of(*frame) == chunk;
-        for lane in &self.lanes {
-            lane.lock().forget(class, is_of);
-        }
-        self.chunks.classes[class]
-            .pool
-            .lock()
-            .retain(|frame| !is_of(frame));
-        self.cold.lock().retain(|frame| !is_of(frame));
-        self.doomed.lock().retain(|frame| !is_of(frame));
         owned.draining.push(Drain { chunk, class, heir });
         self.chunks
             .draining
             .store(owned.draining.len(), Ordering::Relaxed);
+    }
+
+    /// Takes the frames of all chunks that leave out of the lists that frames are taken from, in one walk. They stay among the cold and the
+    /// doomed, as all do that have left: whoever comes to one there looks at the frame itself.
+    fn forget_draining(&self, classes: &[bool; CLASSES]) {
+        let mut walked = 0;
+        for lane in &self.lanes {
+            walked += lane.lock().forget_draining(self.headers());
+        }
+        for (class, owner) in self.chunks.classes.iter().enumerate() {
+            if classes[class] {
+                let mut pool = owner.pool.lock();
+                walked += pool.len();
+                pool.retain(|&frame| !self.header(frame).is_draining());
+            }
+        }
+        self.chunks.walked.fetch_add(walked as u64, Ordering::Relaxed);
     }
 
     pub(super) fn frames_of(&self, chunk: u32, class: usize) -> impl Iterator<Item = FrameId> + Clone {
@@ -238,23 +254,25 @@ impl Shared {
             return;
         }
         let mut owned = self.chunks.owned.lock();
-        loop {
-            let leaving = owned.draining.iter().filter(|drain| drain.heir.is_none()).count() as u64;
-            if self.chunks.assigned().saturating_sub(leaving) <= self.allowed_chunks() {
-                return;
-            }
-            // A chunk that was to move between classes goes altogether instead.
-            if let Some(drain) = owned.draining.iter_mut().find(|drain| drain.heir.is_some()) {
-                drain.heir = None;
-                continue;
-            }
-            let Some((class, at)) = self
-                .coldest(&mut owned, None, SEARCHED_TO_SHRINK)
-                .map(|cold| cold.0)
-            else {
-                return;
-            };
+        let leaving = owned.draining.iter().filter(|drain| drain.heir.is_none()).count() as u64;
+        let staying = self.chunks.assigned().saturating_sub(leaving);
+        let mut surplus = staying.saturating_sub(self.allowed_chunks());
+        // A chunk that was to move between classes goes altogether instead.
+        let moving = owned.draining.iter_mut().filter(|drain| drain.heir.is_some());
+        for drain in moving.take(usize::try_from(surplus).unwrap_or(usize::MAX)) {
+            drain.heir = None;
+            surplus -= 1;
+        }
+        let mut classes = [false; CLASSES];
+        while surplus > 0
+            && let Some(((class, at), _)) = self.coldest(&mut owned, None, SEARCHED_TO_SHRINK)
+        {
             self.begin_drain(&mut owned, class, at, None);
+            classes[class] = true;
+            surplus -= 1;
+        }
+        if classes.contains(&true) {
+            self.forget_draining(&classes);
         }
     }
 
@@ -266,10 +284,11 @@ impl Shared {
         except: Option<usize>,
         count: usize,
     ) -> Option<((usize, usize), u64)> {
+        // None of them changes meanwhile: who changes one has `owned`.
         let lists = self.chunks.classes.iter().enumerate();
         let lists: Vec<_> = lists
             .filter(|(class, _)| Some(*class) != except)
-            .map(|(class, owner)| (class, owner.chunks.read().clone()))
+            .map(|(class, owner)| (class, owner.chunks.read()))
             .collect();
         let total: usize = lists.iter().map(|(_, chunks)| chunks.len()).sum();
         let mut best: Option<((usize, usize), u64)> = None;
@@ -284,6 +303,8 @@ impl Shared {
                     here
                 })
                 .expect("the hand is below the number of chunks");
+            let walked = self.geometry.cut(*class).frames as u64;
+            self.chunks.walked.fetch_add(walked, Ordering::Relaxed);
             let frames = self.frames_of(chunks[at], *class);
             let warm = frames.filter(|&frame| {
                 let header = self.header(frame);
@@ -337,6 +358,7 @@ impl Shared {
         };
         if warm <= allowed {
             self.begin_drain(&mut owned, donor, at, Some(class));
+            self.forget_draining(&std::array::from_fn(|class| class == donor));
         }
     }
 }

@@ -125,13 +125,22 @@ impl Lane {
         self.ahead[class] -= self.ahead[class].div_ceil(64);
     }
 
-    /// Drops every frame of a class that `is_of` names from all lists: its chunk is being drained.
-    pub(super) fn forget(&mut self, class: usize, is_of: impl Fn(&FrameId) -> bool) {
-        self.free[class].retain(|frame| !is_of(frame));
-        self.pinned.retain(|frame| !is_of(frame));
-        let before = self.limbo.len();
-        self.limbo.retain(|(_, frame)| !is_of(frame));
-        self.waiting[class] -= before - self.limbo.len();
+    /// Drops every frame from all lists whose chunk is being drained; how many entries were looked at.
+    pub(super) fn forget_draining(&mut self, headers: Headers<'_>) -> usize {
+        let stays = |frame: FrameId| !headers.of(frame).is_draining();
+        let walked = self.free.iter().map(Vec::len).sum::<usize>() + self.pinned.len() + self.limbo.len();
+        for free in &mut self.free {
+            free.retain(|&frame| stays(frame));
+        }
+        self.pinned.retain(|&frame| stays(frame));
+        let waiting = &mut self.waiting;
+        self.limbo.retain(|&(_, frame)| {
+            if !stays(frame) {
+                waiting[headers.of(frame).class()] -= 1;
+            }
+            stays(frame)
+        });
+        walked
     }
 
     /// Every frame in the lists: (free, retired).

@@ -519,7 +519,7 @@ impl Cache {
         if let Some(frame) = self.shared.look(&key, key.hash(), &guard)
             && self.shared.header(frame).doom()
         {
-            self.shared.doomed.lock().push_back(frame);
+            self.shared.note_doomed(frame);
         }
     }
 

@@ -232,6 +232,16 @@ impl Shared {
         cold.push_back(frame);
     }
 
+    /// Notes a frame that is doomed.
+    pub(super) fn note_doomed(&self, frame: FrameId) {
+        let mut doomed = self.doomed.lock();
+        if doomed.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
+            // As among the cold ones.
+            doomed.pop_front();
+        }
+        doomed.push_back(frame);
+    }
+
     /// Claims the next frames of a class's CLOCK hand, and evicts those that were not used since it last passed.
     fn sweep(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let owner = &self.chunks.classes[class];

@@ -25,26 +25,32 @@ pub(super) enum Answer {
 }
 
 impl Extents {
-    /// The extents of a new store: all is free. The reserve of each tier is taken from the file system at once.
+    /// The extents of a new store: all is free. The reserve of each tier comes from the file system with the first extent, so that a new store
+    /// is small; that there is room for it is proven now.
     ///
     /// # Errors
     /// [`Error::Full`] when there is no room for the reserve; as the device says.
     pub fn create(tiers: Arc<Tiers>, options: ExtentOptions) -> Result<Extents> {
         let maps = (0..tiers.count()).map(|number| empty_tier(&tiers, number as u8));
         let maps = maps.collect::<Result<Vec<_>>>()?;
-        let shared = Arc::new(Shared::new(tiers, options, maps, MapState::default()));
-        for slot in &shared.slots {
-            let mut tier = slot.tier.lock();
-            let reserve = tier.reserve(options.reserve_bounds());
-            let missing = reserve.saturating_sub(tier.backed.count());
-            if shared.provide(slot, &mut tier, missing)? == Answer::Refused {
-                return Err(Error::Full {
-                    wanted: u64::from(missing) * UNIT,
-                    free: 0,
-                    reserve: false,
-                });
+        for tier in &maps {
+            let reserve = u64::from(tier.reserve(options.reserve_bounds())) * UNIT;
+            let limited = options.max_bytes.is_some_and(|most| most < reserve);
+            let file = tiers.get(tier.number)?;
+            let before = file.len();
+            let full = || Error::Full {
+                wanted: reserve,
+                free: 0,
+                reserve: false,
+            };
+            match file.grow(reserve) {
+                Ok(()) if limited => return Err(full()),
+                Ok(()) => file.truncate(before)?,
+                Err(error) if error.is_disk_full() => return Err(full()),
+                Err(error) => return Err(error.into()),
             }
         }
+        let shared = Arc::new(Shared::new(tiers, options, maps, MapState::default()));
         Ok(Extents { shared })
     }
 
@@ -411,7 +417,13 @@ impl Shared {
             return Ok(Answer::Given);
         }
         let room = MAX_TIER_UNITS - tier.units;
-        let step = self.charge(policy::step(tier.units, units).min(room));
+        // The reserve comes with the first extent.
+        let reserve = match tier.used() {
+            0 => tier.reserve(self.options.reserve_bounds()),
+            _ => 0,
+        };
+        let step = policy::step(tier.units, units).max(units + reserve);
+        let step = self.charge(step.min(room));
         if step < units {
             self.discharge(step);
             return Ok(Answer::Refused);

@@ -89,13 +89,18 @@ impl Extents {
 
 impl Shared {
     fn excess(&self, tier: &Tier) -> Excess {
+        // Where nothing is used there is nothing that could be deleted, and a new store is to be small.
+        let reserve = match tier.used() {
+            0 => 0,
+            _ => tier.reserve(self.options.reserve_bounds()),
+        };
         Excess {
             occupying: tier.occupying(),
             backed: tier.backed.count(),
             tail: tier.free.run_below(tier.units),
             file: tier.units,
             used: tier.used(),
-            reserve: tier.reserve(self.options.reserve_bounds()),
+            reserve,
         }
     }
 

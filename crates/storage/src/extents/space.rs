@@ -369,6 +369,10 @@ impl UnitSet {
 
     /// How many units just below `end` are in the set without a gap.
     pub(super) fn run_below(&self, end: u32) -> u32 {
+        // Where the end is in use, as it mostly is, nothing below needs to be looked at.
+        if end == 0 || !self.contains(end - 1..end) {
+            return 0;
+        }
         let nothing = UnitSet::default();
         match self.last_without(&nothing, end, end) {
             Some(run) if run.end == end => end - run.start,

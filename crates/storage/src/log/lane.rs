@@ -166,6 +166,9 @@ impl Lane {
         let synced = shared.commit.synced();
         let active = self.current.as_mut().expect("a lane has switched to a segment");
         active.put(entry, synced);
+        if active.pen.is_broken() {
+            return Err(shared.poison_unless_full(active.broken()));
+        }
         self.named = synced;
         if active.pen.waiting() > 0 {
             shared.note_buffering();
@@ -235,6 +238,9 @@ impl Lane {
             payload: &[],
         };
         active.put(seal, shared.commit.synced());
+        if active.pen.is_broken() {
+            return Err(active.broken());
+        }
         if let Err(error) = active.pen.flush(&active.segment.slot) {
             active.take_back(SEAL_BYTES);
             return Err(error);
@@ -291,6 +297,17 @@ impl Active {
         // SAFETY: the slot belongs to this lane until it is released, and the lane is locked.
         unsafe { self.pen.put(self.at, [&bytes, entry.payload], total) };
         self.at += total;
+    }
+
+    /// The error of a store that failed.
+    fn broken(&self) -> Error {
+        Error::Device(alluvium_device::Error::Io {
+            operation: alluvium_device::Operation::Write,
+            file: self.segment.slot.file.name().to_owned(),
+            offset: self.at,
+            len: 0,
+            source: std::io::Error::other("a store into its mapping failed"),
+        })
     }
 
     fn take_back(&mut self, total: u64) {

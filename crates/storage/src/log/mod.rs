@@ -161,8 +161,11 @@ impl Log {
             number: 1,
         };
         let shared = Shared::new(directory, options, BTreeSet::new(), origin)?;
+        if options.starts_small {
+            shared.pool.start_small()?;
+        }
         shared.control(Kind::Note, generation)?;
-        if !shared.pool.fill_reserve()? {
+        if !options.starts_small && !shared.pool.fill_reserve()? {
             return Err(Error::Device(alluvium_device::Error::DiskFull {
                 operation: alluvium_device::Operation::Grow,
                 file: "the log's reserve".to_owned(),

@@ -69,6 +69,9 @@ pub struct LogOptions {
     pub lanes: usize,
     /// How bytes reach a segment.
     pub access: Access,
+    /// Whether a new log takes little space before the first record: its first segments are short, and others are made once there is a
+    /// writer.
+    pub starts_small: bool,
     /// Ties the log to its store, so that another store's segments are found. The same at every opening.
     pub identity: u64,
 }
@@ -84,6 +87,7 @@ impl LogOptions {
             reserve_bytes: segment_bytes,
             lanes: 4,
             access: Access::Mapped,
+            starts_small: false,
             identity: 0,
         }
     }

@@ -31,6 +31,9 @@ const POPULATE_SLICE: u64 = 1 << 20;
 /// How many segments control records may add to the limit.
 pub(super) const CONTROL_SEGMENTS: u64 = 3;
 
+/// The length of the slots that a new log begins with.
+const SHORT: u64 = 64 << 10;
+
 /// How many steps of preparation in a row must find nothing to do before a free slot is punched.
 const IDLE_STEPS: u64 = 16;
 
@@ -43,6 +46,8 @@ pub(super) struct Pool {
     unlimited: AtomicBool,
     /// Whether slots are mapped. Cleared for good where the file system refuses.
     mapped: AtomicBool,
+    /// Whether no writer has come yet since the log was created: nothing is made ready for them meanwhile.
+    untouched: AtomicBool,
     idle: Mutex<Idle>,
 }
 
@@ -54,6 +59,8 @@ struct Idle {
     free: Vec<(Arc<Slot>, u64)>,
     /// Without space on the file system.
     holes: Vec<Arc<Slot>>,
+    /// Short ones, for the first records of a new log.
+    short: Vec<Arc<Slot>>,
     /// The numbers that files have.
     names: BTreeSet<u32>,
     /// Bytes of the slots that are out.
@@ -65,6 +72,17 @@ struct Idle {
 }
 
 impl Idle {
+    /// A short slot, while there are some that this claim may have and the record fits.
+    fn take_short(&mut self, total: u64, claim: Claim) -> Option<Arc<Slot>> {
+        let kept = usize::from(claim == Claim::Normal);
+        let fits = total + (BLOCK_BYTES + RECORD_BYTES) as u64 <= self.short.last()?.len;
+        if fits && self.short.len() > kept {
+            self.short.pop()
+        } else {
+            None
+        }
+    }
+
     /// A slot is out no more.
     fn shrink(&mut self, len: u64, limit_bytes: u64) {
         self.live -= len;
@@ -148,6 +166,7 @@ impl Pool {
             directory,
             unlimited: AtomicBool::new(false),
             mapped: AtomicBool::new(options.access == Access::Mapped),
+            untouched: AtomicBool::new(false),
             options,
             idle: Mutex::new(Idle {
                 names,
@@ -219,7 +238,7 @@ impl Pool {
     #[must_use]
     pub(super) fn has_space(&self) -> bool {
         let idle = self.idle.lock();
-        idle.ready.len() > self.keeps(Claim::Normal) || !idle.free.is_empty()
+        idle.short.len() > 1 || idle.ready.len() > self.keeps(Claim::Normal) || !idle.free.is_empty()
     }
 
     /// A slot for a lane that has a record of `total` bytes to write.
@@ -248,6 +267,14 @@ impl Pool {
             idle.let_past = live;
         }
         idle.idle_steps = 0;
+        if claim != Claim::Control {
+            self.untouched.store(false, Ordering::Relaxed);
+        }
+        if let Some(slot) = idle.take_short(total, claim) {
+            idle.live -= len - slot.len;
+            drop(idle);
+            return self.account(slot.len, Ok(slot), reserved);
+        }
         if len != self.options.segment_bytes {
             drop(idle);
             return self.account(len, self.create(len), reserved);
@@ -258,11 +285,7 @@ impl Pool {
         }
         let slot = idle.free.pop().map(|(slot, _)| slot);
         drop(idle);
-        let slot = match slot {
-            Some(slot) => Ok(slot),
-            None => self.fill_hole_or_create(),
-        };
-        self.account(len, slot, reserved)
+        self.account(len, self.refresh_or_make(slot), reserved)
     }
 
     fn account(&self, len: u64, slot: Result<Arc<Slot>>, reserved: bool) -> Result<Taken> {
@@ -295,6 +318,28 @@ impl Pool {
         Ok(slot)
     }
 
+    /// A slot with its space allocated: this one, if it can be had, or from a hole, or a new one. Where segments are written by calls, the
+    /// file system may write to a new place what was written before, so that the space of a slot that was used counts for nothing.
+    fn refresh_or_make(&self, used: Option<Arc<Slot>>) -> Result<Arc<Slot>> {
+        let Some(slot) = used else {
+            return self.fill_hole_or_create();
+        };
+        if self.is_mapped() {
+            return Ok(slot);
+        }
+        match slot.file.renew(0..slot.len) {
+            Ok(()) => Ok(slot),
+            Err(error) => {
+                self.idle.lock().holes.push(slot);
+                if error.is_disk_full() {
+                    self.fill_hole_or_create()
+                } else {
+                    Err(error.into())
+                }
+            }
+        }
+    }
+
     /// A slot with its space allocated, from a hole or anew.
     fn fill_hole_or_create(&self) -> Result<Arc<Slot>> {
         let holes = std::mem::take(&mut self.idle.lock().holes);
@@ -306,7 +351,12 @@ impl Pool {
                 left.push(slot);
                 continue;
             }
-            match slot.file.allocate(0..slot.len) {
+            let whole = || 0..slot.len;
+            match slot
+                .file
+                .renew(whole())
+                .and_then(|()| slot.file.allocate(whole()))
+            {
                 Ok(()) => filled = Some(slot),
                 // Another one may have its space still.
                 Err(error) if error.is_disk_full() => left.push(slot),
@@ -323,6 +373,21 @@ impl Pool {
             (None, Some(error)) => Err(error.into()),
             (None, None) => self.create(self.options.segment_bytes),
         }
+    }
+
+    /// Makes the short slots that a new log begins with: one for each lane, one for a note and one as the reserve. Nothing else is made
+    /// before the first writer comes, so that a new store is small.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn start_small(&self) -> Result<()> {
+        let len = SHORT.min(self.options.segment_bytes);
+        for _ in 0..self.options.lanes + 2 {
+            let slot = self.create(len)?;
+            self.idle.lock().short.push(slot);
+        }
+        self.untouched.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// A new file whose name and length are durable.
@@ -441,7 +506,10 @@ impl Pool {
     /// # Errors
     /// As the device says. A full disk is not an error here: the next append finds it.
     pub(super) fn prepare(&self, lanes: usize) -> Result<bool> {
-        let unpopulated = self.idle.lock().ready.clone();
+        let unpopulated = {
+            let idle = self.idle.lock();
+            [&idle.short[..], &idle.ready[..]].concat()
+        };
         for slot in unpopulated {
             if slot.populate(0, POPULATE_SLICE)? > 0 {
                 return Ok(true);
@@ -467,6 +535,9 @@ impl Pool {
     /// # Errors
     /// As [`Pool::prepare`].
     pub(super) fn make_ready(&self, target: usize) -> Result<bool> {
+        if self.untouched.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         let free = {
             let mut idle = self.idle.lock();
             let next = idle.live + (idle.ready.len() as u64 + 1) * self.options.segment_bytes;
@@ -477,16 +548,12 @@ impl Pool {
             }
             idle.free.pop().map(|(slot, _)| slot)
         };
-        let slot = match free {
-            Some(slot) => Ok(slot),
-            None => self.fill_hole_or_create(),
-        };
-        match slot.and_then(|slot| self.map(slot)) {
+        match self.refresh_or_make(free).and_then(|slot| self.map(slot)) {
             Ok(slot) => {
                 self.idle.lock().ready.push(slot);
                 Ok(true)
             }
-            Err(error) if error.is_full() => Ok(false),
+            Err(error) if error.is_shortage() => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -510,7 +577,8 @@ impl Pool {
     #[must_use]
     pub(super) fn usage(&self) -> PoolUsage {
         let idle = self.idle.lock();
-        let kept = || idle.ready.iter().chain(idle.free.iter().map(|(slot, _)| slot));
+        let free = || idle.free.iter().map(|(slot, _)| slot);
+        let kept = || idle.ready.iter().chain(free()).chain(&idle.short);
         PoolUsage {
             live_bytes: idle.live,
             idle_bytes: kept().map(|slot| slot.len).sum(),

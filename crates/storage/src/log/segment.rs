@@ -388,6 +388,15 @@ impl Pen {
         }
     }
 
+    /// Whether a store has failed, so that what was put last may be nowhere.
+    #[must_use]
+    pub(super) fn is_broken(&self) -> bool {
+        match self {
+            Pen::Mapped(mapping) => mapping.is_broken(),
+            Pen::Written(_) => false,
+        }
+    }
+
     /// How many bytes were put and are not in the page cache.
     #[must_use]
     pub(super) fn waiting(&self) -> usize {

@@ -20,10 +20,14 @@
 //! - **P1** The pair that holds the durable generation is never written, except to mend one copy from the other.
 //! - **P2** A generation is durable once both of its copies are written and the file is synced; everything that it
 //!   reaches was synced before they were written.
-//! - **P3** Opening syncs the file before anything acts on what was read, for a killed process may have left a
-//!   superblock that no sync has made durable.
+//! - **P3** Opening writes the copies of the generation that it found again, one at a time, and syncs each, before
+//!   anything acts on what was read. A killed process may have left a superblock that no sync has made durable, and
+//!   a failed sync one that no later sync would: its pages are clean and not on the disk.
 //! - **P4** The file has the name `superblock` only once it holds a durable generation; until then creation is under
 //!   way and the file is `superblock.new`.
+//! - **P5** Of an earlier life only the superblock itself may not be durable. What it reaches, the extents and the
+//!   prefix of the map, was synced before it was written (P2), and a sync that fails stops the store before that.
+//!   What a later life adds to a page of an earlier one it writes, whole, with its own sync.
 
 pub mod format;
 
@@ -262,29 +266,36 @@ impl SuperblockFile {
         Ok(())
     }
 
-    /// Syncs (P3), then writes the copies of the durable generation that are damaged, one at a time so that a good
-    /// one is always there (P1).
+    /// Writes the copies of the durable generation again (P3), one at a time so that a good one is always there (P1): a
+    /// damaged one first. A full disk, where even that needs space, leaves them as they are.
     fn mend(&self) -> Result<()> {
-        self.file.sync(Purpose::Superblock)?;
+        match self.renew() {
+            Err(error) if error.is_full() => {
+                tracing::warn!(%error, "the superblock is not written again");
+                Ok(self.file.sync(Purpose::Superblock)?)
+            }
+            renewed => renewed,
+        }
+    }
+
+    fn renew(&self) -> Result<()> {
         self.file.grow((SLOTS * SLOT_BYTES) as u64)?;
+        let offset = |slot: usize| (slot * SLOT_BYTES) as u64;
+        let mut copies = Vec::with_capacity(2);
         for slot in slots_of(self.durable_pair) {
             let wanted = self.durable.encode(slot);
-            let found = self
-                .file
-                .read_at((slot * SLOT_BYTES) as u64, SLOT_BYTES, Purpose::Recovery)?;
-            if found[..] != wanted[..] {
-                tracing::warn!(
-                    slot,
-                    generation = self.durable.generation,
-                    "mending a damaged copy of the superblock"
-                );
-                self.file.write_at(
-                    (slot * SLOT_BYTES) as u64,
-                    Buffer::padded(&wanted),
-                    Purpose::Superblock,
-                )?;
-                self.file.sync(Purpose::Superblock)?;
+            let found = self.file.read_at(offset(slot), SLOT_BYTES, Purpose::Recovery)?;
+            copies.push((found[..] == wanted[..], slot, wanted));
+        }
+        copies.sort_by_key(|&(sound, ..)| sound);
+        for (sound, slot, wanted) in copies {
+            if !sound {
+                let generation = self.durable.generation;
+                tracing::warn!(slot, generation, "mending a damaged copy of the superblock");
             }
+            self.file
+                .write_at(offset(slot), Buffer::padded(&wanted), Purpose::Superblock)?;
+            self.file.sync(Purpose::Superblock)?;
         }
         Ok(())
     }

@@ -105,6 +105,25 @@ fn growing_keeps_every_node_that_was_there() {
 }
 
 #[test]
+fn a_smaller_budget_walks_the_lists_once_and_not_for_every_chunk() {
+    let walked = |mebibytes: u64| {
+        let mut store = Store::new(1);
+        let pointers = store.write_many((mebibytes * MIB / PAGE) as usize, 1);
+        let cache = store.cache(mebibytes * MIB);
+        look_up(&cache, &pointers);
+        cache.set_budget(mebibytes * MIB / 2).unwrap();
+        assert_sound(&cache);
+        cache.shared.chunks.walked()
+    };
+    let (small, large) = (walked(12), walked(48));
+    println!("entries walked: {small} at 12 MiB, {large} at 48 MiB");
+    assert!(
+        small > 0 && large <= 6 * small,
+        "{small} entries at 12 MiB, {large} at four times as much"
+    );
+}
+
+#[test]
 fn a_guard_delays_a_smaller_budget_and_its_nodes_stay_valid() {
     let mut store = Store::new(1);
     let pointers = store.write_many(1500, 1);

@@ -23,6 +23,7 @@ fn small() -> LogOptions {
         reserve_bytes: 4096,
         lanes: 2,
         access: Access::Mapped,
+        starts_small: false,
         identity: 7,
     }
 }

@@ -1,0 +1,173 @@
+//! What is done when a store into a mapping fails.
+//!
+//! A store cannot answer with an error. When the kernel cannot carry one out, because the file system has shut down after a failure of its
+//! device, because the file was shortened, or because there is no space where there was to be some, it sends the signal `SIGBUS`, and
+//! the process dies. Here the signal is caught: a page of ordinary memory takes the place of the page that failed, so that the store goes on,
+//! and the mapping is marked. Whoever has stored looks at the mark before saying that anything was written.
+//!
+//! Signals for other addresses go to the handler that was there before.
+
+use super::sys::Pages;
+use libc::{c_int, c_void, siginfo_t};
+use parking_lot::Mutex;
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+/// A range of addresses that is watched. These are never freed, since a handler may look at them at any time, but used again.
+#[derive(Debug, Default)]
+struct Watched {
+    /// The first address, 0 while this is not in use.
+    start: AtomicUsize,
+    end: AtomicUsize,
+    broken: AtomicBool,
+    next: AtomicPtr<Watched>,
+}
+
+/// All of them.
+static FIRST: AtomicPtr<Watched> = AtomicPtr::new(ptr::null_mut());
+/// Held while one is taken.
+static TAKING: Mutex<()> = Mutex::new(());
+/// The size of a page of memory, for the handler.
+static PAGE: AtomicUsize = AtomicUsize::new(4096);
+
+/// The handler that was there before ours. Written once, before ours is in place.
+struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
+
+// SAFETY: it is written once, by the thread that installs the handler and before it does, and only read afterwards.
+unsafe impl Sync for Before {}
+
+static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::uninit()));
+
+/// A watched range, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Guard {
+    watched: &'static Watched,
+}
+
+impl Guard {
+    /// Watches the pages of a mapping. The guard is dropped before they are unmapped.
+    pub(super) fn of(pages: &Pages) -> Guard {
+        install();
+        let _taking = TAKING.lock();
+        let mut found = FIRST.load(Ordering::Acquire);
+        // SAFETY: what is in the list is never freed.
+        while let Some(watched) = unsafe { found.as_ref() }
+            && watched.start.load(Ordering::Acquire) != 0
+        {
+            found = watched.next.load(Ordering::Acquire);
+        }
+        // SAFETY: as above.
+        let watched: &'static Watched = match unsafe { found.as_ref() } {
+            Some(watched) => watched,
+            None => {
+                let new = Box::leak(Box::<Watched>::default());
+                new.next.store(FIRST.load(Ordering::Acquire), Ordering::Release);
+                FIRST.store(new, Ordering::Release);
+                new
+            }
+        };
+        let start = pages.start().as_ptr() as usize;
+        watched.broken.store(false, Ordering::Release);
+        watched.end.store(start + pages.len(), Ordering::Release);
+        watched.start.store(start, Ordering::Release);
+        Guard { watched }
+    }
+
+    /// The mark that a store failed. Valid as a mark of this range while the guard lives.
+    pub(super) fn mark(&self) -> &'static AtomicBool {
+        &self.watched.broken
+    }
+
+    /// Whether a store failed.
+    pub(super) fn is_broken(&self) -> bool {
+        self.watched.broken.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.watched.start.store(0, Ordering::Release);
+    }
+}
+
+/// Installs the handler, the first time. Where that is refused, everything is as it was without it.
+fn install() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        PAGE.store(rustix::param::page_size(), Ordering::Release);
+        // SAFETY: zeros are a value of this type, and `BEFORE` is written before the handler that reads it can run.
+        unsafe {
+            let before = (*BEFORE.0.get()).as_mut_ptr();
+            if libc::sigaction(libc::SIGBUS, ptr::null(), before) != 0 {
+                return;
+            }
+            let mut ours: libc::sigaction = std::mem::zeroed();
+            ours.sa_sigaction = on_bus_error as *const () as usize;
+            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&raw mut ours.sa_mask);
+            libc::sigaction(libc::SIGBUS, &raw const ours, ptr::null_mut());
+        }
+    });
+}
+
+/// Takes the signal: uses atomics and system calls only.
+extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel gives the address of the store with this signal.
+    let address = unsafe { (*info).si_addr() } as usize;
+    let mut next = FIRST.load(Ordering::Acquire);
+    // SAFETY: what is in the list is never freed.
+    while let Some(watched) = unsafe { next.as_ref() } {
+        let start = watched.start.load(Ordering::Acquire);
+        if start != 0 && (start..watched.end.load(Ordering::Acquire)).contains(&address) {
+            if replace_page(address) {
+                watched.broken.store(true, Ordering::Release);
+                return;
+            }
+            break;
+        }
+        next = watched.next.load(Ordering::Acquire);
+    }
+    // SAFETY: `BEFORE` was written before this handler was in place, and its handler has the type that its flags say.
+    unsafe {
+        let before = (*BEFORE.0.get()).assume_init_ref();
+        match before.sa_sigaction {
+            libc::SIG_DFL | libc::SIG_IGN => {
+                // The store is repeated when this returns, and then the kernel does what it does by itself.
+                let mut default: libc::sigaction = std::mem::zeroed();
+                default.sa_sigaction = libc::SIG_DFL;
+                libc::sigaction(signal, &raw const default, ptr::null_mut());
+            }
+            handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+                let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(handler);
+                handler(signal, info, context);
+            }
+            handler => {
+                let handler: extern "C" fn(c_int) = std::mem::transmute(handler);
+                handler(signal);
+            }
+        }
+    }
+}
+
+/// Puts a page of ordinary memory in the place of the one with this address.
+fn replace_page(address: usize) -> bool {
+    let page = PAGE.load(Ordering::Acquire);
+    // SAFETY: the page is one of a mapping that is watched, and stays mapped while it is; `errno` is put back, for the code that the signal
+    // interrupted may be about to read it.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let mapped = libc::mmap(
+            (address - address % page) as *mut c_void,
+            page,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            -1,
+            0,
+        );
+        *libc::__errno_location() = errno;
+        mapped != libc::MAP_FAILED
+    }
+}
