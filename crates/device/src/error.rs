@@ -1,5 +1,6 @@
 //! What can go wrong with a device, and what to do about it.
 
+use rustix::io::Errno;
 use std::io;
 use thiserror::Error;
 
@@ -104,6 +105,19 @@ pub enum Error {
         /// How many bytes were asked for.
         wanted: u64,
     },
+    /// The system gives this process no more open files, or no memory for one. Nothing was changed; try again later.
+    #[error(
+        "{operation} {file}: {source}; close files, or allow this process more of them (ulimit -n, or LimitNOFILE of its \
+         service)"
+    )]
+    Short {
+        /// What was tried.
+        operation: Operation,
+        /// The file's name.
+        file: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// The request reaches past the end of the file.
     #[error(
         "{operation} {file} at {offset}, {len} bytes, reaches past its end at {end}: the file was truncated"
@@ -187,6 +201,15 @@ impl Error {
     #[must_use]
     pub fn from_io(operation: Operation, file: &str, offset: u64, len: u64, source: io::Error) -> Error {
         let file = file.to_owned();
+        let opens = matches!(operation, Operation::Create | Operation::Open | Operation::Map);
+        let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(|errno| Some(errno.raw_os_error()));
+        if opens && short.contains(&source.raw_os_error()) {
+            return Error::Short {
+                operation,
+                file,
+                source,
+            };
+        }
         match source.kind() {
             io::ErrorKind::NotFound => Error::NotFound { file },
             io::ErrorKind::AlreadyExists => Error::AlreadyExists { file },
@@ -207,6 +230,13 @@ impl Error {
                 source,
             },
         }
+    }
+
+    /// Whether the system gave this process no more open files, or no memory for one: nothing was changed, and it may go
+    /// better later.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        matches!(self, Error::Short { .. })
     }
 
     /// Whether room on the file system would have helped.
@@ -235,6 +265,14 @@ mod tests {
             assert!(matches!(sorted(errno), Error::DiskFull { wanted: 1024, .. }));
         }
         assert!(matches!(sorted(libc::EROFS), Error::ReadOnlyFileSystem { .. }));
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+            let source = || io::Error::from_raw_os_error(errno);
+            let error = Error::from_io(Operation::Create, "log-7", 0, 0, source());
+            assert!(error.is_short(), "{error}");
+            assert!(error.to_string().contains("ulimit -n"), "{error}");
+            // A sync or a write that fails so has failed.
+            assert!(matches!(sorted(errno), Error::Io { .. }));
+        }
         let io = sorted(libc::EIO);
         assert!(
             matches!(

@@ -191,6 +191,11 @@ impl World {
         match self.faults.meet(operation, name) {
             Some(Failure::Io) => Err(io_error(operation, name, offset, len)),
             Some(Failure::Full) => Err(full(operation, name, len)),
+            Some(Failure::Short) => Err(Error::Short {
+                operation,
+                file: name.to_owned(),
+                source: std::io::Error::other("simulated: too many open files"),
+            }),
             Some(Failure::FlippedBits(_)) | None => Ok(()),
         }
     }
