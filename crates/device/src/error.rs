@@ -199,7 +199,9 @@ impl Error {
     #[must_use]
     pub fn from_io(operation: Operation, file: &str, offset: u64, len: u64, source: io::Error) -> Error {
         let file = file.to_owned();
-        if let Some(remedy) = source.raw_os_error().and_then(remedy) {
+        // A write or a sync that fails so has failed: some of it may have been done.
+        let has_failed = matches!(operation, Operation::Write | Operation::Sync | Operation::SyncDirectory);
+        if let Some(remedy) = source.raw_os_error().and_then(remedy).filter(|_| !has_failed) {
             return Error::Exhausted {
                 operation,
                 file,
@@ -281,10 +283,12 @@ mod tests {
             (libc::ENFILE, "fs.file-max"),
             (libc::ENOMEM, "memory"),
         ] {
-            let error = sorted(errno);
+            let source = io::Error::from_raw_os_error(errno);
+            let error = Error::from_io(Operation::Create, "log-7", 0, 0, source);
             assert!(error.is_shortage() && !error.is_disk_full(), "{error}");
             let text = error.to_string();
             assert!(text.contains(word) && !text.contains("health"), "{text}");
+            assert!(matches!(sorted(errno), Error::Io { .. }));
         }
         let io = sorted(libc::EIO);
         assert!(!io.is_shortage(), "{io}");

@@ -107,6 +107,19 @@ pub enum Error {
         /// The newest version that can be read.
         supported: u32,
     },
+    /// The store was written by an earlier version, whose format is not read any more.
+    #[error(
+        "{place} has format version {found}, this version of Alluvium reads {supported}: export the store with the \
+         version that wrote it, and import it with this one"
+    )]
+    OlderFormat {
+        /// Where the version stands.
+        place: Place,
+        /// The version found.
+        found: u32,
+        /// The version that can be read.
+        supported: u32,
+    },
     /// The newest superblock is gone: what can be opened is older than what the log has seen. Opening it would
     /// silently undo commits.
     #[error(
@@ -172,20 +185,15 @@ impl Error {
         }
     }
 
-    /// Whether room on the disk or in the store would have helped.
+    /// Whether room on the disk or in the store would have helped, or more open files or memory than the system gave: nothing
+    /// was changed, and it may go better later.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
             Error::Full { .. } | Error::LogFull { .. } => true,
-            Error::Device(error) => error.is_disk_full(),
+            Error::Device(error) => error.is_shortage(),
             _ => false,
         }
     }
 
-    /// Whether something ran short, room or a resource of the process (open files, memory): nothing was changed, and the same may succeed
-    /// later. It is no failure of the device.
-    #[must_use]
-    pub fn is_shortage(&self) -> bool {
-        self.is_full() || matches!(self, Error::Device(error) if error.is_shortage())
-    }
 }

@@ -178,7 +178,8 @@ impl Engine {
 
     /// Makes everything that was acknowledged survive the loss of power.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.sync_through(self.visible.at())
+        self.sync_through(self.visible.at())?;
+        Ok(self.store.judge(self.store.log().mark_synced())?)
     }
 
     /// Every commit up to this one survives the loss of power.

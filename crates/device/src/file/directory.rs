@@ -139,7 +139,8 @@ impl FileDirectory {
                 }
             },
         };
-        let boot = boot_id().unwrap_or_else(|why| {
+        let boot = boot_id().and_then(|boot| on_mount(boot, &descriptor));
+        let boot = boot.unwrap_or_else(|why| {
             notes.add(format!(
                 "the boot could not be told ({why}); every opening counts as after a restart"
             ));
@@ -471,6 +472,27 @@ fn boot_id() -> std::result::Result<BootId, String> {
     let path = "/proc/sys/kernel/random/boot_id";
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     parse_boot_id(&text).ok_or_else(|| format!("{path} holds {text:?}"))
+}
+
+/// The name for this boot and the mount that the directory is on: a file system that was mounted again may have lost its page
+/// cache. Kernels before 6.8 use the names of mounts again, so there the two may look alike.
+fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, String> {
+    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let mount = |flags: StatxFlags| {
+        let stat = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, flags);
+        let stat = stat.map_err(|errno| format!("statx: {errno}"))?;
+        let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(flags);
+        known
+            .then_some(stat.stx_mnt_id)
+            .ok_or_else(|| "the kernel does not tell mounts apart".to_owned())
+    };
+    let mount = mount(UNIQUE).or_else(|_| mount(StatxFlags::MNT_ID))?;
+    let mut id = boot.0;
+    let mixed = alluvium_base::checksum(&[&id[..], &mount.to_le_bytes()[..]].concat());
+    for (byte, mixed) in id.iter_mut().zip(mixed.to_le_bytes()) {
+        *byte ^= mixed;
+    }
+    Ok(BootId(id))
 }
 
 /// A UUID's sixteen bytes.

@@ -11,6 +11,8 @@ pub enum Failure {
     Io,
     /// The disk is full, whatever [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity) says.
     Full,
+    /// The process has as many open files as it may (EMFILE).
+    Short,
     /// A read answers with this many flipped bits; what is stored stays right.
     FlippedBits(u32),
 }
@@ -74,6 +76,12 @@ impl Fault {
     #[must_use]
     pub fn full(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Full)
+    }
+
+    /// The next call of this operation finds that no more files can be opened.
+    #[must_use]
+    pub fn short(operation: Operation) -> Fault {
+        Fault::new(operation, Failure::Short)
     }
 
     /// The next read answers with flipped bits.

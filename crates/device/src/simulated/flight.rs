@@ -64,7 +64,7 @@ impl Opened<'_> {
                 world.file(self.file).read(offset, out);
                 flip(&mut world.rng, out, bits);
             }
-            Some(Failure::Full) | None => world.file(self.file).read(offset, out),
+            Some(Failure::Full | Failure::Short) | None => world.file(self.file).read(offset, out),
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ pub use faults::{Failure, Fault, Lasting};
 pub use hook::CrashPoint;
 pub use image::Survival;
 
-use crate::Counters;
+use crate::{BootId, Counters};
 use alluvium_base::cost::CostClock;
 use hook::Hook;
 use parking_lot::Mutex;
@@ -218,6 +218,12 @@ impl SimDirectory {
     /// Sets the size of the file system in bytes; smaller than what is in use means full.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.world.lock().options.capacity = bytes;
+    }
+
+    /// From now on the machine says that it is in this boot: an image of a loss of power can be given the boot that came
+    /// before, as a device has that comes back, and a running machine another one, as a container has that starts again.
+    pub fn set_boot_id(&self, boot: BootId) {
+        self.shared.world.lock().boot = boot;
     }
 
     /// Bytes allocated to files.

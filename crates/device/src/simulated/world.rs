@@ -191,6 +191,12 @@ impl World {
         match self.faults.meet(operation, name) {
             Some(Failure::Io) => Err(io_error(operation, name, offset, len)),
             Some(Failure::Full) => Err(full(operation, name, len)),
+            Some(Failure::Short) => Err(Error::Exhausted {
+                operation,
+                file: name.to_owned(),
+                source: std::io::Error::other("simulated: too many open files"),
+                remedy: "allow this process more of them",
+            }),
             Some(Failure::FlippedBits(_)) | None => Ok(()),
         }
     }

@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// The room that a disk has when it is not to be full.
 pub(super) const AMPLE: u64 = 1 << 44;
 
+/// How many steps a store does that was opened again after a fault.
+const SECOND_LIFE: usize = 8;
+
 /// What a faulty run knows about its fault.
 struct Failing {
     fault: FaultAt,
@@ -309,6 +312,63 @@ impl<S: Story> Explorer<'_, S> {
         self.verify(life, last)
     }
 
+    /// The store is opened again on the same boot, as after every failure, acknowledges more, and then the power is lost: what a
+    /// failed sync has left in the page cache only must not be taken for durable.
+    fn judge_second_life(&mut self, life: &Life<S>, last: usize) -> Result<(), Bad> {
+        let seed = seeded(self.seed, b"second life");
+        let first = Turn {
+            call: u64::MAX,
+            survival: Survival::Process,
+            seed: seed | 1,
+        };
+        let path = [first];
+        let at = Where {
+            step: last,
+            path: &path,
+        };
+        let machine = life.machine.image(Survival::Process, first.seed);
+        let mut world = self.world(&machine, Ledger::default());
+        let opened = watch(|| self.story.open(&world));
+        let opened = opened.map_err(|panic| at.bad("opening after a fault panicked", panic))?;
+        let mut system = opened.map_err(|trouble| at.bad("opening after a fault", trouble))?;
+        let found = self.inspect(&mut system, &at, "reading after a fault")?;
+        let after = life.world.ledger.with(|reference| {
+            let survivors = reference.judge(Crash::PROCESS, &found)?;
+            Ok(reference.after(&reference.view(), Crash::PROCESS, &survivors, &found))
+        });
+        let after = after.map_err(|violation: Violation| at.bad("after a fault", violation))?;
+        world.ledger = Ledger::on(after);
+        for step in self.story.steps(seed, SECOND_LIFE) {
+            let Step::Do(action) = step else { continue };
+            let applied = watch(|| self.story.apply(&mut system, &action, &world));
+            let what = format!("{action:?} after a fault and a reopening");
+            let applied = applied.map_err(|panic| at.bad(&what, panic))?;
+            applied.map_err(|trouble| at.bad(&what, trouble))?;
+            world.ledger.settle();
+        }
+        self.coverage.hit("second life after a fault");
+        for (call, survival) in Survival::POWER_LOSS.into_iter().enumerate() {
+            let turn = Turn {
+                call: u64::MAX,
+                survival,
+                seed: seeded(seed, &[call as u8]) | 1,
+            };
+            let case = Case {
+                view: Arc::new(world.ledger.with(|reference| reference.view())),
+                crash: died(survival),
+                creation: Creation::Done,
+                path: vec![first, turn],
+                step: last,
+                amid: None,
+            };
+            let image = machine.image(survival, turn.seed);
+            world
+                .ledger
+                .with(|reference| self.revive(reference, case, image))?;
+        }
+        Ok(())
+    }
+
     /// Whatever dies now, what was acknowledged comes back.
     fn judge_ends(&mut self, life: &mut Life<S>, last: usize) -> Result<(), Bad> {
         let ledger = life.world.ledger.clone();
@@ -329,6 +389,7 @@ impl<S: Story> Explorer<'_, S> {
             };
             ledger.with(|reference| self.revive(reference, case, image))?;
         }
+        self.judge_second_life(life, last)?;
         let system = life.system.take();
         let at = Where {
             step: last,

@@ -4,8 +4,8 @@
 //! ends and gaps above the synced watermark are no violations; below it they are.
 
 use super::Log;
-use super::close;
-use super::format::{CloseMark, Kind};
+use super::format::{Kind, Mark};
+use super::mark;
 use super::merge::{Fact, Merge, Next, Reading};
 use super::pool::CONTROL_SEGMENTS;
 use super::scan::{Cursor, Inventory, Source, Stop};
@@ -66,7 +66,7 @@ pub fn check(directory: &Arc<dyn Directory>, known: Known) -> Result<Vec<Violati
         known,
         violations: Vec::new(),
     };
-    walk.mark(close::read(directory.as_ref(), known.identity)?);
+    walk.mark(mark::read(directory.as_ref(), known.identity)?);
     walk.files();
     for source in &inventory.sources {
         walk.segment(source)?;
@@ -84,8 +84,7 @@ impl Log {
     /// As the device says; damage is no error here but a violation.
     pub fn check(&self) -> Result<Vec<Violation>> {
         let shared = &self.shared;
-        let mut lanes: Vec<_> = shared.lanes.each().collect();
-        lanes.iter_mut().try_for_each(|lane| lane.drain(shared))?;
+        let _lanes: Vec<_> = shared.lanes.each().collect();
         let known = Known {
             from: shared.released(),
             generation: shared.generation(),
@@ -120,16 +119,16 @@ impl Walk<'_> {
         self.violations.push(Violation { place, what });
     }
 
-    /// The mark of a clean close: sound, of no incarnation that has no segments, of no newer generation.
-    fn mark(&mut self, mark: std::result::Result<Option<CloseMark>, String>) {
-        let place = Place::new(Structure::LogSegment, close::FILE, 0);
+    /// The mark: sound, of no incarnation that has no segments, of no newer generation.
+    fn mark(&mut self, mark: std::result::Result<Mark, String>) {
+        let place = Place::new(Structure::LogSegment, mark::FILE, 0);
         let newest = self.inventory.incarnation();
         match mark {
             Err(damage) => self.report(place, damage),
-            Ok(Some(mark)) if mark.incarnation >= newest => {
+            Ok(mark) if mark.incarnation >= newest => {
                 self.known.synced_at_least = self.known.synced_at_least.max(mark.synced);
                 if mark.incarnation > newest {
-                    let what = format!("incarnation {} was closed, but has no segment", mark.incarnation);
+                    let what = format!("incarnation {} wrote it, but has no segment", mark.incarnation);
                     self.report(place.clone(), what);
                 }
                 if self.known.generation > 0 && mark.generation > self.known.generation {

@@ -150,7 +150,7 @@ impl Commit {
     }
 
     /// Blocks until everything up to `target` is synced. `completed` tells the completion watermark; `sync` makes
-    /// durable whatever was complete when it was called.
+    /// durable whatever was complete when it was called, which is at least what it is given.
     ///
     /// # Errors
     /// What `sync` failed with, for the leader; [`Error::Poisoned`] for everybody else.
@@ -158,7 +158,7 @@ impl Commit {
         &self,
         target: u64,
         completed: impl Fn() -> u64,
-        sync: impl Fn() -> Result<()>,
+        sync: impl Fn(u64) -> Result<()>,
     ) -> Result<()> {
         loop {
             self.healthy()?;
@@ -205,9 +205,9 @@ impl Commit {
     }
 
     /// One round. The caller has set `leading`.
-    fn lead(&self, completed: &impl Fn() -> u64, sync: &impl Fn() -> Result<()>) -> Result<()> {
+    fn lead(&self, completed: &impl Fn() -> u64, sync: &impl Fn(u64) -> Result<()>) -> Result<()> {
         let goal = completed();
-        let outcome = sync();
+        let outcome = sync(goal);
         self.rounds.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.leading = false;

@@ -15,9 +15,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many bytes may wait in a lane's buffer, where segments are written by calls.
-pub(super) const BUFFER_BYTES: usize = 64 << 10;
-
 /// What a lane keeps at the end of its segment for the seal.
 const SEAL_BYTES: u64 = RECORD_BYTES as u64;
 
@@ -32,8 +29,6 @@ pub(super) struct Lanes {
 pub(super) struct Lane {
     number: u16,
     current: Option<Active>,
-    /// The highest synced watermark that a record of this lane names.
-    named: u64,
 }
 
 /// The segment that a lane writes.
@@ -54,9 +49,22 @@ pub(super) struct Entry<'a> {
     /// The first sequence, or the generation that a control record names.
     pub(super) first: u64,
     /// How many sequences.
-    pub(super) count: u32,
+    pub(super) count: u64,
+    /// Every sequence up to this one is in the page cache: below the record's own.
+    pub(super) complete: u64,
     /// The caller's bytes.
     pub(super) payload: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// What control records have in common.
+    pub(super) const CONTROL: Entry<'static> = Entry {
+        kind: Kind::Note,
+        first: 0,
+        count: 0,
+        complete: 0,
+        payload: &[],
+    };
 }
 
 static NEXT_WRITER: AtomicUsize = AtomicUsize::new(0);
@@ -80,7 +88,6 @@ impl Lanes {
             CachePadded::new(Mutex::new(Lane {
                 number: number as u16,
                 current: None,
-                named: 0,
             }))
         };
         Lanes {
@@ -134,12 +141,6 @@ impl Lane {
         self.current.as_ref().map(|active| (&active.segment, active.at))
     }
 
-    /// The highest synced watermark that a record of this lane names.
-    #[must_use]
-    pub(super) fn named(&self) -> u64 {
-        self.named
-    }
-
     fn fits(&mut self, shared: &Shared, total: u64, claim: Claim) -> bool {
         let Some(active) = &mut self.current else {
             return false;
@@ -148,46 +149,19 @@ impl Lane {
         !refused && active.at + total + SEAL_BYTES <= active.segment.slot.len
     }
 
-    /// Puts a record at the end of the lane. It is in the page cache when this returns, unless `durability` is `Memory`.
+    /// Puts a record at the end of the lane. It is in the page cache when this returns.
     ///
     /// # Errors
     /// `LogFull` and `DiskFull` with nothing changed; otherwise the log is poisoned.
-    pub(super) fn put(
-        &mut self,
-        shared: &Shared,
-        entry: Entry<'_>,
-        durability: Durability,
-        claim: Claim,
-    ) -> Result<()> {
+    pub(super) fn put(&mut self, shared: &Shared, entry: Entry<'_>, claim: Claim) -> Result<()> {
         let total = record_len(entry.payload.len() as u64);
         if !self.fits(shared, total, claim) {
             self.switch(shared, total, claim)?;
         }
-        let synced = shared.commit.synced();
         let active = self.current.as_mut().expect("a lane has switched to a segment");
-        active.put(entry, synced);
-        if active.pen.is_broken() {
-            return Err(shared.poison_unless_full(active.broken()));
-        }
-        self.named = synced;
-        if active.pen.waiting() > 0 {
-            shared.note_buffering();
-            let wait = durability == Durability::Memory && active.pen.waiting() < BUFFER_BYTES;
-            let flushed = if wait {
-                Ok(())
-            } else {
-                active.pen.flush(&active.segment.slot)
-            };
-            if let Err(error) = flushed {
-                active.take_back(total);
-                return Err(shared.poison_unless_full(error));
-            }
-        }
-        active.settle();
-        if entry.kind.is_numbered() {
-            active.segment.holds(entry.first + u64::from(entry.count) - 1);
-        }
-        Ok(())
+        active
+            .put(entry, shared.commit.synced())
+            .map_err(|error| shared.poison_unless_full(error))
     }
 
     /// Seals the segment and goes on to another one that has room for `total` bytes.
@@ -212,17 +186,60 @@ impl Lane {
             synced: shared.commit.synced(),
             ..shared.header()
         };
-        let segment = Arc::new(Segment::begun(Arc::clone(&taken.slot), header));
+        // Records of earlier incarnations are copied into the segments of a recovery.
+        let above = if shared.is_recovering() {
+            0
+        } else {
+            shared.watermark.completed()
+        };
+        let segment = Arc::new(Segment::begun(Arc::clone(&taken.slot), header, above));
         let mut pen = Pen::new(&taken.slot);
         // SAFETY: the slot came out of the pool, and only this lane has it.
         unsafe { pen.put(0, [&header.encode(), &[]], BLOCK_BYTES as u64) };
+        if let Err(error) = pen.flush(&taken.slot) {
+            shared
+                .pool
+                .give_back(taken.slot)
+                .map_err(|error| shared.poison_unless_full(error))?;
+            return Err(shared.poison_unless_full(error));
+        }
         shared.table.lock().push(Arc::clone(&segment));
+        let number = header.number;
         self.current = Some(Active {
             segment,
             at: BLOCK_BYTES as u64,
             pen,
             reserved: taken.reserved,
         });
+        // Before any record: whatever is in the segment, it is missed if the segment is.
+        shared
+            .mark_lanes(&[(self.number, Some(number))])
+            .map_err(|error| shared.poison_unless_full(error))?;
+        self.pay(shared, total)
+    }
+
+    /// Puts the voids that are owed at the start of a segment, as far as `total` bytes more find room behind them.
+    fn pay(&mut self, shared: &Shared, total: u64) -> Result<()> {
+        let mut owed = shared.owed.lock();
+        let active = self.current.as_mut().expect("a segment was just begun");
+        while let Some(&(first, last)) = owed.open.last() {
+            if active.at + record_len(0) + total + SEAL_BYTES > active.segment.slot.len {
+                return Ok(());
+            }
+            let void = Entry {
+                kind: Kind::Void,
+                first,
+                count: last - first + 1,
+                complete: shared.watermark.completed(),
+                payload: &[],
+            };
+            active
+                .put(void, shared.commit.synced())
+                .map_err(|error| shared.poison_unless_full(error))?;
+            owed.open.pop();
+            owed.taken.push((first, last));
+            shared.completed(first, last);
+        }
         Ok(())
     }
 
@@ -234,40 +251,18 @@ impl Lane {
         let seal = Entry {
             kind: Kind::Seal,
             first: shared.generation(),
-            count: 0,
-            payload: &[],
+            complete: shared.watermark.completed(),
+            ..Entry::CONTROL
         };
-        active.put(seal, shared.commit.synced());
-        if active.pen.is_broken() {
-            return Err(active.broken());
-        }
-        if let Err(error) = active.pen.flush(&active.segment.slot) {
-            active.take_back(SEAL_BYTES);
-            return Err(error);
-        }
-        active.settle();
+        active.put(seal, shared.commit.synced())?;
         active.segment.retire();
         self.current = None;
         Ok(())
     }
 
-    /// Brings what waits in the lane's buffer into the page cache.
-    ///
-    /// # Errors
-    /// As the device says; the log is poisoned unless the disk was full.
-    pub(super) fn drain(&mut self, shared: &Shared) -> Result<()> {
-        if let Some(active) = &mut self.current {
-            active
-                .pen
-                .flush(&active.segment.slot)
-                .map_err(|error| shared.poison_unless_full(error))?;
-            active.settle();
-        }
-        Ok(())
-    }
-
-    /// Leaves the lane's segment, if all of it is overtaken by `through` and it is not the one that `pinned` names.
-    pub(super) fn leave(&mut self, through: u64, pinned: u64) {
+    /// Leaves the lane's segment, if all of it is overtaken by `through` and it is not the one that `pinned` names. The
+    /// lane's number, if it did.
+    pub(super) fn leave(&mut self, through: u64, pinned: u64) -> Option<u16> {
         let overtaken = |active: &Active| {
             let highest = active.segment.highest();
             highest > 0 && highest <= through && active.segment.header.number != pinned
@@ -275,17 +270,21 @@ impl Lane {
         if self.current.as_ref().is_some_and(overtaken) {
             let active = self.current.take().expect("it was there a moment ago");
             active.segment.retire();
+            return Some(self.number);
         }
+        None
     }
 }
 
 impl Active {
-    fn put(&mut self, entry: Entry<'_>, synced: u64) {
+    /// Puts a record into the page cache. Nothing changes on failure.
+    fn put(&mut self, entry: Entry<'_>, synced: u64) -> Result<()> {
         let header = RecordHeader {
             len: entry.payload.len() as u32,
             count: entry.count,
             first: entry.first,
             synced,
+            complete: entry.complete,
             kind: entry.kind,
         };
         let bytes = header.encode(self.segment.seed, self.at, entry.payload);
@@ -296,10 +295,22 @@ impl Active {
         );
         // SAFETY: the slot belongs to this lane until it is released, and the lane is locked.
         unsafe { self.pen.put(self.at, [&bytes, entry.payload], total) };
+        if self.pen.is_broken() {
+            return Err(self.broken());
+        }
+        if let Err(error) = self.pen.flush(&self.segment.slot) {
+            self.pen.take_back(self.at);
+            return Err(error);
+        }
         self.at += total;
+        self.segment.wrote(self.at);
+        if entry.kind.is_numbered() {
+            self.segment.holds(entry.first + entry.count - 1);
+        }
+        Ok(())
     }
 
-    /// The error of a store that failed.
+    /// Returns the error of a store that failed.
     fn broken(&self) -> Error {
         Error::Device(alluvium_device::Error::Io {
             operation: alluvium_device::Operation::Write,
@@ -308,18 +319,6 @@ impl Active {
             len: 0,
             source: std::io::Error::other("a store into its mapping failed"),
         })
-    }
-
-    fn take_back(&mut self, total: u64) {
-        self.at -= total;
-        self.pen.take_back(self.at);
-    }
-
-    /// What does not wait in the buffer is in the page cache.
-    fn settle(&mut self) {
-        if self.pen.waiting() == 0 {
-            self.segment.wrote(self.at);
-        }
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Fact {
     pub(super) holes: Vec<u64>,
     /// The highest synced watermark that it names.
     pub(super) synced: u64,
+    /// The highest completion watermark that it names, as far as it counts.
+    pub(super) complete: u64,
     /// The newest generation that it names.
     pub(super) generation: u64,
 }
@@ -223,9 +225,11 @@ impl<'a> Merge<'a> {
             return Ok(true);
         };
         let header = record.header;
+        let limit = self.limits.get(&stream.incarnation).copied().unwrap_or(0);
         fact.synced = fact.synced.max(header.synced);
         if !header.kind.is_numbered() {
             fact.generation = fact.generation.max(header.first);
+            fact.complete = fact.complete.max(header.complete.min(limit));
             return Ok(true);
         }
         let last = header.last();
@@ -233,10 +237,11 @@ impl<'a> Merge<'a> {
         if last <= self.from {
             return Ok(true);
         }
-        if last > self.limits.get(&stream.incarnation).copied().unwrap_or(0) {
+        if last > limit {
             fact.superseded = true;
             return Ok(true);
         }
+        fact.complete = fact.complete.max(header.complete);
         fact.highest = fact.highest.max(last);
         let order = (Reverse(stream.incarnation), Reverse(header.kind));
         self.waiting

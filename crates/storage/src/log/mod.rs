@@ -8,7 +8,7 @@
 //! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses), `lane` (where records are
 //! put), `pool` (slots between uses), [`watermark`](crate::watermark) (what is complete), `commit` (who syncs), `shared` (an append from
 //! start to end), `release` (space back, the background step), `history` (what is kept for who
-//! follows), `close` (the mark of a clean close), `scan` and `merge`
+//! follows), `mark` (how far the log has come), `scan` and `merge`
 //! (reading back), `recover`, [`check`].
 //!
 //! ```text
@@ -30,19 +30,21 @@
 //! - **L2** A slot is handed to a lane only once its name and space are durable; a full disk or a full log is found
 //!   there, before anything is written.
 //! - **L3** A lane writes its records one after the other, each whole before the next: on the boot that wrote it, no record
-//!   of a mapped segment lies behind one that is not whole.
+//!   of a segment lies behind one that is not whole.
 //! - **L4** A record begins at most a window above the completion watermark, and never at or below it.
 //! - **L5** `synced` moves only after a sync that began when everything up to its new value was complete, or to what a
-//!   durable checkpoint holds.
-//! - **L6** `Disk` is acknowledged at or below `synced` only; `Process` once the record is in the page cache.
+//!   durable checkpoint holds. A recovery takes nothing for synced that no durable word says was.
+//! - **L6** `Disk` is acknowledged at or below `synced` only. A record is in the page cache when its append returns, and
+//!   survives the process once all lower sequences are complete: a recovery cuts off what lies above a gap.
 //! - **L7** A failed write or sync is for good: nothing is acknowledged after it. A full disk or log is not one.
 //! - **L8** One segment is always durable and never released that names the incarnation and the newest generation; no
 //!   space is released before the generation that frees it is noted there.
 //! - **L9** What a durable checkpoint has overtaken is never synced.
 //! - **L10** An incarnation's first header is durable before its first record; it says where earlier ones end (`base`).
 //!   What a recovery cuts off is destroyed, durably, before it lets anybody append.
-//! - **L11** Everything at or below the highest synced watermark that any valid record or header, the mark of a clean close
-//!   or the superblock names is there, or opening fails with the place.
+//! - **L11** Everything at or below the highest synced watermark that any valid record or header, the mark or the superblock
+//!   names is there, or opening fails with the place. On the boot and mount that wrote the log the same goes for the
+//!   completion watermark, and for the segments that the mark names.
 //! - **L12** Live bytes never exceed the limit, but by a few segments for the records without which nothing could be
 //!   released, by what a recovery must write, and by one record longer than a segment, which is taken while half of the limit is free.
 //!
@@ -53,12 +55,14 @@
 //! whose sequence is more than the window (65,536) above the lowest incomplete one waits for that one.
 
 pub mod check;
-mod close;
 mod commit;
 pub mod format;
 mod history;
 mod lane;
+mod mark;
 mod merge;
+#[cfg(all(test, alluvium_model_check))]
+mod model;
 pub mod options;
 mod pool;
 mod recover;
@@ -77,7 +81,6 @@ use crate::{Error, Result};
 use alluvium_device::Directory;
 use format::Kind;
 use lane::Entry;
-use pool::Claim;
 use recover::{Start, Strictness};
 use segment::slot_of;
 use shared::{Origin, Shared};
@@ -165,6 +168,8 @@ impl Log {
             shared.pool.start_small()?;
         }
         shared.control(Kind::Note, generation)?;
+        shared.begin_mark()?;
+        shared.sync_mark()?;
         if !options.starts_small && !shared.pool.fill_reserve()? {
             return Err(Error::Device(alluvium_device::Error::DiskFull {
                 operation: alluvium_device::Operation::Grow,
@@ -182,8 +187,8 @@ impl Log {
     /// says was synced. Afterwards [`Log::completed`] is the last sequence of the log; the next append begins
     /// above it.
     ///
-    /// On the boot that wrote them, records above a gap are replayed too, unless it is a gap at or below the synced watermark;
-    /// after another boot the log ends before the first gap.
+    /// The log ends before the first gap. A gap at or below the synced watermark is an error; so is one at or below the
+    /// completion watermark that a record names, on the boot and the mount that wrote it.
     ///
     /// # Errors
     /// [`Error::Corrupt`] with the place when something at or below the synced watermark is missing or damaged;
@@ -267,8 +272,9 @@ impl Log {
         let entry = Entry {
             kind: Kind::Data,
             first,
-            count,
+            count: count.into(),
             payload,
+            ..Entry::CONTROL
         };
         self.shared.append(entry, durability, importance.into())
     }
@@ -282,23 +288,31 @@ impl Log {
     /// # Panics
     /// As [`Log::append`].
     pub fn void(&self, first: u64, count: u32) -> Result<()> {
-        let entry = Entry {
-            kind: Kind::Void,
-            first,
-            count,
-            payload: &[],
-        };
-        self.shared.append(entry, Durability::Process, Claim::Essential)
+        self.shared.void(first, count)
     }
 
-    /// Makes everything that is complete durable, and returns up to where that is.
+    /// Makes everything that is complete durable, and returns up to where that is. That it is durable is written down
+    /// durably apart from the segments: whatever of it is damaged later is missed.
     ///
     /// # Errors
     /// As the device says; the log is poisoned then.
     pub fn sync_all(&self) -> Result<u64> {
         self.shared.commit.healthy()?;
         self.shared.wait_synced(self.shared.watermark.completed())?;
+        self.mark_synced()?;
         Ok(self.synced())
+    }
+
+    /// Writes the synced watermark down durably, apart from the segments: from now on damage to anything below it is
+    /// found, whatever crashes. It costs a sync of a small file, unless the mark says as much already.
+    ///
+    /// # Errors
+    /// As the device says; the log is poisoned then.
+    pub fn mark_synced(&self) -> Result<()> {
+        self.shared.commit.healthy()?;
+        self.shared
+            .sync_mark()
+            .map_err(|error| self.shared.poison_unless_full(error))
     }
 
     /// Makes everything up to `sequence` durable, with whoever else asks meanwhile.

@@ -7,16 +7,15 @@ use alluvium_base::{KIB, MIB};
 ///
 /// | word | acknowledged once | survives |
 /// |---|---|---|
-/// | `Memory` | the log has it, at least in a lane's buffer | nothing in particular |
-/// | `Process` | the record is complete in the page cache | `kill -9` of the process |
+/// | `Memory` | as `Process` | as `Process` |
+/// | `Process` | the record is in the page cache | `kill -9` of the process, once all lower sequences are complete |
 /// | `Disk` | it and every lower sequence are synced | the loss of power |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// The log has it. Where segments are mapped this is as good as `Process`; where they are written by calls, the
-    /// record may wait in its lane's buffer until it is full, or until `prepare`, `sync_all`, `close` or a stronger
-    /// append to the same lane.
+    /// The caller asks for nothing. The log does as for `Process`.
     Memory,
-    /// The record is complete in the page cache.
+    /// The record is in the page cache. It survives the process once all lower sequences are complete
+    /// ([`Log::completed`](super::Log::completed)): nobody must be told of it before.
     Process,
     /// The record and all lower sequences are complete and synced.
     Disk,

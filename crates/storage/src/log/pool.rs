@@ -180,6 +180,12 @@ impl Pool {
         self.unlimited.store(ignore == Limit::Ignored, Ordering::Relaxed);
     }
 
+    /// Whether the limit is ignored.
+    #[must_use]
+    pub(super) fn ignores_limit(&self) -> bool {
+        self.unlimited.load(Ordering::Relaxed)
+    }
+
     /// Whether slots are mapped.
     #[must_use]
     pub(super) fn is_mapped(&self) -> bool {
@@ -432,7 +438,7 @@ impl Pool {
     /// As the device says.
     pub(super) fn give_back(&self, slot: Arc<Slot>) -> Result<()> {
         if slot.len != self.options.segment_bytes {
-            return self.remove(&slot);
+            return self.remove(slot.index);
         }
         slot.rinse()?;
         Self::blank(&slot)?;
@@ -452,9 +458,13 @@ impl Pool {
         }
     }
 
-    fn remove(&self, slot: &Slot) -> Result<()> {
-        self.directory.remove(&slot_file(slot.index))?;
-        self.idle.lock().names.remove(&slot.index);
+    /// Removes a slot that nobody needs.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn remove(&self, index: u32) -> Result<()> {
+        self.directory.remove(&slot_file(index))?;
+        self.idle.lock().names.remove(&index);
         Ok(())
     }
 
@@ -464,7 +474,12 @@ impl Pool {
     /// As the device says.
     pub(super) fn adopt(&self, slot: Arc<Slot>, header: Header) -> Result<()> {
         if slot.len != self.options.segment_bytes {
-            return self.remove(&slot);
+            return self.remove(slot.index);
+        }
+        // A log that was kept for who follows it may have left more files than will ever be used.
+        let most = self.options.limit_bytes / self.options.segment_bytes + CONTROL_SEGMENTS;
+        if self.idle.lock().holes.len() as u64 >= most {
+            return self.remove(slot.index);
         }
         if header == Header::Stale {
             Self::blank(&slot)?;
@@ -553,7 +568,7 @@ impl Pool {
                 self.idle.lock().ready.push(slot);
                 Ok(true)
             }
-            Err(error) if error.is_shortage() => Ok(false),
+            Err(error) if error.is_full() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -4,25 +4,36 @@
 //! what is missing. *Replay* begins a new incarnation and then hands the records over in order.
 //!
 //! ```text
-//!   survey ──► missing ≤ synced? ── error, with the place
+//!   survey ──► missing ≤ synced? ─────────────────────────── error, with the place
+//!      │       missing ≤ complete, on the same boot? ──────── error, with the place
+//!      │       a segment that the mark names is not there? ── error, with the place
 //!      │
-//!      ├─ same boot:  gaps are skipped;         each is covered by a void record in the new incarnation
-//!      └─ other boot: cut before the first gap; segments with records behind it are rewritten as far as they
-//!                     count, the copies synced, and then the old segments destroyed, durably
+//!      └─ cut before the first gap: segments with records behind it are rewritten as far as they count, the copies
+//!         synced, and then the old segments destroyed, durably
 //! ```
+//!
+//! *How a gap is judged.* Each record names the completion watermark of the moment when it was appended. A gap above all
+//! of them belongs to writers that were killed before they were told anything, and so were those behind it: the log ends
+//! there. A gap below one of them, on the boot that wrote them, means damage or a page cache that was lost. After another
+//! boot only the synced watermark counts. The careful reading is that of another boot, and is taken unless the newest
+//! segment is of this boot and this mount.
+//!
+//! *What is durable* does not depend on the boot: what an earlier life left may be in the page cache only, and clean
+//! there since a sync has failed. Segments above the synced watermark are written once more, so that the next sync
+//! writes them, and nothing above the watermark counts as synced before that.
 //!
 //! Why a crash at any moment of this is a crash like any other: the new incarnation's first header says where it begins
 //! (`base`) and is durable before any record of it. Until then the survey finds what it found. From then on earlier
 //! incarnations count up to `base` only, whatever is left of them; copies repeat what they copy, and the newest is
-//! taken; what is not yet destroyed is cut off by `base`, and once it is destroyed, `base` is not needed any more. Void
-//! records that a crash took away leave the gap that they covered: the same boot skips it again, another cuts there.
-//! Nothing is acknowledged at `Disk` before everything kept is synced: what this boot wrote is not taken to be.
+//! taken; what is not yet destroyed is cut off by `base`, and once it is destroyed, `base` is not needed any more.
+//! Segments that are written once more hold the same bytes whatever of it is lost. On the same boot everything up to
+//! `base` must be there.
 
-use super::close;
-use super::format::{CloseMark, Kind};
+use super::format::{Kind, Mark};
 use super::lane::Entry;
+use super::mark;
 use super::merge::{Fact, Found, Merge, Next, Reading};
-use super::options::{Durability, LogOptions};
+use super::options::LogOptions;
 use super::pool::{Claim, Header, Limit};
 use super::scan::{Cursor, Inventory, Source, Stop};
 use super::segment::{Segment, Slot, slot_file, void};
@@ -30,11 +41,14 @@ use super::shared::{Origin, Shared};
 use super::{Record, RepairReport};
 use crate::{Error, Place, Result, Structure};
 use alluvium_base::Purpose;
-use alluvium_device::Directory;
+use alluvium_device::{BLOCK, BootId, Directory};
 use std::sync::Arc;
 
 /// How many segments have a buffer for payloads at a time.
 const MAX_CURSORS: usize = 32;
+
+/// How much is written once more at a time, in bytes.
+const CHUNK: u64 = 1 << 20;
 
 /// What the caller knows when he opens a log.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +80,13 @@ struct Survey {
     gaps: Vec<(u64, u64)>,
     overlap: Option<Found>,
     synced: u64,
+    /// On the boot that wrote the log: everything up to here was in the page cache. Otherwise 0.
+    complete: u64,
     generation: u64,
-    /// The mark of a clean close, unless a later incarnation has begun.
-    closed: Option<CloseMark>,
+    /// The mark, unless a later incarnation has begun.
+    mark: Option<Mark>,
+    /// Whether this boot wrote the log.
+    same_boot: bool,
 }
 
 /// What is kept, and how.
@@ -87,7 +105,8 @@ impl Survey {
         inventory: &Inventory,
         start: Start,
         reading: Reading,
-        closed: Option<CloseMark>,
+        mark: Option<Mark>,
+        boot: BootId,
     ) -> Result<Survey> {
         let mut merge = Merge::new(&inventory.sources, start.from, reading, Purpose::Recovery);
         let (mut last, mut gaps, mut overlap) = (start.from, Vec::new(), None);
@@ -99,14 +118,24 @@ impl Survey {
             }
         }
         let facts = merge.into_facts();
-        let closed = closed.filter(|mark| mark.incarnation >= inventory.incarnation());
-        let synced = facts.iter().map(|fact| fact.synced).max().unwrap_or(0);
-        let synced = synced.max(closed.map_or(0, |mark| mark.synced));
-        let generation = facts.iter().map(|fact| fact.generation).max().unwrap_or(0);
+        let newest = inventory.incarnation();
+        let mark = mark.filter(|mark| mark.incarnation >= newest);
+        let written = inventory
+            .sources
+            .iter()
+            .filter(|source| source.header.incarnation == newest);
+        let same_boot = written.clone().any(|source| source.header.boot == boot);
+        let base = written.map(|source| source.header.base).max().unwrap_or(0);
+        let highest = |of: fn(&Fact) -> u64| facts.iter().map(of).max().unwrap_or(0);
+        let named = |of: fn(&Mark) -> u64| mark.as_ref().map_or(0, of);
+        let synced = highest(|fact| fact.synced).max(named(|mark| mark.synced));
+        let complete = highest(|fact| fact.complete).max(named(|mark| mark.complete));
         Ok(Survey {
             synced: synced.max(start.synced_at_least).max(start.from),
-            generation: generation.max(closed.map_or(0, |mark| mark.generation)),
-            closed,
+            complete: if same_boot { complete.max(base) } else { 0 },
+            generation: highest(|fact| fact.generation).max(named(|mark| mark.generation)),
+            mark,
+            same_boot,
             facts,
             last,
             gaps,
@@ -132,13 +161,14 @@ impl Survey {
             return Err(Error::corrupt(place, "at least one segment of the log", found));
         }
         if self
-            .closed
+            .mark
+            .as_ref()
             .is_some_and(|mark| mark.incarnation > inventory.incarnation())
         {
             let (place, found) = self.suspect(inventory);
             return Err(Error::corrupt(
                 place,
-                "a segment of the incarnation that was closed",
+                "a segment of the incarnation that wrote the log's mark",
                 found,
             ));
         }
@@ -150,13 +180,39 @@ impl Survey {
             return Err(Error::corrupt(place, "sequences that no other record has", found));
         }
         let missing = self.first_gap().unwrap_or(self.last + 1);
-        if missing <= self.synced {
+        if missing <= self.synced.max(self.complete) {
             let (place, found) = self.suspect(inventory);
-            let expected = format!(
-                "the record of sequence {missing} (everything up to {} was synced)",
-                self.synced
-            );
+            let why = if missing <= self.synced {
+                format!("everything up to {} was synced", self.synced)
+            } else {
+                format!(
+                    "everything up to {} was written since the machine started",
+                    self.complete
+                )
+            };
+            let expected = format!("the record of sequence {missing} ({why})");
             return Err(Error::corrupt(place, expected, found));
+        }
+        self.find_segments(inventory, start)
+    }
+
+    /// Fails when a segment is not there that a lane was writing. After another boot, or a release that the mark does not
+    /// know of, the mark may be too old to tell.
+    fn find_segments(&self, inventory: &Inventory, start: Start) -> Result<()> {
+        let Some(mark) = &self.mark else {
+            return Ok(());
+        };
+        if !self.same_boot || mark.released < start.from {
+            return Ok(());
+        }
+        for (lane, number) in mark.lanes.iter().enumerate() {
+            let Some(number) = number else { continue };
+            let mut sources = inventory.sources.iter();
+            if !sources.any(|source| source.header.number == *number) {
+                let (place, found) = self.suspect(inventory);
+                let expected = format!("segment {number}, which lane {lane} was writing");
+                return Err(Error::corrupt(place, expected, found));
+            }
         }
         Ok(())
     }
@@ -196,16 +252,14 @@ impl Survey {
     }
 }
 
-/// On the boot that wrote it, a mapped segment ends at its last record or at one that was being written: a record behind
-/// that is proof of damage. (A write call that a kill interrupts may leave parts of what it writes.)
-fn refuse_records_behind_the_end(inventory: &Inventory, survey: &Survey, same_boot: &[bool]) -> Result<()> {
-    for ((source, fact), _) in inventory
-        .sources
-        .iter()
-        .zip(&survey.facts)
-        .zip(same_boot)
-        .filter(|((source, _), same)| **same && source.header.mapped)
-    {
+/// On the boot that wrote it, a segment ends at its last record or at one that was being written: a record behind that is
+/// proof of damage. Earlier incarnations are held to their end by the newest one's base.
+fn refuse_records_behind_the_end(inventory: &Inventory, survey: &Survey) -> Result<()> {
+    let newest = inventory.incarnation();
+    for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
+        if !survey.same_boot || source.header.incarnation != newest {
+            continue;
+        }
         let Some(Stop::At(at, why)) = &fact.stop else {
             continue;
         };
@@ -237,36 +291,23 @@ pub(super) fn open(
         Strictness::Strict => Reading::Strict,
         Strictness::Repair => Reading::Salvage,
     };
-    let closed = match close::read(directory.as_ref(), options.identity)? {
-        Ok(closed) => closed,
+    let mark = match mark::read(directory.as_ref(), options.identity)? {
+        Ok(mark) => Some(mark),
         Err(_) if strictness == Strictness::Repair => None,
         Err(damage) => {
-            let place = Place::new(Structure::LogSegment, close::FILE, 0);
-            return Err(Error::corrupt(
-                place,
-                "the mark of a clean close, or zeros",
-                damage,
-            ));
+            let place = Place::new(Structure::LogSegment, mark::FILE, 0);
+            return Err(Error::corrupt(place, "the log's mark", damage));
         }
     };
-    let survey = Survey::take(&inventory, start, reading, closed)?;
+    let marked = mark.as_ref().map_or(0, |mark| mark.incarnation);
     let boot = directory.boot_id();
-    let same_boot: Vec<bool> = inventory
-        .sources
-        .iter()
-        .map(|source| source.header.boot == boot)
-        .collect();
+    let survey = Survey::take(&inventory, start, reading, mark, boot)?;
     if strictness == Strictness::Strict {
         survey.judge(&inventory, start)?;
-        refuse_records_behind_the_end(&inventory, &survey, &same_boot)?;
+        refuse_records_behind_the_end(&inventory, &survey)?;
     }
-    let newest = inventory
-        .sources
-        .iter()
-        .max_by_key(|source| source.header.incarnation);
-    let cuts = strictness == Strictness::Strict && newest.is_some_and(|source| source.header.boot != boot);
     let last = match survey.first_gap() {
-        Some(missing) if cuts => missing - 1,
+        Some(missing) if strictness == Strictness::Strict => missing - 1,
         _ => survey.last,
     };
     let rewritten = survey
@@ -278,20 +319,12 @@ pub(super) fn open(
         gaps: survey.gaps.iter().copied().filter(|gap| gap.0 <= last).collect(),
         rewritten: rewritten.collect(),
     };
-    // What another boot wrote came from the device just now. What this boot wrote may be in the page cache only.
-    let unsynced = same_boot
-        .iter()
-        .zip(&survey.facts)
-        .any(|(&same, fact)| same && fact.highest > 0);
     let origin = Origin {
-        incarnation: inventory
-            .incarnation()
-            .max(closed.map_or(0, |mark| mark.incarnation))
-            + 1,
+        incarnation: inventory.incarnation().max(marked) + 1,
         base: last,
         boot,
         generation: start.generation,
-        synced: if unsynced { survey.synced.min(last) } else { last },
+        synced: survey.synced.min(last),
         released: start.from,
         number: inventory
             .sources
@@ -304,11 +337,11 @@ pub(super) fn open(
     let shared = Shared::new(directory, options, inventory.names.clone(), origin)?;
     let reused = begin_incarnation(&shared, &inventory, &survey, &plan)?;
     let mut report = replay_all(&shared, &inventory, start, reading, &plan, replay)?;
-    settle(&shared, &inventory, &survey, &plan, &same_boot, reused)?;
+    settle(&shared, &inventory, &survey, &plan, reused)?;
     if strictness == Strictness::Repair {
         // Everything was rewritten and synced.
         shared.commit.raise(last);
-        shared.clear_mark()?;
+        shared.sync_mark()?;
     }
     report.tell(&survey.facts, &inventory, survey.generation.max(start.generation));
     Ok((shared, report))
@@ -330,7 +363,11 @@ fn begin_incarnation(
     let begun = shared.control(Kind::Note, shared.generation());
     let error = match begun {
         Err(error) if error.is_full() => error,
-        other => return other.map(|()| None),
+        other => {
+            other?;
+            shared.begin_mark()?;
+            return Ok(None);
+        }
     };
     // The disk is full. A segment that the checkpoint holds makes room, unless it alone names what no other does.
     let spare = inventory.sources.iter().zip(&survey.facts).zip(&plan.rewritten);
@@ -353,6 +390,7 @@ fn begin_incarnation(
         .pool
         .adopt(slot(source.slot, &source.file), Header::Stale)?;
     shared.control(Kind::Note, shared.generation())?;
+    shared.begin_mark()?;
     Ok(Some(source.slot))
 }
 
@@ -407,7 +445,7 @@ fn replay_all(
             report.replayed_records += 1;
             replay(Record {
                 first: header.first,
-                count: header.count,
+                count: header.count as u32,
                 payload,
             })?;
         }
@@ -416,6 +454,7 @@ fn replay_all(
                 kind: header.kind,
                 first: header.first,
                 count: header.count,
+                complete: header.first - 1,
                 payload,
             };
             repeat(shared, copy)?;
@@ -440,24 +479,37 @@ fn changed(inventory: &Inventory, missing: u64) -> Error {
 }
 
 fn repeat(shared: &Shared, entry: Entry<'_>) -> Result<()> {
-    shared
-        .lanes
-        .first()
-        .put(shared, entry, Durability::Process, Claim::Essential)
+    shared.lanes.first().put(shared, entry, Claim::Essential)
 }
 
-/// Covers missing sequences with void records, so that what follows them is never again behind a gap.
-fn cover(shared: &Shared, mut first: u64, last: u64) -> Result<()> {
-    while first <= last {
-        let count = (last - first + 1).min(u64::from(u32::MAX)) as u32;
-        let entry = Entry {
-            kind: Kind::Void,
-            first,
-            count,
-            payload: &[],
-        };
-        repeat(shared, entry)?;
-        first += u64::from(count);
+/// Covers missing sequences with a void record, however many they are, so that what follows them is never again behind a
+/// gap.
+fn cover(shared: &Shared, first: u64, last: u64) -> Result<()> {
+    let entry = Entry {
+        kind: Kind::Void,
+        first,
+        count: last - first + 1,
+        complete: first - 1,
+        payload: &[],
+    };
+    repeat(shared, entry)
+}
+
+/// Writes what a segment holds once more, so that the next sync writes it whatever became of an earlier one. A page that a
+/// failed sync left clean could be given up before that, so what was written is read again.
+fn write_again(inventory: &Inventory, source: &Source, fact: &Fact) -> Result<()> {
+    let end = fact.written.next_multiple_of(BLOCK).min(source.end);
+    let mut at = 0;
+    while at < end {
+        let len = CHUNK.min(end - at);
+        let bytes = source.file.read_at(at, len as usize, Purpose::Recovery)?;
+        source.file.write_at(at, bytes, Purpose::Log)?;
+        at += len;
+    }
+    let mut cursor = Cursor::new(Purpose::Recovery);
+    while cursor.next(source)?.is_some() {}
+    if cursor.position() != fact.written {
+        return Err(changed(inventory, fact.highest));
     }
     Ok(())
 }
@@ -468,7 +520,6 @@ fn settle(
     inventory: &Inventory,
     survey: &Survey,
     plan: &Plan,
-    same_boot: &[bool],
     reused: Option<u32>,
 ) -> Result<()> {
     let kept = |index: usize| survey.facts[index].highest > 0 && !plan.rewritten[index];
@@ -481,12 +532,14 @@ fn settle(
         let fact = &survey.facts[index];
         let slot = slot(source.slot, &source.file);
         shared.pool.count_live(slot.len);
-        let synced = !same_boot[index];
-        let segment = Segment::recovered(slot, source.header, fact.written, fact.highest, synced);
+        if fact.highest > survey.synced {
+            write_again(inventory, source, fact)?;
+        }
+        let segment = Segment::recovered(slot, source.header, fact.written, fact.highest);
         shared.table.lock().push(Arc::new(segment));
     }
     if plan.rewritten.contains(&true) {
-        // The copies are durable before what they copy goes; so are those of an earlier recovery on this boot.
+        // The copies are durable before what they copy goes; so are those of an earlier recovery.
         let segments = shared.table.lock().clone();
         segments
             .iter()

@@ -1,10 +1,7 @@
 //! Giving log space back, and the background step that keeps the writers supplied.
 
-use super::format::Kind;
-use super::lane::Entry;
-use super::options::Durability;
-use super::pool::Claim;
-use super::segment::{Segment, Slot};
+use super::history::Kept;
+use super::segment::Segment;
 use super::shared::Shared;
 use crate::Result;
 use std::sync::Arc;
@@ -52,38 +49,40 @@ impl Shared {
         self.commit.healthy()?;
         self.raise_released(through);
         let pinned = self.pinned();
-        for mut lane in self.lanes.each() {
-            lane.leave(through, pinned);
-        }
+        let left: Vec<_> = self
+            .lanes
+            .each()
+            .filter_map(|mut lane| lane.leave(through, pinned))
+            .map(|lane| (lane, None))
+            .collect();
         let overtaken = |segment: &mut Arc<Segment>| {
             !segment.is_active() && segment.highest() <= through && segment.header.number != pinned
         };
-        let forgotten = {
+        let (released, forgotten) = {
             let mut table = self.table.lock();
             let released: Vec<_> = table.extract_if(.., overtaken).collect();
-            // Before anybody looks again: whoever reads finds each of them in the table or in what is kept.
-            self.history
-                .keep(released.iter().map(|segment| self.retired(segment)))
+            for segment in &released {
+                self.pool.retire(&segment.slot);
+            }
+            if self.history.keeps() {
+                // Before anybody looks again: whoever reads finds each of them in the table or in what is kept.
+                let kept = released.iter().map(|segment| Kept::of(segment));
+                (Vec::new(), self.history.keep(kept))
+            } else {
+                self.history.forget_all(&released);
+                (released, Vec::new())
+            }
         };
         let give_back = || {
+            // Before they go: what the mark names is there.
+            self.mark_lanes(&left)?;
             self.pool.begin_release()?;
-            forgotten
+            released
                 .iter()
-                .try_for_each(|segment| self.pool.give_back(Arc::clone(&segment.slot)))
+                .try_for_each(|segment| self.pool.give_back(Arc::clone(&segment.slot)))?;
+            forgotten.iter().try_for_each(|kept| self.forget(kept))
         };
         give_back().map_err(|error| self.poison_unless_full(error))
-    }
-
-    /// A segment that was released, as it may be kept: not mapped any more where it is, so that it takes no memory.
-    fn retired(&self, segment: &Arc<Segment>) -> Arc<Segment> {
-        self.pool.retire(&segment.slot);
-        if !self.history.keeps() {
-            return Arc::clone(segment);
-        }
-        let Slot { index, file, len, .. } = &*segment.slot;
-        let slot = Arc::new(Slot::new(*index, Arc::clone(file), *len));
-        let (written, highest) = (segment.written(), segment.highest());
-        Arc::new(Segment::recovered(slot, segment.header, written, highest, false))
     }
 
     /// As [`Log::prepare`](super::Log::prepare).
@@ -99,7 +98,6 @@ impl Shared {
     }
 
     fn prepare_some(&self) -> Result<bool> {
-        self.drain()?;
         for lane in 0..self.lanes.count() {
             let position = {
                 let lane = self.lanes.get(lane);
@@ -110,32 +108,7 @@ impl Shared {
                 return Ok(true);
             }
         }
-        Ok(self.pool.prepare(self.lanes.count())? || self.name_watermark()?)
-    }
-
-    /// Writes the synced watermark down once no record has named it, so that damage below it is found even if nothing is
-    /// appended any more. It is not synced: the kernel writes it back, or the next sync does.
-    fn name_watermark(&self) -> Result<bool> {
-        let synced = self.commit.synced();
-        let named = self.lanes.each().map(|lane| lane.named()).max();
-        if synced <= self.released() || named >= Some(synced) {
-            return Ok(false);
-        }
-        let entry = Entry {
-            kind: Kind::Note,
-            first: self.generation(),
-            count: 0,
-            payload: &[],
-        };
-        let put = self
-            .lanes
-            .first()
-            .put(self, entry, Durability::Process, Claim::Normal);
-        match put {
-            Ok(()) => Ok(true),
-            Err(error) if error.is_full() => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(self.pool.prepare(self.lanes.count())? || self.refresh_mark()?)
     }
 
     /// As [`Log::close`](super::Log::close).
@@ -144,7 +117,6 @@ impl Shared {
     /// As the device says.
     pub(super) fn close(&self) -> Result<()> {
         self.commit.healthy()?;
-        self.drain()?;
         self.wait_synced(self.watermark.completed())?;
         self.mark_closed()
             .map_err(|error| self.poison_unless_full(error))?;

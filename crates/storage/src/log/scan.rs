@@ -114,11 +114,21 @@ impl Inventory {
                     return Ok(());
                 }
                 Decoded::Empty => None,
-                Decoded::Newer(found) => {
-                    return Err(Error::NewerFormat {
-                        place: Place::new(Structure::LogSegment, slot_file(slot), 0),
-                        found,
-                        supported: VERSION,
+                Decoded::Other(found) => {
+                    let place = Place::new(Structure::LogSegment, slot_file(slot), 0);
+                    let supported = VERSION;
+                    return Err(if found < supported {
+                        Error::OlderFormat {
+                            place,
+                            found,
+                            supported,
+                        }
+                    } else {
+                        Error::NewerFormat {
+                            place,
+                            found,
+                            supported,
+                        }
                     });
                 }
                 Decoded::Damaged(why) => Some(why),

@@ -186,12 +186,14 @@ pub(super) struct Segment {
     synced: AtomicU64,
     /// The highest sequence in it, 0 if none.
     highest: AtomicU64,
+    /// All its sequences are above this one.
+    pub(super) above: u64,
 }
 
 impl Segment {
-    /// A segment that a lane begins to write.
+    /// A segment that a lane begins to write, when everything up to `above` is complete.
     #[must_use]
-    pub(super) fn begun(slot: Arc<Slot>, header: SegmentHeader) -> Segment {
+    pub(super) fn begun(slot: Arc<Slot>, header: SegmentHeader, above: u64) -> Segment {
         Segment {
             slot,
             header,
@@ -201,25 +203,19 @@ impl Segment {
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             highest: AtomicU64::new(0),
+            above,
         }
     }
 
-    /// A segment that recovery keeps until it is released. `synced` tells whether it is durable.
+    /// A segment that recovery keeps until it is released. Nothing of it is taken to be durable.
     #[must_use]
-    pub(super) fn recovered(
-        slot: Arc<Slot>,
-        header: SegmentHeader,
-        written: u64,
-        highest: u64,
-        synced: bool,
-    ) -> Segment {
+    pub(super) fn recovered(slot: Arc<Slot>, header: SegmentHeader, written: u64, highest: u64) -> Segment {
         Segment {
             recovered: true,
             active: AtomicBool::new(false),
             written: AtomicU64::new(written),
-            synced: AtomicU64::new(if synced { written } else { 0 }),
             highest: AtomicU64::new(highest),
-            ..Segment::begun(slot, header)
+            ..Segment::begun(slot, header, 0)
         }
     }
 
@@ -397,7 +393,8 @@ impl Pen {
         }
     }
 
-    /// How many bytes were put and are not in the page cache.
+    /// How many bytes were put and are not in the page cache: for tests.
+    #[cfg(test)]
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
         match self {

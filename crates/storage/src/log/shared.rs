@@ -1,20 +1,20 @@
 //! What all parts of an open log share, and how an append goes through them.
 
-use super::close;
 use super::commit::Commit;
-use super::format::{CloseMark, Kind, SegmentHeader};
+use super::format::{Kind, Mark, SegmentHeader};
 use super::history::History;
 use super::lane::{Entry, Lanes, check_payload};
+use super::mark::MarkFile;
 use super::options::{Durability, LogOptions};
 use super::pool::{Claim, Limit, Pool};
 use super::segment::Segment;
-use crate::watermark::Watermark;
+use crate::watermark::{WINDOW, Watermark};
 use crate::{Error, Result};
-use alluvium_device::{BootId, Device, Directory};
+use alluvium_device::{BootId, Directory};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An open log.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub(super) struct Shared {
     pub(super) commit: Commit,
     /// Every segment that is not released. Locked after lanes and before the pool.
     pub(super) table: Mutex<Vec<Arc<Segment>>>,
-    /// Where a clean close is marked, if there was room for the file.
-    close_file: Option<Arc<dyn Device>>,
+    /// How far the log has come, as written down apart from the segments.
+    pub(super) mark: MarkFile,
     origin: Origin,
     next_number: AtomicU64,
     /// The newest generation that is known to be durable.
@@ -43,14 +43,33 @@ pub(super) struct Shared {
     pinned: AtomicU64,
     /// Everything up to here is held by a durable checkpoint.
     released: AtomicU64,
-    /// Whether any lane may have records waiting in its buffer.
-    buffering: AtomicBool,
+    /// Voids that found no room, first and last sequence: the next segment that any lane begins takes them up.
+    pub(super) owed: Mutex<Owed>,
     /// Bytes of the segments that recovery kept or wrote: they may exceed the limit until they are released.
     recovered_bytes: AtomicU64,
     /// Syncs of files and mapped ranges.
     syncs: AtomicU64,
     /// Released segments that are kept for who follows the log.
     pub(super) history: History,
+}
+
+/// Voids that found no room, first and last sequence of each.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    /// Those that no lane has taken up.
+    pub(super) open: Vec<(u64, u64)>,
+    /// Those that a lane has taken up since, until the caller asks again.
+    pub(super) taken: Vec<(u64, u64)>,
+}
+
+impl Owed {
+    /// Forgets that these sequences are owed, for their owner asks again; whether a lane has taken them up.
+    fn settle(&mut self, range: (u64, u64)) -> bool {
+        self.open.retain(|&open| open != range);
+        let before = self.taken.len();
+        self.taken.retain(|&taken| taken != range);
+        self.taken.len() < before
+    }
 }
 
 /// Where a log's incarnation begins.
@@ -83,8 +102,19 @@ impl Shared {
         names: BTreeSet<u32>,
         origin: Origin,
     ) -> Result<Shared> {
+        let mark = Mark {
+            closed: false,
+            incarnation: origin.incarnation,
+            generation: origin.generation,
+            synced: origin.synced,
+            identity: options.identity,
+            complete: origin.base,
+            released: origin.released,
+            turn: 0,
+            lanes: Vec::new(),
+        };
         Ok(Shared {
-            close_file: close::prepare(directory.as_ref())?,
+            mark: MarkFile::open(directory.as_ref(), mark)?,
             pool: Pool::new(Arc::clone(directory), options, names),
             lanes: Lanes::new(options.lanes),
             watermark: Watermark::new(origin.base),
@@ -94,7 +124,7 @@ impl Shared {
             generation: AtomicU64::new(origin.generation),
             pinned: AtomicU64::new(0),
             released: AtomicU64::new(origin.released),
-            buffering: AtomicBool::new(false),
+            owed: Mutex::default(),
             recovered_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             history: History::new(origin.released),
@@ -102,23 +132,6 @@ impl Shared {
             options,
             origin,
         })
-    }
-
-    /// Marks durably that the log ends at the synced watermark. Without room for the mark there is none.
-    ///
-    /// # Errors
-    /// As the device says.
-    pub(super) fn mark_closed(&self) -> Result<()> {
-        let Some(file) = &self.close_file else {
-            return Ok(());
-        };
-        let mark = CloseMark {
-            incarnation: self.origin.incarnation,
-            generation: self.generation(),
-            synced: self.commit.synced(),
-            identity: self.options.identity,
-        };
-        close::write(file.as_ref(), &mark)
     }
 
     /// What every segment header of this incarnation says; the rest is the segment's own.
@@ -175,6 +188,12 @@ impl Shared {
         self.recovered_bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether a recovery is under way.
+    #[must_use]
+    pub(super) fn is_recovering(&self) -> bool {
+        self.pool.ignores_limit()
+    }
+
     /// Recovery has ended.
     pub(super) fn end_recovery(&self) {
         let live = self.pool.usage().live_bytes;
@@ -182,23 +201,10 @@ impl Shared {
         self.pool.ignore_limit(Limit::Kept);
     }
 
-    /// Takes away the mark of a clean close, or what is left of it.
-    ///
-    /// # Errors
-    /// As the device says.
-    pub(super) fn clear_mark(&self) -> Result<()> {
-        self.close_file.as_deref().map_or(Ok(()), close::clear)
-    }
-
     /// How many syncs the log has asked the device for.
     #[must_use]
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
-    }
-
-    /// A lane has records in its buffer.
-    pub(super) fn note_buffering(&self) {
-        self.buffering.store(true, Ordering::Release);
     }
 
     /// A failed write or sync is for good; a full disk is not one.
@@ -213,29 +219,69 @@ impl Shared {
     ///
     /// # Errors
     /// As [`Log::append`](super::Log::append).
-    pub(super) fn append(&self, entry: Entry<'_>, durability: Durability, claim: Claim) -> Result<()> {
+    pub(super) fn append(&self, mut entry: Entry<'_>, durability: Durability, claim: Claim) -> Result<()> {
         self.commit.healthy()?;
         check_payload(entry.payload.len())?;
         assert!(
             entry.first > 0 && entry.count > 0,
             "a record covers sequences from 1 on"
         );
-        let last = entry.first + u64::from(entry.count) - 1;
-        if !self.watermark.has_room(entry.first) {
+        let last = entry.first + entry.count - 1;
+        entry.complete = self.watermark.completed();
+        if entry.first > entry.complete + WINDOW {
             self.commit.sleep_until(|| self.watermark.has_room(entry.first))?;
+            entry.complete = self.watermark.completed();
         }
-        let put = |claim| self.lanes.pick(durability).put(self, entry, durability, claim);
+        let put = |claim| self.lanes.pick(durability).put(self, entry, claim);
         match put(claim) {
             Err(error) if error.is_full() && self.is_in_the_way(&entry) => put(Claim::Unblock)?,
             other => other?,
         }
-        if self.watermark.complete(entry.first, last) {
-            self.commit.completed_moved();
-        }
+        self.completed(entry.first, last);
         if durability == Durability::Disk {
             self.wait_synced(last)?;
         }
         Ok(())
+    }
+
+    /// These sequences are in the page cache, or hold nothing.
+    pub(super) fn completed(&self, first: u64, last: u64) {
+        if self.watermark.complete(first, last) {
+            self.commit.completed_moved();
+        }
+    }
+
+    /// Gives up sequences. Where there is no room for that they are owed: no lane begins another segment without them, so
+    /// that nothing is appended above them that a recovery would have to cut off.
+    ///
+    /// # Errors
+    /// As [`Log::void`](super::Log::void).
+    pub(super) fn void(&self, first: u64, count: u32) -> Result<()> {
+        let entry = Entry {
+            kind: Kind::Void,
+            first,
+            count: count.into(),
+            ..Entry::CONTROL
+        };
+        let range = (first, first + entry.count - 1);
+        if self.owed.lock().settle(range) {
+            return Ok(());
+        }
+        let mut voided = self.append(entry, Durability::Process, Claim::Essential);
+        if voided.as_ref().is_err_and(Error::is_full) {
+            // It is short: some other lane may have that much left.
+            let complete = self.watermark.completed();
+            let entry = Entry { complete, ..entry };
+            let mut lanes = self.lanes.each();
+            let put = lanes.find_map(|mut lane| lane.put(self, entry, Claim::Essential).ok());
+            if put.is_some() {
+                self.completed(range.0, range.1);
+                voided = Ok(());
+            } else {
+                self.owed.lock().open.push(range);
+            }
+        }
+        voided
     }
 
     /// Whether a checkpoint could release nothing before this record is appended or given up: it is the lowest that is
@@ -257,9 +303,11 @@ impl Shared {
     /// The device's, for whoever called it; [`Error::Poisoned`] for everybody else, and for a full disk: to the caller
     /// that would mean that nothing was written.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
-        let waited = self
-            .commit
-            .wait(target, || self.watermark.completed(), || self.sync_segments());
+        let waited = self.commit.wait(
+            target,
+            || self.watermark.completed(),
+            |goal| self.sync_round(goal),
+        );
         waited.map_err(|error| match error {
             full if full.is_full() => Error::Poisoned {
                 cause: full.to_string(),
@@ -268,15 +316,13 @@ impl Shared {
         })
     }
 
-    /// Brings every lane's buffer into the page cache.
+    /// Makes durable whatever was complete when this was called, and writes down that everything up to `goal` was.
     ///
     /// # Errors
-    /// As the device says.
-    pub(super) fn drain(&self) -> Result<()> {
-        if self.buffering.load(Ordering::Acquire) {
-            self.lanes.each().try_for_each(|mut lane| lane.drain(self))?;
-        }
-        Ok(())
+    /// As [`Shared::sync_segments`].
+    fn sync_round(&self, goal: u64) -> Result<()> {
+        self.sync_segments()?;
+        self.write_mark(goal)
     }
 
     /// Makes durable whatever was complete when this was called, except what a checkpoint has overtaken.
@@ -284,7 +330,6 @@ impl Shared {
     /// # Errors
     /// As the device says. Even a full disk is a failure here: what was acknowledged cannot be made durable.
     pub(super) fn sync_segments(&self) -> Result<()> {
-        self.drain()?;
         let released = self.released();
         let wanted =
             |segment: &&Arc<Segment>| segment.synced() < segment.written() && segment.highest() > released;
@@ -317,10 +362,10 @@ impl Shared {
             let entry = Entry {
                 kind,
                 first: generation,
-                count: 0,
-                payload: &[],
+                complete: self.watermark.completed(),
+                ..Entry::CONTROL
             };
-            lane.put(self, entry, Durability::Process, Claim::Control)?;
+            lane.put(self, entry, Claim::Control)?;
             Arc::clone(lane.position().expect("a lane has a segment after a record").0)
         };
         self.sync_segment(&segment)

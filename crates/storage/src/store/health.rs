@@ -25,7 +25,7 @@ impl Health {
     /// or memory.
     pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
-            && !error.is_shortage()
+            && !error.is_full()
             && matches!(error, Error::Device(_) | Error::Poisoned { .. })
         {
             let _ = self.cause.set(error.to_string());

@@ -235,20 +235,23 @@ fn a_segment_of_another_store_is_refused_by_name() {
 }
 
 #[test]
-fn a_newer_format_is_named() {
-    let directory = memory();
-    Log::create(&directory, small(), 1).unwrap().close().unwrap();
-    let mut files = read_all(&directory);
-    files[0].1[8] = 2;
-    let sum = alluvium_base::checksum(&files[0].1[..504]);
-    files[0].1[504..512].copy_from_slice(&sum.to_le_bytes());
-    let copy = memory();
-    write_all(&copy, &files);
-    let opened = reopen(&copy, small(), 0, 1);
-    assert!(
-        matches!(opened, Err(Error::NewerFormat { found: 2, .. })),
-        "{opened:?}"
-    );
+fn another_format_is_named() {
+    for version in [1, 3] {
+        let directory = memory();
+        Log::create(&directory, small(), 1).unwrap().close().unwrap();
+        let mut files = read_all(&directory);
+        let (_, log) = files.iter_mut().find(|(name, _)| name == "log-0").unwrap();
+        log[8] = version;
+        let sum = alluvium_base::checksum(&log[..504]);
+        log[504..512].copy_from_slice(&sum.to_le_bytes());
+        let copy = memory();
+        write_all(&copy, &files);
+        match reopen(&copy, small(), 0, 1) {
+            Err(Error::OlderFormat { found: 1, .. }) => assert_eq!(version, 1),
+            Err(Error::NewerFormat { found: 3, .. }) => assert_eq!(version, 3),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]
@@ -341,9 +344,10 @@ proptest! {
                     let payload = if kind == Kind::Data { &payload[..] } else { &[] };
                     let record = RecordHeader {
                         len: payload.len() as u32,
-                        count: if kind == Kind::Note { 0 } else { rng.u32(1..4) },
-                        first: [rng.u64(..10), u64::MAX - 3][usize::from(rng.u8(..9) == 0)],
+                        count: if kind == Kind::Note { 0 } else { rng.u64(1..4) },
+                        first: [rng.u64(..10), 1 << 61, u64::MAX - 3][rng.usize(..11).saturating_sub(8)],
                         synced: rng.u64(..3),
+                        complete: 0,
                         kind,
                     };
                     bytes[at..at + 40].copy_from_slice(&record.encode(header.seed(), at as u64, payload));

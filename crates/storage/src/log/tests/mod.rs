@@ -4,6 +4,8 @@ mod basic;
 mod crash;
 mod damage;
 mod faults;
+mod history;
+mod lives;
 mod space;
 mod story;
 mod threads;

@@ -194,26 +194,23 @@ fn sequences(directory: &SimDirectory, from: u64) -> Result<(Log, Vec<u64>)> {
 }
 
 #[test]
-fn a_gap_is_skipped_on_the_same_boot_and_ends_the_log_on_another() {
+fn a_gap_that_nobody_was_told_of_ends_the_log_on_any_boot() {
     let directory = with_a_gap();
-    let killed = directory.image(Survival::Process, 1);
-    let (log, seen) = sequences(&killed, 0).unwrap();
-    assert_eq!((seen, log.completed()), (vec![1, 2, 4], 4));
-    // The gap is covered from now on: even after the loss of power.
-    log.append(5, 1, b"five", Durability::Disk).unwrap();
-    drop(log);
-    let (log, seen) = sequences(&killed.image(Survival::None, 2), 0).unwrap();
-    assert_eq!((seen, log.completed()), (vec![1, 2, 4, 5], 5));
-
-    let off = directory.image(Survival::All, 1);
-    let (log, seen) = sequences(&off, 0).unwrap();
-    assert_eq!((seen, log.completed()), (vec![1, 2], 2));
-    // What was cut off never comes back, on this boot or another, though its sequence is used again.
-    log.append(3, 1, b"another three", Durability::Disk).unwrap();
-    drop(log);
-    for survival in [Survival::Process, Survival::All, Survival::None] {
-        let (log, seen) = sequences(&off.image(survival, 3), 0).unwrap();
-        assert_eq!((seen, log.completed()), (vec![1, 2, 3], 3), "{survival:?}");
+    for survival in [Survival::Process, Survival::All] {
+        let image = directory.image(survival, 1);
+        let (log, seen) = sequences(&image, 0).unwrap();
+        assert_eq!((seen, log.completed()), (vec![1, 2], 2), "{survival:?}");
+        // What was cut off never comes back, on this boot or another, though its sequence is used again.
+        log.append(3, 1, b"another three", Durability::Disk).unwrap();
+        drop(log);
+        for later in [Survival::Process, Survival::All, Survival::None] {
+            let (log, seen) = sequences(&image.image(later, 3), 0).unwrap();
+            assert_eq!(
+                (seen, log.completed()),
+                (vec![1, 2, 3], 3),
+                "{survival:?} {later:?}"
+            );
+        }
     }
 }
 
@@ -311,7 +308,8 @@ fn records_at_or_below_the_checkpoint_are_not_replayed() {
         let (log, seen) = sequences(&directory.image(Survival::None, from), from).unwrap();
         assert_eq!(seen, (from + 1..=20).collect::<Vec<_>>());
         assert_eq!(log.completed(), 20);
-        assert_eq!(log.synced(), 20, "it came from the device");
+        // The superblock or the mark of the last sync says so.
+        assert!(log.synced() >= from.max(19), "{}", log.synced());
     }
     // A checkpoint beyond the log, as after a release that left nothing.
     let (log, seen) = sequences(&directory.image(Survival::None, 1), 25).unwrap();
@@ -333,36 +331,7 @@ fn an_error_of_the_replay_leaves_the_log_as_it_was() {
         });
         assert!(matches!(failed, Err(Error::Poisoned { .. })));
     }
-    assert_eq!(sequences(&directory, 0).unwrap().1, [1, 2, 4]);
-}
-
-#[test]
-fn memory_records_wait_in_the_lane_and_reach_the_disk_with_what_follows() {
-    let directory = SimDirectory::new(4);
-    let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-    let options = LogOptions {
-        access: Access::Written,
-        lanes: 1,
-        ..small()
-    };
-    let log = Log::create(&shared, options, 1).unwrap();
-    let writes = || directory.counters().snapshot().of(Purpose::Log).writes;
-    let before = writes();
-    for sequence in 1..=10 {
-        log.append(sequence, 1, b"buffered", Durability::Memory).unwrap();
-    }
-    assert_eq!(writes(), before);
-    assert_eq!(log.completed(), 10);
-    log.prepare().unwrap();
-    assert_eq!(writes(), before + 1);
-    log.append(11, 1, b"buffered", Durability::Memory).unwrap();
-    log.append(12, 1, b"at once", Durability::Disk).unwrap();
-    assert_eq!(writes(), before + 2);
-    log.append(13, 1, b"buffered", Durability::Memory).unwrap();
-    assert_eq!(log.sync_all().unwrap(), 13);
-    drop(log);
-    let off: Arc<dyn Directory> = Arc::new(directory.image(Survival::None, 1));
-    assert_eq!(reopen(&off, options, 0, 1).unwrap().1.len(), 13);
+    assert_eq!(sequences(&directory, 0).unwrap().1, [1, 2]);
 }
 
 /// Files that cannot be mapped.

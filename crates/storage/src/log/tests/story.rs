@@ -13,8 +13,6 @@ pub(super) struct Known {
     pub(super) last: u64,
     /// `None` for a void.
     pub(super) payload: Option<Vec<u8>>,
-    /// Whether the caller was told that it survives the process.
-    pub(super) told: bool,
 }
 
 /// Everything that was ever appended and still counts, and what the caller was told of it.
@@ -25,6 +23,8 @@ pub(super) struct Model {
     pub(super) next: u64,
     /// What the caller was told is synced.
     pub(super) synced: u64,
+    /// What the caller was told survives the process: everything up to here was complete.
+    pub(super) told: u64,
     /// The superblock: everything up to here is in the checkpoint, and its generation.
     pub(super) from: u64,
     pub(super) generation: u64,
@@ -35,10 +35,8 @@ pub(super) struct Model {
 pub(super) enum Crash {
     /// The process was killed.
     Process,
-    /// Power was lost, and perhaps the process was killed during the recovery.
+    /// Power was lost, sooner or later.
     Power,
-    /// The process was killed, and power was lost during the recovery, which may have voided gaps before.
-    ProcessThenPower,
 }
 
 impl Crash {
@@ -50,10 +48,9 @@ impl Crash {
     }
 
     pub(super) fn and(self, other: Crash) -> Crash {
-        match (self, other) {
-            (Crash::Process, Crash::Power) => Crash::ProcessThenPower,
-            (Crash::Process, other) => other,
-            _ => self,
+        match self {
+            Crash::Process => other,
+            Crash::Power => Crash::Power,
         }
     }
 }
@@ -67,7 +64,8 @@ impl Model {
         }
     }
 
-    /// What may have been replayed after a crash; panics with `context` if it may not.
+    /// What may have been replayed after a crash; panics with `context` if it may not. It is a prefix of what was assigned,
+    /// whatever crashed, and ends nowhere before what the caller was told.
     pub(super) fn judge(&self, crash: Crash, replayed: &Replayed, completed: u64, context: &str) {
         let mut expected = self.from + 1;
         for (first, count, payload) in replayed {
@@ -79,25 +77,33 @@ impl Model {
                 (first + u64::from(*count) - 1, Some(payload)),
                 "{context}: record {first} is not the one that was appended"
             );
-            for (missing, between) in self.records.range(expected..*first) {
-                let allowed = between.payload.is_none() || crash != Crash::Power && !between.told;
-                assert!(allowed, "{context}: {missing} is missing before {first}");
-            }
+            self.judge_voids(expected, first - 1, context);
             expected = known.last + 1;
         }
+        self.judge_voids(expected, completed, context);
         assert!(
             completed >= self.synced,
             "{context}: {completed} of {} synced",
             self.synced
         );
-        for (missing, known) in self.records.range(expected..) {
-            let told = crash == Crash::Process && known.told || known.last <= self.synced;
-            assert!(
-                known.payload.is_none() || !told,
-                "{context}: {missing} is missing at the end ({completed})"
-            );
-        }
+        assert!(
+            crash == Crash::Power || completed >= self.told,
+            "{context}: {completed} of {} told",
+            self.told
+        );
         assert!(completed < self.next, "{context}: {completed} was never assigned");
+    }
+
+    /// Sequences that were not replayed hold nothing, or the checkpoint holds them.
+    fn judge_voids(&self, mut first: u64, last: u64, context: &str) {
+        while first <= last {
+            let void = self.records.range(..=first).next_back();
+            let void = void.filter(|(_, known)| known.last >= first && known.payload.is_none());
+            let Some((_, known)) = void else {
+                panic!("{context}: {first} is missing, and the log goes on to {last}");
+            };
+            first = known.last + 1;
+        }
     }
 
     /// The model of what was recovered.
@@ -109,7 +115,6 @@ impl Model {
                 let known = Known {
                     last: until - 1,
                     payload: None,
-                    told: true,
                 };
                 records.insert(next, known);
             }
@@ -120,7 +125,6 @@ impl Model {
             let known = Known {
                 last: next - 1,
                 payload: Some(payload.clone()),
-                told: true,
             };
             records.insert(*first, known);
         }
@@ -129,6 +133,7 @@ impl Model {
             records,
             next: log.completed() + 1,
             synced: log.synced(),
+            told: log.completed(),
             ..*self
         }
     }
@@ -210,17 +215,14 @@ impl Story {
         };
         let payload: Vec<u8> = (0..len).map(|_| self.rng.u8(..)).collect();
         let last = first + u64::from(count) - 1;
-        let known = |told| Known {
+        let known = Known {
             last,
             payload: Some(payload.clone()),
-            told,
         };
-        self.model.lock().records.insert(first, known(false));
+        self.model.lock().records.insert(first, known);
         self.log().append(first, count, &payload, durability)?;
         let mut model = self.model.lock();
-        model
-            .records
-            .insert(first, known(durability != Durability::Memory));
+        model.told = self.log().completed();
         if durability == Durability::Disk {
             model.synced = model.synced.max(last);
         }
@@ -242,18 +244,17 @@ impl Story {
     }
 
     fn give_up(&mut self, first: u64, count: u32) -> Result<()> {
-        let known = |told| Known {
+        let known = Known {
             last: first + u64::from(count) - 1,
             payload: None,
-            told,
         };
-        self.model.lock().records.insert(first, known(false));
+        self.model.lock().records.insert(first, known);
         if let Err(error) = self.log().void(first, count) {
             self.full(error)?;
             self.checkpoint()?;
             self.log().void(first, count)?;
         }
-        self.model.lock().records.insert(first, known(true));
+        self.model.lock().told = self.log().completed();
         self.did("void");
         Ok(())
     }
@@ -337,9 +338,7 @@ impl Story {
                 self.log.take().expect("the log is open").close()?;
                 let mut model = self.model.lock().clone();
                 model.synced = model.next - 1;
-                for known in model.records.values_mut() {
-                    known.told = true;
-                }
+                model.told = model.synced;
                 *self.model.lock() = model;
                 self.reopen("a clean close")?;
                 self.did("close");

@@ -126,7 +126,7 @@ fn sixteen_committers_share_their_syncs() {
                         std::thread::yield_now();
                     }
                     commit.completed_moved();
-                    let sync = || {
+                    let sync = |_| {
                         syncs.fetch_add(1, Ordering::SeqCst);
                         std::thread::sleep(Duration::from_millis(1));
                         Ok(())
@@ -147,7 +147,7 @@ fn sixteen_committers_share_their_syncs() {
 #[test]
 fn a_failed_sync_fails_everybody_who_waits_for_it() {
     let (commit, begun) = (Commit::new(0), AtomicBool::new(false));
-    let sync = || {
+    let sync = |_| {
         begun.store(true, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(30));
         let cause = "the device".to_owned();

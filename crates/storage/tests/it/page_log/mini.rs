@@ -180,15 +180,21 @@ impl Mini {
         self.next = second + writes[1].len() as u64;
         let held = match self.append(first, writes[0], durability) {
             Err(error) if error.is_full() => {
+                // Nobody is told of the later one before the earlier one is given up.
                 self.open = Some((first, writes[0].len() as u32));
+                match self.settle() {
+                    Err(error) if error.is_full() => {}
+                    result => result?,
+                }
                 false
             }
             result => result.map(|()| true)?,
         };
+        let told = self.open.is_none();
         let applied = writes[usize::from(!held)..].iter().copied().flatten();
         self.memtable
             .extend(applied.map(|write| (write.key.clone(), write.value.clone())));
-        Ok([held, true])
+        Ok([held, told])
     }
 
     fn append(&self, first: u64, writes: &[Write], durability: Durability) -> Result<()> {

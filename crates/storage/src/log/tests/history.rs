@@ -1,0 +1,103 @@
+//! What is kept for who follows the log: all of it or a word that some is gone, and no open file for any of it.
+
+use super::super::*;
+use super::{memory, small};
+use alluvium_device::Operation;
+use alluvium_device::file::FileDirectory;
+use alluvium_device::simulated::{Fault, SimDirectory};
+
+/// Every sequence above `after`, in the order in which a follower gets them; none when the log says that some are gone.
+fn follow(log: &Log, mut after: u64, bytes: u64) -> Option<Vec<u64>> {
+    let (mut seen, last) = (Vec::new(), log.completed());
+    while after < last {
+        let mut take = |record: Record<'_>| seen.push(record.first);
+        let reached = log.read_after(after, last, bytes, &mut take).unwrap()?;
+        assert!(reached > after, "a follower gets on");
+        after = reached;
+    }
+    Some(seen)
+}
+
+fn lives(log: &Log, keep: u64) {
+    log.retain(keep);
+    let mut next = 1;
+    let mut gone = 0;
+    for generation in 2..12 {
+        for _ in 0..40 {
+            write_as(next as usize % 3);
+            log.append(next, 1, &[next as u8; 200], Durability::Process)
+                .unwrap();
+            next += 1;
+        }
+        log.note_generation(generation).unwrap();
+        log.release(next - 1 - generation).unwrap();
+        let last = next - 1;
+        for after in (0..=last).step_by(7) {
+            match follow(log, after, 2_000) {
+                Some(seen) => assert_eq!(seen, (after + 1..=last).collect::<Vec<_>>(), "after {after}"),
+                None => gone += 1,
+            }
+        }
+        let all = follow(log, log.forgotten(), u64::MAX).unwrap();
+        assert_eq!(all, (log.forgotten() + 1..=last).collect::<Vec<_>>());
+    }
+    assert!(gone > 0 || keep > 1 << 20, "something was given up");
+}
+
+#[test]
+fn a_follower_gets_everything_or_hears_that_it_is_gone() {
+    for keep in [0, 8 << 12, 30 << 12, 1 << 30] {
+        let options = LogOptions { lanes: 3, ..small() };
+        let log = Log::create(&memory(), options, 1).unwrap();
+        lives(&log, keep);
+        assert_eq!(log.check().unwrap(), []);
+    }
+}
+
+#[test]
+fn what_is_kept_holds_no_open_file() {
+    let place = tempfile::tempdir().unwrap();
+    let directory: Arc<dyn Directory> = Arc::new(FileDirectory::open(place.path()).unwrap());
+    let log = Log::create(&directory, small(), 1).unwrap();
+    lives(&log, 1 << 30);
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let open = open
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|path| path.starts_with(place.path()))
+        .count() as u64;
+    let files = directory.list().unwrap().len() as u64;
+    let most = small().limit_bytes / small().segment_bytes + 8;
+    assert!(
+        files > 2 * most && open < most,
+        "{open} of {files} files are open"
+    );
+}
+
+#[test]
+fn too_many_open_files_are_no_failure_of_the_device() {
+    for operation in [Operation::Create, Operation::Open, Operation::Map] {
+        let directory = SimDirectory::new(1);
+        let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+        let log = Log::create(&shared, small(), 1).unwrap();
+        log.retain(4 << 12);
+        directory.inject(Fault::short(operation).sticky());
+        let (mut next, mut refused) = (1, 0);
+        for generation in 2..20 {
+            for _ in 0..60 {
+                match log.append(next, 1, &[1; 200], Durability::Process) {
+                    Ok(()) => next += 1,
+                    Err(error) => {
+                        assert!(error.is_full(), "{operation}: {error}");
+                        refused += 1;
+                    }
+                }
+            }
+            log.note_generation(generation).unwrap();
+            log.release(next - 1).unwrap();
+        }
+        assert!(operation == Operation::Open || refused > 0, "{operation}");
+        directory.clear_faults();
+        log.append(next, 1, b"again", Durability::Disk).unwrap();
+        assert_eq!(log.check().unwrap(), []);
+    }
+}
