@@ -70,6 +70,17 @@ impl Seen {
     }
 }
 
+/// What the keeper remembers from round to round.
+struct Keeping {
+    seen: Seen,
+    /// When the caches' shares were looked at last.
+    balanced: Instant,
+    busy_until: Instant,
+    deletes_since: Option<Instant>,
+    /// Up to where the newest checkpoint holds everything while the tree holds more, and since when.
+    outgrown: (Option<Sequence>, Instant),
+}
+
 /// The threads of one store.
 #[derive(Debug)]
 pub(crate) struct Workers {
@@ -278,57 +289,70 @@ impl Shared {
     }
 
     fn keep(&self) {
+        let mut keeping = Keeping {
+            seen: Seen::default(),
+            balanced: Instant::now(),
+            busy_until: Instant::now(),
+            deletes_since: None,
+            outgrown: (None, Instant::now()),
+        };
         let round = self.sync_interval.min(ROUND);
-        let mut seen = Seen::default();
-        let mut balanced = Instant::now();
-        let mut busy_until = Instant::now();
-        let mut deletes_since = None;
-        let mut outgrown = (None, Instant::now());
         while !self.is_stopped() {
             self.pause(round);
-            if let Err(error) = self.engine.make_room() {
+            let kept = self.engine.guarded("looking after the store", || {
+                self.keep_round(&mut keeping, round);
+                Ok(())
+            });
+            if let Err(error) = kept {
                 self.failed(&error);
             }
-            self.engine.look_for_room();
-            if let Err(error) = self.engine.fit_memory() {
+        }
+    }
+
+    fn keep_round(&self, keeping: &mut Keeping, round: Duration) {
+        if let Err(error) = self.engine.make_room() {
+            self.failed(&error);
+        }
+        self.engine.look_for_room();
+        if let Err(error) = self.engine.fit_memory() {
+            self.failed(&error);
+        }
+        keeping.seen.note(Instant::now(), self.engine.visible());
+        // While much is written checkpoints overtake the log, and none of it need be written twice.
+        let due = keeping.seen.until(self.sync_interval.saturating_sub(round));
+        if due > self.engine.synced()
+            && let Err(error) = self.engine.sync()
+        {
+            self.failed(&error);
+        }
+        let deletes_since = &mut keeping.deletes_since;
+        if !self.engine.holds_deletes() {
+            *deletes_since = None;
+        } else if deletes_since.get_or_insert_with(Instant::now).elapsed() >= MOST_DELETES_WAIT {
+            self.engine.seal_deletes();
+        }
+        self.engine.give_back_memtables(MOST_IDLE_ROUNDS);
+        let (checkpoint, outgrown) = (self.engine.outgrown_checkpoint(), &mut keeping.outgrown);
+        if checkpoint != outgrown.0 {
+            *outgrown = (checkpoint, Instant::now());
+        } else if checkpoint.is_some() && outgrown.1.elapsed() >= MOST_LOG_WAITS {
+            self.engine.want_checkpoint();
+        }
+        if keeping.balanced.elapsed() >= BALANCE {
+            keeping.balanced = Instant::now();
+            if let Err(error) = self.engine.balance() {
                 self.failed(&error);
             }
-            seen.note(Instant::now(), self.engine.visible());
-            // While much is written checkpoints overtake the log, and none of it need be written twice.
-            let due = seen.until(self.sync_interval.saturating_sub(round));
-            if due > self.engine.synced()
-                && let Err(error) = self.engine.sync()
-            {
-                self.failed(&error);
-            }
-            if !self.engine.holds_deletes() {
-                deletes_since = None;
-            } else if deletes_since.get_or_insert_with(Instant::now).elapsed() >= MOST_DELETES_WAIT {
-                self.engine.seal_deletes();
-            }
-            self.engine.give_back_memtables(MOST_IDLE_ROUNDS);
-            let checkpoint = self.engine.outgrown_checkpoint();
-            if checkpoint != outgrown.0 {
-                outgrown = (checkpoint, Instant::now());
-            } else if checkpoint.is_some() && outgrown.1.elapsed() >= MOST_LOG_WAITS {
-                self.engine.want_checkpoint();
-            }
-            if balanced.elapsed() >= BALANCE {
-                balanced = Instant::now();
-                if let Err(error) = self.engine.balance() {
-                    self.failed(&error);
-                }
-            }
-            let per_round = match self.engine.note_fit() {
-                true => CACHED_MAINTENANCE_PER_ROUND,
-                false => MAINTENANCE_PER_ROUND,
-            };
-            let now = Instant::now();
-            if self.engine.is_busy() {
-                busy_until = now + ROUND;
-            } else if now >= busy_until && self.engine.maintain(per_round).unwrap_or(false) {
-                self.engine.call_all();
-            }
+        }
+        let per_round = match self.engine.note_fit() {
+            true => CACHED_MAINTENANCE_PER_ROUND,
+            false => MAINTENANCE_PER_ROUND,
+        };
+        let now = Instant::now();
+        if self.engine.is_busy() {
+            keeping.busy_until = now + ROUND;
+        } else if now >= keeping.busy_until && self.engine.maintain(per_round).unwrap_or(false) {
+            self.engine.call_all();
         }
     }
 }

@@ -4,13 +4,14 @@
 //!
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: [`range`], [`memtable`], [`merge`], `fetch.rs` (where a lookup's nodes come from), `found.rs` (what it finds), [`run`], [`maplet`], [`tiered`].
+//! *Read in this order*: [`range`], [`deletes`], [`memtable`], [`merge`], `fetch.rs` (where a lookup's nodes come from), `found.rs` (what it finds), [`run`], [`maplet`], [`tiered`].
 //!
 //! Invariants:
 //!
 //! - **K1** Keys compare as bytes. Messages of one key are ordered newest first.
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
+pub mod deletes;
 mod fetch;
 mod found;
 pub mod maplet;

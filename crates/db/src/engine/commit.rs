@@ -14,13 +14,14 @@
 //! with it, for the log keeps a prefix.
 
 use super::Engine;
+use super::guard::Committing;
 use super::queue::{Place, RECORD_OVERHEAD};
 use super::throttle::FULL_TURNS;
 use crate::format::{Write, Writes};
 use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
-use alluvium_trees::memtable::{Full, Memtable};
+use alluvium_trees::memtable::{Full, Memtable, RANGE_OVERHEAD};
 
 /// How often a commit waits for a checkpoint to free log before it is refused: others may take what was freed.
 const LOG_TURNS: u32 = 20;
@@ -130,8 +131,16 @@ impl Engine {
         let count = u64::from(commit.count);
         let bytes = room_for(commit);
         let place = self.queue.assign(count, bytes, || self.note_sealed());
-        let last = place.first + count - 1;
-        if let Err(error) = self.log(commit, &place) {
+        let committing = Committing::new(self);
+        let written = self.write_down(commit, &place, bytes);
+        committing.end();
+        written.map(Some)
+    }
+
+    /// Puts a commit into the log and its memtable, and has it seen. Returns its last number.
+    fn write_down(&self, commit: &Commit, place: &Place, bytes: u64) -> Result<Sequence> {
+        let last = place.first + u64::from(commit.count) - 1;
+        if let Err(error) = self.log(commit, place) {
             self.visible.complete(place.first, last);
             return Err(error.into());
         }
@@ -145,7 +154,7 @@ impl Engine {
         }
         self.visible.complete(place.first, last);
         self.tallies.committed(commit);
-        Ok(Some(last))
+        Ok(last)
     }
 
     /// Puts the record into the log, or gives its numbers up.
@@ -202,7 +211,14 @@ impl Engine {
 
 /// Bytes of a memtable that a commit needs, at most.
 pub(crate) fn room_for(commit: &Commit) -> u64 {
-    commit.record.len() as u64 + u64::from(commit.count) * RECORD_OVERHEAD
+    let records = commit.kinds.iter().map(|&count| u64::from(count)).sum();
+    let ranges = u64::from(commit.count).saturating_sub(records);
+    room(commit.record.len(), records, ranges)
+}
+
+/// Bytes of a memtable that a record of the log needs, at most, which is `bytes` long and has so many writes to single keys and to ranges.
+pub(super) fn room(bytes: usize, records: u64, ranges: u64) -> u64 {
+    bytes as u64 + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
 }
 
 /// Applies the writes of a record to a memtable, from sequence number `first` on.

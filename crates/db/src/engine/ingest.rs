@@ -15,6 +15,7 @@
 //! No log has the records. So whatever is above N is acknowledged only once a checkpoint holds N, or a crash would leave a hole.
 
 use super::Engine;
+use super::guard::Committing;
 use super::queue::Place;
 use super::tallies::Tally;
 use crate::catalog::Definition;
@@ -127,7 +128,10 @@ impl Engine {
             self.queue.assign_empty()
         };
         let number = place.first;
-        if let Err(error) = self.try_attach(runs, &place, first, last) {
+        let committing = Committing::new(self);
+        let attached = self.try_attach(runs, &place, first, last);
+        committing.end();
+        if let Err(error) = attached {
             // The number's memtable is one that holds nothing.
             self.visible.complete(number, number);
             if let Error::Storage(error) = &error {

@@ -5,7 +5,7 @@
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`,
-//! `read.rs`, `polled.rs`, `sizes.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery), `copy.rs` (backups).
+//! `read.rs`, `polled.rs`, `sizes.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery), `copy.rs` (backups).
 //!
 //! Invariants:
 //!
@@ -19,6 +19,7 @@
 mod balance;
 mod commit;
 mod copy;
+mod guard;
 mod ingest;
 mod memory;
 mod open;

@@ -1,9 +1,9 @@
 //! Creation, and recovery: the newest checkpoint, then the log above it.
 
 use super::Engine;
-use super::commit::{Unfit, apply};
+use super::commit::{Unfit, apply, room};
 use super::ingest::Ingests;
-use super::queue::{Queue, RECORD_OVERHEAD};
+use super::queue::Queue;
 use super::records::Records;
 use super::snapshots::Snapshots;
 use super::stripes::Stripes;
@@ -13,7 +13,7 @@ use super::visible::Visible;
 use super::work::Work;
 use crate::Result;
 use crate::catalog::Catalog;
-use crate::format::{self, Writes};
+use crate::format::{self, Write, Writes};
 use crate::options::{Existing, Options, Plan};
 use alluvium_base::Sequence;
 use alluvium_device::Directory;
@@ -204,11 +204,15 @@ impl Replay {
             let place = Place::new(Structure::LogRecord, format!("log, sequence {}", record.first), 0);
             Error::corrupt(place, "the writes of a commit", found)
         };
-        let writes = Writes::new(record.payload).count() as u64;
+        let (mut writes, mut ranges) = (0, 0);
+        for write in Writes::new(record.payload) {
+            writes += 1;
+            ranges += u64::from(matches!(write, Ok(Write::Range { .. })));
+        }
         if writes != u64::from(record.count) {
             return Err(damaged(format!("{writes} writes for {} numbers", record.count)));
         }
-        let bytes = record.payload.len() as u64 + writes * RECORD_OVERHEAD;
+        let bytes = room(record.payload.len(), writes - ranges, ranges);
         // What the log does not have was never acknowledged, or given up.
         self.queue.skip_to(record.first - 1);
         let place = self.queue.assign(writes, bytes, || ());

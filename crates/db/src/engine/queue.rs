@@ -242,11 +242,9 @@ impl Queue {
         loop {
             let slot = Arc::clone(&self.slots()[0]);
             if slot.reserve(bytes) {
-                if let Some(first) = self.take(slot.number, count) {
-                    return Place { slot, first };
+                if let Some(place) = self.settle(&slot, count, bytes) {
+                    return place;
                 }
-                // It was sealed meanwhile.
-                slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
             } else if self.is_large(bytes) {
                 let place = self.assign_alone(count, bytes);
                 sealed();
@@ -255,6 +253,37 @@ impl Queue {
                 sealed();
             }
         }
+    }
+
+    /// Takes numbers for writes whose bytes are reserved in a memtable; none, and nothing is reserved, when it was sealed meanwhile.
+    fn settle(&self, slot: &Arc<Slot>, count: u64, bytes: u64) -> Option<Place> {
+        let Some(first) = self.take(slot.number, count) else {
+            slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
+            return None;
+        };
+        // A memtable's number comes round after 256 seals. Whoever has taken a number after the last of them sees the cut of the first.
+        if slot.cut.load(Ordering::Acquire) >= first {
+            let slot = Arc::clone(slot);
+            return Some(Place { slot, first });
+        }
+        Some(self.settle_late(slot, first, bytes))
+    }
+
+    /// Finds the memtable that numbers belong to which were taken with the number of one that was sealed long ago.
+    #[cold]
+    fn settle_late(&self, sealed: &Slot, first: Sequence, bytes: u64) -> Place {
+        sealed.reserved.fetch_sub(bytes, Ordering::Relaxed);
+        // Nobody seals: every cut but the newest memtable's is known.
+        let _sealing = self.sealing.lock();
+        let slots = self.slots();
+        let slot = slots
+            .iter()
+            .rev()
+            .find(|slot| slot.cut.load(Ordering::Acquire) >= first);
+        let slot = Arc::clone(slot.expect("a memtable stays until every commit that it holds is seen"));
+        // There may be less room than that: what a memtable takes beyond what may be reserved is enough for a few who come late.
+        slot.reserved.fetch_add(bytes, Ordering::Relaxed);
+        Place { slot, first }
     }
 
     /// Takes numbers as long as the newest memtable is this one.
@@ -490,6 +519,26 @@ mod tests {
         assert_eq!(queue.memory_bytes(), waits);
         queue.give_back(2);
         assert!(queue.memory_bytes() < waits);
+    }
+
+    #[test]
+    fn a_writer_who_stalls_while_the_numbers_of_memtables_come_round_writes_to_the_newest() {
+        let queue = Queue::new(ROOM, 0);
+        let stalled = Arc::clone(&queue.slots()[0]);
+        assert!(stalled.reserve(100));
+        for seal in 1..=256 {
+            queue.assign(1, 100, || ());
+            assert_eq!(queue.seal(), seal);
+            queue.remove(&queue.oldest_sealed().unwrap());
+        }
+        assert_eq!(queue.slots()[0].number, stalled.number);
+        let place = queue.settle(&stalled, 3, 100).unwrap();
+        assert_eq!(place.first, 257);
+        assert!(Arc::ptr_eq(&place.slot, &queue.slots()[0]));
+        assert_eq!(place.slot.reserved.load(Ordering::Relaxed), 100);
+        // And one who stalls for fewer seals starts over.
+        queue.seal();
+        assert!(queue.settle(&place.slot, 1, 100).is_none());
     }
 
     #[test]

@@ -85,6 +85,10 @@ impl Work {
 impl Engine {
     /// A slice of the most urgent work.
     pub(crate) fn work(&self) -> Result<Worked> {
+        self.guarded("work", || self.work_on())
+    }
+
+    fn work_on(&self) -> Result<Worked> {
         let prepared = self.prepare_log()?;
         let worked = match policy::next(&self.view()) {
             Task::Checkpoint => self.try_checkpoint()?,
@@ -100,6 +104,10 @@ impl Engine {
 
     /// A slice of what belongs to a duty.
     pub(crate) fn work_at(&self, duty: Duty) -> Result<Worked> {
+        self.guarded("work", || self.work_on_duty(duty))
+    }
+
+    fn work_on_duty(&self, duty: Duty) -> Result<Worked> {
         match duty {
             Duty::Prepare => {
                 let prepared = self.prepare_log()?;
@@ -158,6 +166,11 @@ impl Engine {
 
     /// A slice of making space that died usable again.
     pub(super) fn reclaim_slice(&self) -> Result<Worked> {
+        self.guarded("making space usable", || self.reclaim_some())
+    }
+
+    fn reclaim_some(&self) -> Result<Worked> {
+        self.store.health()?;
         let _slice = self.work.rest.read();
         let reclaimed = self.store.reclaim(RECLAIM)?;
         let some = reclaimed.freed_bytes > 0 || reclaimed.punched_bytes > 0 || reclaimed.truncated_bytes > 0;
@@ -229,6 +242,11 @@ impl Engine {
 
     /// A slice of writing the oldest sealed memtable out, unless somebody else is at it.
     pub(crate) fn incorporate_slice(&self, records: usize) -> Result<Worked> {
+        self.guarded("writing a memtable out", || self.incorporate_some(records))
+    }
+
+    fn incorporate_some(&self, records: usize) -> Result<Worked> {
+        self.store.health()?;
         let _slice = self.work.rest.read();
         let Some(mut under_way) = self.work.incorporation.try_lock() else {
             return Ok(Worked::Nothing);
@@ -293,6 +311,11 @@ impl Engine {
     }
 
     fn checkpoint_alone(&self) -> Result<()> {
+        self.guarded("a checkpoint", || self.make_checkpoint())
+    }
+
+    fn make_checkpoint(&self) -> Result<()> {
+        self.store.health()?;
         let _slice = self.work.rest.read();
         self.work.checkpoint_is_wanted.store(false, Ordering::Relaxed);
         let cut = self.tree.cut();
@@ -348,6 +371,11 @@ impl Engine {
 
     /// A slice of a compaction, or of what makes one necessary; of what spares lookups more than it costs before.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<Worked> {
+        self.guarded("a compaction", || self.compact_some(records))
+    }
+
+    fn compact_some(&self, records: usize) -> Result<Worked> {
+        self.store.health()?;
         let _slice = self.work.rest.read();
         if self.digest_slice(records)? == Worked::Something {
             return Ok(Worked::Something);
@@ -384,7 +412,7 @@ impl Engine {
         let mut key = Vec::new();
         loop {
             self.raise_horizon();
-            self.tree.compact_fully(&key)?;
+            self.guarded("a compaction", || Ok(self.tree.compact_fully(&key)?))?;
             self.settle()?;
             match self.tree.leaf_range(&key).high {
                 Some(high) => key = high.into_vec(),
@@ -417,6 +445,11 @@ impl Engine {
 
     /// Asks for the compaction that is worth most, as long as the budget lasts; whether one was asked for.
     pub(crate) fn maintain(&self, bytes: u64) -> Result<bool> {
+        self.guarded("maintenance", || self.maintain_some(bytes))
+    }
+
+    fn maintain_some(&self, bytes: u64) -> Result<bool> {
+        self.store.health()?;
         let _slice = self.work.rest.read();
         let mut maintenance = self.work.maintenance.lock();
         maintenance.budget_bytes = maintenance.budget_bytes.saturating_add(bytes).min(1 << 40);

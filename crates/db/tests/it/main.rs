@@ -7,6 +7,8 @@ mod crashes;
 mod dropped;
 mod ingest;
 mod kill;
+mod panics;
+mod ranges;
 mod reads;
 mod records;
 mod repair;

@@ -57,6 +57,7 @@ pub(crate) use cursor::Spot;
 pub use lookup::Versions;
 pub(crate) use ranges::Deletes;
 
+use crate::deletes::{self, List};
 use alluvium_base::Sequence;
 use arena::Arena;
 use filter::Filter;
@@ -68,6 +69,9 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 64 << 10;
+
+/// What a range delete takes beside its two keys, at most.
+pub const RANGE_OVERHEAD: usize = deletes::OVERHEAD;
 
 /// The memtable has no room for the message: seal it and go on with a new one. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,10 +208,15 @@ impl Memtable {
         self.ranges.covering(key, at)
     }
 
-    /// Every range delete in the order in which they came: start, end, sequence number. Whoever writes them out cuts them into
-    /// fragments.
+    /// Whether there are range deletes.
     #[must_use]
-    pub fn range_deletes(&self) -> Vec<(Vec<u8>, Vec<u8>, Sequence)> {
+    pub fn has_range_deletes(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    /// Every range delete.
+    #[must_use]
+    pub fn range_deletes(&self) -> List {
         self.ranges.all()
     }
 

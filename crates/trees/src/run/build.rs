@@ -8,6 +8,7 @@ use super::options::RunOptions;
 use super::spans::Spans;
 use super::value::{self, Placed, Slot, ValuePointer, ValueWriter, largest, pages_for};
 use super::{MAX_KEY, MAX_VALUE, Record, Run, Summary, Value, separator};
+use crate::deletes::List;
 use crate::range::KeyRange;
 use alluvium_base::{Kind, MIB, Sequence};
 use alluvium_filters::hash;
@@ -97,7 +98,7 @@ pub struct Builder {
     pub(super) waiting: (Vec<u8>, Vec<u8>),
     pub(super) first_key: Vec<u8>,
     pub(super) hashes: Vec<u64>,
-    pub(super) range_deletes: Vec<(Vec<u8>, Vec<u8>, Sequence)>,
+    pub(super) range_deletes: List,
     pub(super) summary: Summary,
 }
 
@@ -171,7 +172,7 @@ impl Builder {
             waiting: (Vec::new(), Vec::new()),
             first_key: Vec::new(),
             hashes: Vec::new(),
-            range_deletes: Vec::new(),
+            range_deletes: List::default(),
             summary: Summary::default(),
         })
     }
@@ -516,11 +517,10 @@ impl Builder {
         Ok(Nodes { parts, head })
     }
 
-    /// Deletes every key from `start` up to but without `end` as of `sequence`. In any order, at any time.
+    /// Deletes every key from `start` up to but without `end` as of `sequence`. In any order, at any time. The caller folds them before, for
+    /// every one of them becomes part of the run.
     pub fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: Sequence) {
-        if start < end {
-            self.range_deletes.push((start.to_vec(), end.to_vec(), sequence));
-        }
+        self.range_deletes.push(start, end, sequence);
     }
 
     /// Bytes written so far, and those of the index nodes that wait.

@@ -4,7 +4,8 @@ use super::build::{Builder, note_sequence};
 use super::footer::{Details, Footer};
 use super::index::{Child, IndexBuilder};
 use super::value::{Placed, Slot, ValueWriter, largest};
-use super::{RangeDeletes, Run, Use};
+use super::{Run, Use};
+use crate::deletes::RangeDeletes;
 use alluvium_storage::extents::{Extent, Extents, UNIT};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
@@ -64,9 +65,9 @@ impl Builder {
         if self.summary.records == 0 && self.range_deletes.is_empty() {
             return Ok(None);
         }
-        let range_deletes = RangeDeletes::new(&self.range_deletes);
+        let range_deletes = RangeDeletes::of(&std::mem::take(&mut self.range_deletes));
         self.summary.range_deletes = range_deletes.distinct().len() as u64;
-        for &(_, _, sequence) in &self.range_deletes {
+        for (_, _, sequence) in range_deletes.iter() {
             note_sequence(&mut self.summary, sequence, sequence);
         }
         let (low, high) = self.bounds(&range_deletes);
@@ -100,8 +101,7 @@ impl Builder {
     /// The smallest and the largest key touched.
     fn bounds(&self, range_deletes: &RangeDeletes) -> (Box<[u8]>, Box<[u8]>) {
         let records = (self.summary.records > 0).then_some((&self.first_key[..], &self.last_key[..]));
-        let first = range_deletes.iter().next().map(|fragment| &*fragment.start);
-        let last = range_deletes.iter().next_back().map(|fragment| &*fragment.end);
+        let (first, last) = range_deletes.bounds().unzip();
         let low = records.map(|(low, _)| low).into_iter().chain(first).min();
         let high = records.map(|(_, high)| high).into_iter().chain(last).max();
         (low.unwrap_or_default().into(), high.unwrap_or_default().into())

@@ -52,7 +52,6 @@ mod load;
 mod open;
 mod options;
 mod path;
-mod ranges;
 mod spans;
 mod strings;
 #[cfg(all(test, not(alluvium_model_check)))]
@@ -67,11 +66,11 @@ pub use examine::{Examined, examine};
 pub use feed::Access;
 pub use finish::Built;
 pub use options::RunOptions;
-pub use ranges::{Fragment, RangeDeletes};
 pub use value::{MAX_VALUE, ValuePointer, read_value};
 pub(crate) use value::{Placed, Slot, ValueWriter, fetch_value, read_apart, value_in};
 pub use weigh::{Piece, Weight};
 
+use crate::deletes::RangeDeletes;
 use crate::range::KeyRange;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_storage::extents::Extent;

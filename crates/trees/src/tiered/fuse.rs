@@ -2,11 +2,10 @@
 
 use super::compact::Progress;
 use super::rules::{Keyspace, Schema};
+use crate::deletes::{List, RangeDeletes};
 use crate::merge::{Direction, Folded, Folder, Merged, Older, Rule};
 use crate::range::KeyRange;
-use crate::run::{
-    self, Access, Builder, Built, Cursor, RangeDeletes, Record, Run, RunOptions, Value, ValuePointer,
-};
+use crate::run::{self, Access, Builder, Built, Cursor, Record, Run, RunOptions, Value, ValuePointer};
 use alluvium_base::{Kind, Message, Purpose, Sequence};
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Extent, UNIT};
@@ -201,18 +200,16 @@ impl Fused {
     ) -> Result<Fused> {
         let rule = plan.rule;
         drop_deleted(&mut sources, &rule);
-        let mut deletes: Vec<(Vec<u8>, Vec<u8>, Sequence)> = Vec::new();
+        let mut deletes = List::default();
         for source in &sources {
-            for fragment in source.run.range_deletes().within(&source.range).iter() {
-                let each = fragment.sequences.iter();
-                deletes.extend(each.map(|&at| (fragment.start.to_vec(), fragment.end.to_vec(), at)));
-            }
+            source.run.range_deletes().add_within(&source.range, &mut deletes);
         }
+        let deletes = RangeDeletes::of(&deletes.folded(&[rule.horizon]));
         let mut builder = Builder::new(store, options)?;
-        for (start, end, sequence) in &deletes {
+        for (start, end, sequence) in deletes.iter() {
             // With nothing older, a delete that every reader sees has nothing left to delete (G4).
-            if rule.older == Older::Elsewhere || *sequence > rule.horizon {
-                builder.delete_range(start, end, *sequence);
+            if rule.older == Older::Elsewhere || sequence > rule.horizon {
+                builder.delete_range(start, end, sequence);
             }
         }
         let mut cursors = Vec::with_capacity(sources.len());
@@ -226,7 +223,7 @@ impl Fused {
         Ok(Fused {
             store: Arc::clone(store),
             merged: Merged::new(cursors, Direction::Forward),
-            deletes: RangeDeletes::new(&deletes),
+            deletes,
             rule,
             keyspace: Keyspace::new(plan.schema),
             asks_filters: plan.asks_filters,
@@ -315,24 +312,16 @@ fn is_copied(sparse: &[Extent], pointer: &ValuePointer) -> bool {
 
 /// Leaves out the sources of which a newer one deletes everything, for every reader: they need not be read.
 fn drop_deleted(sources: &mut Vec<Source>, rule: &Rule) {
-    let mut newer: Vec<RangeDeletes> = Vec::new();
+    let mut newer: Vec<Source> = Vec::new();
     sources.retain(|source| {
         let low = source.run.low().max(&source.range.low);
-        let reaches_the_end = |end: &[u8]| {
-            source.run.high() < end || source.range.high.as_ref().is_some_and(|high| **high <= *end)
-        };
-        let covered = newer.iter().any(|deletes| {
-            deletes.iter().any(|fragment| {
-                *fragment.start <= *low
-                    && reaches_the_end(&fragment.end)
-                    && fragment
-                        .sequences
-                        .iter()
-                        .any(|&sequence| sequence <= rule.horizon)
-            })
+        let covered = newer.iter().any(|newer| {
+            let deletes = newer.run.range_deletes();
+            newer.range.covers(&source.range)
+                && deletes.cover(low, source.run.high(), &source.range, rule.horizon)
         });
         if !covered && !source.run.range_deletes().is_empty() {
-            newer.push(source.run.range_deletes().within(&source.range));
+            newer.push(source.clone());
         }
         !covered
     });

@@ -11,8 +11,8 @@ use crate::merge::{Folder, Older, Rule};
 use crate::run::{Builder, Record, Value};
 use alluvium_base::message::LAST;
 use alluvium_base::{Purpose, Sequence};
-use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
+use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,6 +29,7 @@ pub struct Incorporation {
     /// The last key that was taken; none before the first.
     last: Option<Vec<u8>>,
     taken: usize,
+    is_installed: bool,
 }
 
 impl Tree {
@@ -41,8 +42,13 @@ impl Tree {
         let rule = self.shared.horizon.rule(Older::Elsewhere);
         let options = self.run_options(Purpose::Incorporate, class);
         let mut builder = Builder::new(&self.shared.store, &options)?;
-        for (start, end, sequence) in memtable.range_deletes() {
-            builder.delete_range(&start, &end, sequence);
+        if memtable.has_range_deletes() {
+            let mut deletes = memtable.range_deletes();
+            // The tree holds nothing as new as the memtable's oldest message, and the records that follow were not deleted.
+            deletes.level(rule.horizon);
+            for (start, end, sequence) in deletes.folded(&[rule.horizon]).iter() {
+                builder.delete_range(start, end, sequence);
+            }
         }
         Ok(Incorporation {
             tree: self.clone(),
@@ -54,6 +60,7 @@ impl Tree {
             keyspace: Keyspace::new(&self.shared.options.schema),
             last: None,
             taken: 0,
+            is_installed: false,
         })
     }
 }
@@ -76,8 +83,13 @@ impl Incorporation {
     }
 
     fn go_on(&mut self, records: usize) -> Result<Progress> {
-        let Some(builder) = &mut self.builder else {
+        if self.is_installed {
             return Ok(Progress::Done);
+        }
+        let Some(builder) = &mut self.builder else {
+            // It was taken, and an error or a panic came before the tree had it: only the memtable has its messages still.
+            let cause = "writing a memtable out was broken off on its way into the tree".to_owned();
+            return Err(Error::Poisoned { cause });
         };
         let mut cursor = self.memtable.cursor();
         match &self.last {
@@ -119,6 +131,7 @@ impl Incorporation {
             cursor.next();
         }
         self.install()?;
+        self.is_installed = true;
         Ok(Progress::Done)
     }
 

@@ -289,7 +289,7 @@ fn range_deletes(node: &Node, index: usize) -> u64 {
     let range = node.pivot_range(index);
     let of = |part: &Part| -> u64 {
         let within = part.within(&range);
-        let count = |(_, run): (usize, &Run)| run.range_deletes().within(&within).iter().count() as u64;
+        let count = |(_, run): (usize, &Run)| run.range_deletes().touching(&within) as u64;
         part.group.runs().map(count).sum()
     };
     node.stack(index).map(|layer| of(layer.part)).sum()

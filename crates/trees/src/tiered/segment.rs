@@ -11,7 +11,7 @@ use crate::found::Room;
 use crate::memtable::Memtable;
 use crate::merge::{Direction, Merged, Operator, Source as _};
 use crate::range::KeyRange;
-use crate::run::{self, Access, RangeDeletes};
+use crate::run::{self, Access};
 use alluvium_base::{Kind, Sequence};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
@@ -53,8 +53,8 @@ pub(super) struct Segment {
     merged: Merged<Source>,
     /// How many of the sources, the first, are memtables.
     memtables: usize,
-    /// The range deletes of each run that has any.
-    deletes: Vec<(usize, RangeDeletes)>,
+    /// Each run that has range deletes, and where they count.
+    deletes: Vec<(usize, run::Run, KeyRange)>,
     /// Whether any source has range deletes.
     has_deletes: bool,
     /// The key that was looked at last, unless it is the last of the batch, and whether it is done with.
@@ -108,7 +108,7 @@ impl Segment {
                 continue;
             }
             if !run.range_deletes().is_empty() {
-                deletes.push((memtables + cursors.len(), run.range_deletes().within(&within)));
+                deletes.push((memtables + cursors.len(), run.clone(), within.clone()));
             }
             let mut cursor = run.cursor(store, within, wanted.direction, Access::Cached);
             cursor.expect(leaves(wanted.expected, &run, records / all.max(1.0)));
@@ -420,7 +420,7 @@ fn leaves(expected: usize, run: &run::Run, share: f64) -> usize {
 /// The range deletes of memtables, which are the first sources, and of runs, each with its source's number.
 fn deletes_of<'s>(
     sources: &'s [Source],
-    runs: &'s [(usize, RangeDeletes)],
+    runs: &'s [(usize, run::Run, KeyRange)],
 ) -> impl Iterator<Item = (usize, Deletes<'s>)> {
     let above = sources.iter().enumerate();
     let above = above.filter_map(|(number, source)| match source {
@@ -429,7 +429,7 @@ fn deletes_of<'s>(
     });
     above.chain(
         runs.iter()
-            .map(|(source, deletes)| (*source, Deletes::Run(deletes))),
+            .map(|(source, run, within)| (*source, Deletes::Run(run.range_deletes(), within))),
     )
 }
 
@@ -437,7 +437,7 @@ fn deletes_of<'s>(
 fn narrow(
     within: &mut KeyRange,
     sources: &[Source],
-    newer: &[(usize, RangeDeletes)],
+    newer: &[(usize, run::Run, KeyRange)],
     wanted: &Wanted,
     position: &Position,
 ) {

@@ -1,9 +1,10 @@
 //! What a scan merges: cursors of memtables, which it lets go between its calls, and of runs.
 
+use crate::deletes::RangeDeletes;
 use crate::memtable::{Deletes as MemtableDeletes, Memtable, Spot};
 use crate::merge::{self, Direction};
 use crate::range::KeyRange;
-use crate::run::{Cursor, Fragment, RangeDeletes, Record};
+use crate::run::{Cursor, Record};
 use alluvium_base::Sequence;
 use alluvium_storage::{Error, Result};
 use std::sync::{Arc, Weak};
@@ -186,7 +187,8 @@ impl merge::Source for Source {
 #[derive(Clone, Copy)]
 pub(super) enum Deletes<'s> {
     Memtable(&'s MemtableDeletes),
-    Run(&'s RangeDeletes),
+    /// A run's, as far as they count.
+    Run(&'s RangeDeletes, &'s KeyRange),
 }
 
 impl<'s> Deletes<'s> {
@@ -194,7 +196,8 @@ impl<'s> Deletes<'s> {
     pub(super) fn covering(self, key: &[u8], at: Sequence) -> Option<Sequence> {
         match self {
             Deletes::Memtable(deletes) => deletes.covering(key, at),
-            Deletes::Run(deletes) => deletes.covering(key, at),
+            Deletes::Run(deletes, range) if range.contains(key) => deletes.covering(key, at),
+            Deletes::Run(..) => None,
         }
     }
 
@@ -202,7 +205,8 @@ impl<'s> Deletes<'s> {
     pub(super) fn around(self, key: &[u8], at: Sequence) -> Option<(&'s [u8], &'s [u8])> {
         match self {
             Deletes::Memtable(deletes) => deletes.around(key, at),
-            Deletes::Run(deletes) => bounds(deletes.fragment(key)?, at),
+            Deletes::Run(deletes, range) if range.contains(key) => cut(deletes.around(key, at)?, range),
+            Deletes::Run(..) => None,
         }
     }
 
@@ -210,12 +214,19 @@ impl<'s> Deletes<'s> {
     pub(super) fn reaching(self, end: &[u8], at: Sequence) -> Option<(&'s [u8], &'s [u8])> {
         match self {
             Deletes::Memtable(deletes) => deletes.reaching(end, at),
-            Deletes::Run(deletes) => bounds(deletes.reaching(end)?, at),
+            Deletes::Run(deletes, range) if reaches(range, end) => cut(deletes.reaching(end, at)?, range),
+            Deletes::Run(..) => None,
         }
     }
 }
 
-fn bounds(fragment: &Fragment, at: Sequence) -> Option<(&[u8], &[u8])> {
-    let counts = fragment.sequences.iter().any(|&sequence| sequence <= at);
-    counts.then_some((&fragment.start, &fragment.end))
+/// What two ranges share that overlap.
+fn cut<'s>((start, end): (&'s [u8], &'s [u8]), range: &'s KeyRange) -> Option<(&'s [u8], &'s [u8])> {
+    let end = range.high.as_deref().map_or(end, |high| high.min(end));
+    Some((start.max(&range.low), end))
+}
+
+/// Whether the keys just below `end` are in a range.
+fn reaches(range: &KeyRange, end: &[u8]) -> bool {
+    *range.low < *end && range.high.as_deref().is_none_or(|high| end <= high)
 }

@@ -36,7 +36,7 @@ impl Records {
     ) -> Forgetting {
         self.raise(cut);
         let mut forgetting = Forgetting {
-            deletes_ranges: !memtable.range_deletes().is_empty(),
+            deletes_ranges: memtable.has_range_deletes(),
             memtable: Arc::clone(memtable),
             cut,
             schema: Arc::clone(schema),

@@ -1,9 +1,9 @@
-//! The bytes of a run's footer, version 1. All integers little-endian.
+//! The bytes of a run's footer, version 2. All integers little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  3
-//!      1     1  version, 1
+//!      1     1  version, 2
 //!      2     1  where the footer is: 0 in an extent of its own, 1 in the extent that is listed last
 //!      3     1  where the details are: 0 in the footer, 1 in nodes of their own
 //!      4     4  length of the details
@@ -27,17 +27,18 @@
 //!            4  n: extents
 //!        n × -  each: tier (1), first unit (4), units (4), live bytes (8), 1 when inherited (1), the lowest and the highest key
 //!               that need it
-//!            4  n: fragments of range deletes
-//!        n × -  each: the first key, the first key behind, how many sequence numbers (4), the numbers (8 each)
+//!            4  n: range deletes, the oldest first
+//!        n × -  each: the first key, the first key behind, the sequence number (8)
 //! ```
 //!
 //! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends in, and the footer's bytes are live
 //! beside those listed.
 
 use super::{Details, Footer, Summary};
+use crate::deletes::{List, RangeDeletes};
 use crate::run::format::{FOOTER, VERSION};
 use crate::run::value::ValuePointer;
-use crate::run::{Bad, Fragment, RangeDeletes, Use};
+use crate::run::{Bad, Use};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
 use alluvium_storage::{PageSize, Place};
@@ -85,7 +86,7 @@ impl Footer {
         };
         let (kind, version, in_last, apart, len) = read().map_err(bad)?;
         if kind != FOOTER || version != VERSION || in_last > 1 || apart > 1 {
-            return Err(Bad("a footer of version 1"));
+            return Err(Bad("a footer of version 2"));
         }
         let in_last = in_last == 1;
         if apart == 0 {
@@ -128,14 +129,11 @@ impl Details {
             put_key(out, &used.low);
             put_key(out, &used.high);
         }
-        Writer::new(out).u32(self.range_deletes.iter().len() as u32);
-        for fragment in self.range_deletes.iter() {
-            put_key(out, &fragment.start);
-            put_key(out, &fragment.end);
-            Writer::new(out).u32(fragment.sequences.len() as u32);
-            for &sequence in &fragment.sequences {
-                Writer::new(out).u64(sequence);
-            }
+        Writer::new(out).u32(self.range_deletes.len() as u32);
+        for (start, end, sequence) in self.range_deletes.iter() {
+            put_key(out, start);
+            put_key(out, end);
+            Writer::new(out).u64(sequence);
         }
     }
 
@@ -165,18 +163,7 @@ impl Details {
                 live,
             });
         }
-        let mut fragments = Vec::new();
-        for _ in 0..reader.u32().map_err(bad)? {
-            let (start, end) = (read_key(&mut reader)?, read_key(&mut reader)?);
-            let count = reader.u32().map_err(bad)?;
-            let sequences = (0..count).map(|_| reader.u64()).collect::<Result<_, _>>();
-            fragments.push(Fragment {
-                start,
-                end,
-                sequences: sequences.map_err(bad)?,
-            });
-        }
-        let range_deletes = RangeDeletes::from_fragments(fragments).ok_or(Bad("range deletes in order"))?;
+        let range_deletes = read_range_deletes(&mut reader)?;
         if reader.left() > 0 || low > high || last > high {
             return Err(Bad("a footer's details"));
         }
@@ -253,6 +240,25 @@ fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Bad> {
     let bad = |_| Bad("a key inside the footer's details");
     let len = reader.u32().map_err(bad)?;
     Ok(reader.take(len as usize).map_err(bad)?.into())
+}
+
+fn read_range_deletes(reader: &mut Reader<'_>) -> Result<RangeDeletes, Bad> {
+    let bad = |_| Bad("a range delete inside the footer's details");
+    let (mut list, mut newest) = (List::default(), 0);
+    for _ in 0..reader.u32().map_err(bad)? {
+        let mut key = || {
+            let len = reader.u32()?;
+            reader.take(len as usize)
+        };
+        let (start, end) = (key().map_err(bad)?, key().map_err(bad)?);
+        let sequence = reader.u64().map_err(bad)?;
+        if start >= end || sequence < newest {
+            return Err(Bad("range deletes in order"));
+        }
+        newest = sequence;
+        list.push(start, end, sequence);
+    }
+    Ok(RangeDeletes::of(&list))
 }
 
 fn put_extent(out: &mut Vec<u8>, extent: &Extent, live: u64) {

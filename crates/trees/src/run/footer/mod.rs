@@ -9,7 +9,8 @@
 mod format;
 
 use super::value::ValuePointer;
-use super::{RangeDeletes, Summary, Use};
+use super::{Summary, Use};
+use crate::deletes::RangeDeletes;
 use alluvium_storage::extents::Extent;
 
 /// A footer node: its details, or where they are.

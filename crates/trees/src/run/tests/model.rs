@@ -228,14 +228,9 @@ fn range_deletes_come_back_with_the_records() {
     let run = Run::open(&store, run.pointer(), Purpose::Other).unwrap();
     assert_eq!(run.check(&store), []);
     assert_eq!((run.low(), run.high()), (&b"a"[..], &b"d"[..]));
-    assert_eq!(run.range_deletes().iter().len(), 3);
-    assert_eq!(
-        run.range_deletes()
-            .within(&KeyRange::new(b"bb", Some(b"c")))
-            .iter()
-            .len(),
-        1
-    );
+    let deletes: Vec<_> = run.range_deletes().iter().collect();
+    assert_eq!(deletes, [(&b"a"[..], &b"c"[..], 7), (b"b", b"d", 600)]);
+    assert_eq!(run.range_deletes().touching(&KeyRange::new(b"c", Some(b"cc"))), 1);
 }
 
 #[test]

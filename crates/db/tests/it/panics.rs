@@ -1,0 +1,490 @@
+//! Panics at every step: of a device, of a merge operator, of a compaction filter. The store takes no more changes, says why, and has
+//! everything that was acknowledged when it is opened again.
+
+use alluvium::{
+    BadOperand, Candidate, CompactionFilter, Compression, Db, KeyspaceOptions, MergeOperator, Verdict,
+};
+use alluvium::{Error, Keyspace, Options, Scale};
+use alluvium_base::Purpose;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::{
+    Batch, BootId, Counters, Device, Directory, FileOptions, Lock, Mapping, Result, Space, Ticket,
+};
+use alluvium_storage::extents::{ExtentOptions, UNIT};
+use alluvium_storage::log::{Access, LogOptions};
+use alluvium_trees::tiered::Shape;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Once};
+
+/// What every panic here says.
+const TEXT: &str = "injected by a test";
+
+/// Panics at one of its calls.
+#[derive(Clone, Debug)]
+struct Fuse {
+    left: Arc<AtomicI64>,
+}
+
+impl Fuse {
+    /// A fuse that blows at call `at`, counted from zero; never, if that is negative.
+    fn new(at: i64) -> Fuse {
+        Fuse {
+            left: Arc::new(AtomicI64::new(if at < 0 { i64::MAX } else { at })),
+        }
+    }
+
+    fn call(&self) {
+        assert!(self.left.fetch_sub(1, Ordering::Relaxed) != 0, "{TEXT}");
+    }
+
+    fn has_blown(&self) -> bool {
+        self.left.load(Ordering::Relaxed) < 0
+    }
+
+    /// How many calls there were of a fuse that never blows.
+    fn calls(&self) -> i64 {
+        i64::MAX - self.left.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+struct Fused {
+    inner: Arc<MemoryDirectory>,
+    fuse: Fuse,
+}
+
+#[derive(Debug)]
+struct FusedFile {
+    inner: Arc<dyn Device>,
+    fuse: Fuse,
+}
+
+impl Fused {
+    fn file(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+        let fuse = self.fuse.clone();
+        Arc::new(FusedFile { inner, fuse })
+    }
+}
+
+impl Directory for Fused {
+    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        self.fuse.call();
+        Ok(self.file(self.inner.create(name, options)?))
+    }
+
+    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        self.fuse.call();
+        Ok(self.file(self.inner.open(name, options)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.fuse.call();
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.fuse.call();
+        self.inner.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.fuse.call();
+        self.inner.sync()
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        self.inner.lock(name)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        self.inner.lock_shared(name)
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.inner.space()
+    }
+
+    fn boot_id(&self) -> BootId {
+        self.inner.boot_id()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.inner.counters()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+impl Device for FusedFile {
+    fn submit(&self, batch: Batch) -> Ticket {
+        self.fuse.call();
+        self.inner.submit(batch)
+    }
+
+    fn poll(&self, ticket: &Ticket) -> bool {
+        self.inner.poll(ticket)
+    }
+
+    fn wait(&self, ticket: &Ticket) {
+        self.inner.wait(ticket);
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn grow(&self, len: u64) -> Result<()> {
+        self.fuse.call();
+        self.inner.grow(len)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.fuse.call();
+        self.inner.allocate(range)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.fuse.call();
+        self.inner.truncate(len)
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
+        self.fuse.call();
+        self.inner.punch_hole(range)
+    }
+
+    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+        self.fuse.call();
+        self.inner.map(range)
+    }
+
+    fn copy_from(&self, source: &dyn Device, range: Range<u64>, purpose: Purpose) -> Result<()> {
+        self.inner.copy_from(source, range, purpose)
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+}
+
+/// Appends, and is what a user's operator may be.
+#[derive(Debug)]
+struct Appends(Fuse);
+
+impl MergeOperator for Appends {
+    fn name(&self) -> &'static str {
+        "appends"
+    }
+
+    fn check(&self, _operand: &[u8]) -> std::result::Result<(), BadOperand> {
+        Ok(())
+    }
+
+    fn fold(&self, older: &mut Vec<u8>, newer: &[u8]) {
+        self.0.call();
+        older.extend_from_slice(newer);
+    }
+}
+
+/// Keeps everything, and is what a user's filter may be.
+#[derive(Debug)]
+struct Keeps(Fuse);
+
+impl CompactionFilter for Keeps {
+    fn decide(&self, _candidate: &Candidate<'_>) -> Verdict {
+        self.0.call();
+        Verdict::Keep
+    }
+}
+
+/// What may panic, and when.
+struct Fuses {
+    device: Fuse,
+    operator: Fuse,
+    filter: Fuse,
+}
+
+impl Fuses {
+    fn new(which: usize, at: i64) -> Fuses {
+        let fuse = |number| Fuse::new(if number == which { at } else { -1 });
+        Fuses {
+            device: fuse(0),
+            operator: fuse(1),
+            filter: fuse(2),
+        }
+    }
+
+    fn each(&self) -> [&Fuse; 3] {
+        [&self.device, &self.operator, &self.filter]
+    }
+
+    fn has_blown(&self) -> bool {
+        self.each().iter().any(|fuse| fuse.has_blown())
+    }
+}
+
+fn silence() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let text = info.payload_as_str().unwrap_or_default();
+            if !text.contains(TEXT) {
+                before(info);
+            }
+        }));
+    });
+}
+
+fn options(fuses: &Fuses, workers: usize) -> Options {
+    let memtable = 6 << 10;
+    let scale = Scale {
+        id: 0xa11,
+        memtable,
+        cache: 1 << 20,
+        log: LogOptions {
+            limit_bytes: 96 << 10,
+            segment_bytes: 8 << 10,
+            reserve_bytes: 16 << 10,
+            lanes: 2,
+            access: Access::Written,
+            identity: 7,
+        },
+        extents: ExtentOptions {
+            max_bytes: None,
+            min_reserve: UNIT,
+            max_reserve: 2 * UNIT,
+            min_map_deltas: 2 << 10,
+        },
+        shape: Shape { fanout: 4, memtable },
+    };
+    Options::new()
+        .simulated(scale, || 1000)
+        .workers(workers)
+        .register_merge_operator(Arc::new(Appends(fuses.operator.clone())))
+        .register_compaction_filter("keeps", Arc::new(Keeps(fuses.filter.clone())))
+}
+
+fn spaces(db: &Db) -> std::result::Result<[Keyspace; 2], Error> {
+    let merged = KeyspaceOptions::new()
+        .merge_operator("appends")
+        .compression(Compression::Lz4);
+    let filtered = KeyspaceOptions::new().compaction_filter("keeps");
+    Ok([
+        db.keyspace_with("merged", &merged)?,
+        db.keyspace_with("filtered", &filtered)?,
+    ])
+}
+
+type Model = [BTreeMap<Vec<u8>, Vec<u8>>; 2];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(usize, Vec<u8>, Vec<u8>),
+    Merge(Vec<u8>, Vec<u8>),
+    Delete(usize, Vec<u8>),
+    DeleteRange(usize, Vec<u8>, Vec<u8>),
+    Checkpoint,
+    Compact,
+}
+
+impl Step {
+    fn random(random: &mut fastrand::Rng) -> Step {
+        let space = random.usize(..2);
+        let key = |random: &mut fastrand::Rng| format!("{:03}", random.u32(..120)).into_bytes();
+        let value = vec![random.u8(..); random.usize(..600)];
+        match random.u8(..100) {
+            0..50 => Step::Put(space, key(random), value),
+            50..75 => Step::Merge(key(random), value[..value.len() / 8].to_vec()),
+            75..85 => Step::Delete(space, key(random)),
+            85..97 => {
+                let (one, other) = (key(random), key(random));
+                Step::DeleteRange(space, one.clone().min(other.clone()), one.max(other))
+            }
+            97..99 => Step::Checkpoint,
+            _ => Step::Compact,
+        }
+    }
+
+    fn apply(&self, model: &mut Model) {
+        match self {
+            Step::Put(space, key, value) => {
+                model[*space].insert(key.clone(), value.clone());
+            }
+            Step::Merge(key, operand) => {
+                let value = model[0].entry(key.clone()).or_default();
+                value.extend_from_slice(operand);
+            }
+            Step::Delete(space, key) => {
+                model[*space].remove(key);
+            }
+            Step::DeleteRange(space, start, end) => {
+                model[*space].retain(|key, _| key < start || key >= end);
+            }
+            Step::Checkpoint | Step::Compact => {}
+        }
+    }
+
+    fn run(&self, db: &Db, spaces: &[Keyspace; 2]) -> std::result::Result<(), Error> {
+        match self {
+            Step::Put(space, key, value) => spaces[*space].put(key, value),
+            Step::Merge(key, operand) => spaces[0].merge(key, operand),
+            Step::Delete(space, key) => spaces[*space].delete(key),
+            Step::DeleteRange(space, start, end) => spaces[*space].delete_range(start, Some(end)),
+            Step::Checkpoint => db.checkpoint(),
+            Step::Compact => db.compact(),
+        }
+    }
+}
+
+/// Runs it, and tells a panic from an error.
+fn survive<T>(run: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(run)).ok()
+}
+
+fn contents(spaces: &[Keyspace; 2]) -> Model {
+    std::array::from_fn(|space| {
+        let all = spaces[space].iter();
+        all.map(|pair| pair.map(|(key, value)| (key, value.to_vec())).unwrap())
+            .collect()
+    })
+}
+
+/// A store is written to until something panics, or to the end; then it is opened again. Returns what did not panic, with its calls.
+fn story(seed: u64, steps: usize, workers: usize, which: usize, at: i64) -> Fuses {
+    silence();
+    let name = format!("seed {seed}, {workers} workers, fuse {which} at {at}");
+    let fuses = Fuses::new(which, at);
+    let inner = Arc::new(MemoryDirectory::new());
+    let directory = Arc::new(Fused {
+        inner: Arc::clone(&inner),
+        fuse: fuses.device.clone(),
+    });
+    let mut models = vec![Model::default()];
+    let options_of = |fuses: &Fuses| options(fuses, workers);
+    let opened = survive(|| {
+        let db = options_of(&fuses).open_in(directory.clone())?;
+        let spaces = spaces(&db)?;
+        Ok::<_, Error>((db, spaces))
+    });
+    if let Some(Ok((db, spaces))) = opened {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut failed = false;
+        for _ in 0..steps {
+            let step = Step::random(&mut random);
+            let model = models[0].clone();
+            match survive(|| step.run(&db, &spaces)) {
+                Some(Ok(())) => step.apply(&mut models[0]),
+                Some(Err(error)) => {
+                    let text = error.to_string();
+                    assert!(
+                        fuses.has_blown() && text.contains("panicked"),
+                        "{name}: {step:?}: {text}"
+                    );
+                    failed = true;
+                }
+                None => failed = true,
+            }
+            if failed {
+                assert!(fuses.has_blown(), "{name}");
+                // It is in the log, or it is not.
+                models = vec![model.clone(), model];
+                step.apply(&mut models[1]);
+                break;
+            }
+        }
+        if failed {
+            after_failure(&name, &fuses, &db, &spaces, &models, which == 1);
+        }
+        drop(spaces);
+        let closed = survive(|| db.close());
+        assert!(
+            fuses.has_blown() || matches!(closed, Some(Ok(()))),
+            "{name}: {closed:?}"
+        );
+    }
+    let calm = Fuses::new(0, -1);
+    let db = options_of(&calm)
+        .open_in(inner)
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    let spaces = spaces(&db).unwrap();
+    let found = contents(&spaces);
+    assert!(
+        models.contains(&found),
+        "{name}: {} keys are there",
+        found[0].len() + found[1].len()
+    );
+    assert_eq!(db.check().unwrap(), Vec::<String>::new(), "{name}");
+    db.close().unwrap();
+    fuses
+}
+
+/// Writes are refused and say why; what is read is right, or an error, or a panic of the operator's own; closing fails.
+fn after_failure(
+    name: &str,
+    fuses: &Fuses,
+    db: &Db,
+    spaces: &[Keyspace; 2],
+    models: &[Model],
+    reads_may_panic: bool,
+) {
+    // A read that panicked in its own thread has done nothing to the store.
+    let refused = survive(|| spaces[1].put("new", "value")).expect("a refusal is no panic");
+    let error = refused.expect_err(name).to_string();
+    assert!(error.contains("panicked"), "{name}: {error}");
+    assert!(db.checkpoint().is_err(), "{name}");
+    for key in (0..120).map(|key| format!("{key:03}")) {
+        for space in 0..2 {
+            match survive(|| spaces[space].get(&key)) {
+                Some(Ok(value)) => {
+                    let value = value.as_deref();
+                    let may_be =
+                        |model: &Model| model[space].get(key.as_bytes()).map(|value| &value[..]) == value;
+                    assert!(models.iter().any(may_be), "{name}: {key}");
+                }
+                Some(Err(_)) => {}
+                None => assert!(reads_may_panic, "{name}: a read panicked"),
+            }
+        }
+    }
+    assert!(fuses.has_blown());
+}
+
+/// How often the story is told with a panic somewhere.
+const RUNS: i64 = 250;
+
+#[test]
+fn a_panic_at_any_step_loses_nothing_and_is_told() {
+    for which in 0..3 {
+        for round in 0.. {
+            let seed = round as u64;
+            let calls = story(seed, 600, 0, which, -1).each()[which].calls();
+            assert!(calls > 40, "fuse {which}: {calls} calls");
+            let step = (calls * 3 / RUNS).max(1);
+            for at in (0..calls).step_by(step as usize) {
+                story(seed, 600, 0, which, at);
+            }
+            if calls / step * (round + 1) >= RUNS / 3 {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_a_thread_of_the_background_loses_nothing_and_is_told() {
+    for which in 0..3 {
+        for at in 0..12 {
+            story(at as u64, 600, 2, which, 5 + at * 17);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+use super::*;
+
+/// A delete of keys of one byte.
+type Small = (u8, u8, Sequence);
+
+fn random(seed: u64, most: usize) -> Vec<Small> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..random.usize(..most))
+        .map(|_| (random.u8(..20), random.u8(..20), random.u64(1..30)))
+        .collect()
+}
+
+fn list(deletes: &[Small]) -> List {
+    let mut list = List::default();
+    for &(start, end, sequence) in deletes {
+        list.push(&[start], &[end], sequence);
+    }
+    list
+}
+
+fn newest(deletes: &[Small], key: u8, at: Sequence) -> Option<Sequence> {
+    let covers = |&&(start, end, sequence): &&Small| start <= key && key < end && sequence <= at;
+    deletes.iter().filter(covers).map(|delete| delete.2).max()
+}
+
+#[test]
+fn the_index_says_what_the_deletes_say() {
+    for seed in 0..500 {
+        let deletes = random(seed, 24);
+        let index = RangeDeletes::of(&list(&deletes));
+        let meant = deletes.iter().filter(|delete| delete.0 < delete.1).count();
+        assert_eq!(index.len(), meant);
+        for key in 0..21u8 {
+            for at in 0..31 {
+                assert_eq!(
+                    index.covering(&[key], at),
+                    newest(&deletes, key, at),
+                    "seed {seed}"
+                );
+                let around = index.around(&[key], at);
+                assert_eq!(around.is_some(), newest(&deletes, key, at).is_some());
+                if let Some((start, end)) = around {
+                    assert!(*start <= [key][..] && [key][..] < *end);
+                    assert!((start[0]..end[0]).all(|key| newest(&deletes, key, at).is_some()));
+                }
+                let below = key.checked_sub(1);
+                let reaching = index.reaching(&[key], at);
+                let is_deleted = below.is_some_and(|below| newest(&deletes, below, at).is_some());
+                assert_eq!(reaching.is_some(), is_deleted, "seed {seed}");
+                if let Some((start, end)) = reaching {
+                    assert!(*start < [key][..] && [key][..] <= *end);
+                    assert!((start[0]..end[0]).all(|key| newest(&deletes, key, at).is_some()));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_of_ranges_are_counted_cut_and_covered() {
+    for seed in 0..500 {
+        let deletes = random(seed, 12);
+        let index = RangeDeletes::of(&list(&deletes));
+        let mut random = fastrand::Rng::with_seed(!seed);
+        let (low, high) = (random.u8(..20), random.u8(..20));
+        let range = KeyRange::new(&[low], Some(&[high]));
+        let touches = |delete: &&Small| delete.0.max(low) < delete.1.min(high);
+        if low < high {
+            assert_eq!(index.touching(&range), deletes.iter().filter(touches).count());
+        }
+        let mut cut = List::default();
+        index.add_within(&range, &mut cut);
+        let cut = RangeDeletes::of(&cut);
+        let (from, last, at) = (random.u8(..20), random.u8(..20), random.u64(..31));
+        let is_covered = (from..=last).all(|key| key >= high || newest(&deletes, key, at).is_some());
+        // Keys between those of one byte are as the byte before.
+        assert_eq!(
+            index.cover(&[from], &[last], &range, at),
+            is_covered,
+            "seed {seed}"
+        );
+        for key in 0..20 {
+            let wanted = newest(&deletes, key, at).filter(|_| range.contains(&[key]));
+            assert_eq!(cut.covering(&[key], at), wanted, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn folding_changes_no_answer_that_anybody_asks_for() {
+    for seed in 0..2000 {
+        let deletes = random(seed, 30);
+        let mut random = fastrand::Rng::with_seed(!seed);
+        let mut places: Vec<Sequence> = (0..random.usize(..4)).map(|_| random.u64(..31)).collect();
+        places.sort_unstable();
+        let folded = list(&deletes).folded(&places);
+        let index = RangeDeletes::of(&folded);
+        let above = places.last().copied().unwrap_or(0);
+        for key in 0..20 {
+            for at in places.iter().copied().chain(above..31) {
+                assert_eq!(
+                    index.covering(&[key], at),
+                    newest(&deletes, key, at),
+                    "seed {seed}"
+                );
+            }
+        }
+        // Between two places there are no more ranges than boundaries allow.
+        let kept = deletes.iter().filter(|delete| delete.2 > above).count();
+        assert!(folded.len() <= places.len() * 2 * deletes.len() + kept);
+    }
+}
+
+#[test]
+fn levelled_deletes_cover_the_same_keys_with_as_few_ranges_as_may_be() {
+    let mut all = list(&[(1, 5, 9), (3, 8, 4), (8, 9, 6), (12, 14, 7), (0, 20, 50)]);
+    all.level(10);
+    let levelled: Vec<_> = all
+        .folded(&[10])
+        .iter()
+        .map(|(start, end, at)| (start[0], end[0], at))
+        .collect();
+    assert_eq!(levelled, [(1, 9, 4), (12, 14, 4), (0, 20, 50)]);
+}
+
+#[test]
+fn however_they_overlap_each_takes_bytes_of_its_own_only() {
+    let key = |number: u32| number.to_be_bytes();
+    let shapes: [(&str, fn(u32) -> (u32, u32)); 5] = [
+        ("growing", |step| (0, step + 1)),
+        ("shrinking", |step| (0, 100_000 - step)),
+        ("nested", |step| (100_000 - step, 100_000 + step)),
+        ("the same", |_| (5, 9)),
+        ("apart", |step| (3 * step, 3 * step + 1)),
+    ];
+    for (name, range) in shapes {
+        for count in [1, 2, 3, 1000, 20_000] {
+            let mut list = List::default();
+            for step in 1..=count {
+                let (start, end) = range(step);
+                list.push(&key(start), &key(end), u64::from(step));
+            }
+            let index = RangeDeletes::of(&list);
+            let most = count as usize * (8 + OVERHEAD);
+            let bytes = index.memory_bytes() + size_of::<RangeDeletes>();
+            assert!(bytes <= most, "{name}: {bytes} of {most}");
+            assert!(bytes <= 400 + count as usize * 200, "{name}, {count}: {bytes}");
+            if name != "apart" {
+                assert!(list.folded(&[u64::MAX]).len() <= count as usize);
+            }
+            if name == "growing" {
+                assert_eq!(list.folded(&[u64::MAX]).len(), 1);
+            }
+        }
+    }
+}
