@@ -320,6 +320,7 @@ impl Shared {
                 count: 0,
                 payload: &[],
             };
+            lane.leave_long(self)?;
             lane.put(self, entry, Durability::Process, Claim::Control)?;
             Arc::clone(lane.position().expect("a lane has a segment after a record").0)
         };
