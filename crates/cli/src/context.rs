@@ -105,7 +105,7 @@ pub(crate) fn existing(db: &Db, name: &str) -> Result<Keyspace> {
 
 /// The keyspace that is written, created if it is not there.
 pub(crate) fn wanted(db: &Db, name: &str) -> Result<Keyspace> {
-    Ok(db.keyspace_with(name, &KeyspaceOptions::new())?)
+    Ok(db.keyspace(name)?)
 }
 
 /// Closes the store, so that the next opening is fast.

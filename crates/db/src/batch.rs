@@ -1,5 +1,6 @@
 //! Writes that take effect together.
 
+use crate::catalog::{Members, Owners};
 use crate::engine::Commit;
 use crate::format;
 use crate::{Durability, Error, Keyspace, Result};
@@ -34,6 +35,8 @@ pub struct WriteBatch {
     pub(crate) durability: Option<Durability>,
     /// The store that it is for, once a keyspace was named.
     pub(crate) store: Option<usize>,
+    /// The keyspaces that it writes to.
+    members: Members,
 }
 
 impl WriteBatch {
@@ -70,6 +73,7 @@ impl WriteBatch {
             ..Commit::default()
         };
         self.store = None;
+        self.members = Members::default();
     }
 
     /// The key has this value.
@@ -152,12 +156,19 @@ impl WriteBatch {
     }
 
     fn belong(&mut self, keyspace: &Keyspace) -> Result<()> {
-        keyspace.definition().alive()?;
         let store = keyspace.store_number();
-        if *self.store.get_or_insert(store) != store {
+        if self.store.is_some_and(|own| own != store) {
             return Err(Error::OtherStore);
         }
+        let catalog = &keyspace.shared().engine.catalog;
+        self.members.add(catalog, keyspace.definition())?;
+        self.store = Some(store);
         Ok(())
+    }
+
+    /// The keyspaces that it writes to.
+    pub(crate) fn owners(&self) -> Owners<'_> {
+        Owners::Batch(&self.members)
     }
 
     fn add(

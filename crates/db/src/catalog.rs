@@ -7,9 +7,10 @@ use alluvium_base::Sequence;
 use alluvium_trees::merge::{Add, Append, CompactionFilter, Maximum, Minimum, Operator};
 use alluvium_trees::tiered::{KeyspaceRules, Schema};
 use parking_lot::RwLock;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A keyspace that exists, or did.
 #[derive(Debug)]
@@ -44,17 +45,12 @@ impl Definition {
         self.name.read().clone()
     }
 
-    /// Fails once it was dropped.
+    /// Fails once it was dropped. A writer asks while it pins the epoch of writers: whoever drops the keyspace waits for it then.
     pub(crate) fn alive(&self) -> Result<()> {
-        if self.dropped.load(Ordering::Acquire) {
+        if self.dropped.load(Ordering::SeqCst) {
             return Err(Error::KeyspaceDropped { name: self.name() });
         }
         Ok(())
-    }
-
-    /// It is being dropped.
-    pub(crate) fn drop_it(&self) {
-        self.dropped.store(true, Ordering::SeqCst);
     }
 
     /// It was not dropped after all.
@@ -63,9 +59,47 @@ impl Definition {
     }
 }
 
+/// The keyspaces that a commit writes to: it is refused if one of them is dropped before it has its place in the commit order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owners<'a> {
+    /// None that can be dropped: the catalog's own.
+    Catalog,
+    /// One.
+    One(&'a Definition),
+    /// Those of a batch.
+    Batch(&'a Members),
+}
+
+/// The keyspaces of a batch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Members {
+    /// Their numbers, in order.
+    ids: SmallVec<[KeyspaceId; 4]>,
+    /// How many drops had begun when the first one was added, which was alive then.
+    drops: u64,
+}
+
+impl Members {
+    /// Adds a keyspace, if it is alive.
+    pub(crate) fn add(&mut self, catalog: &Catalog, definition: &Definition) -> Result<()> {
+        // In this order: a drop that is not counted yet is seen by who asks afterwards, or is counted later.
+        let drops = catalog.drops.load(Ordering::SeqCst);
+        definition.alive()?;
+        if self.ids.is_empty() {
+            self.drops = drops;
+        }
+        if let Err(place) = self.ids.binary_search(&definition.id) {
+            self.ids.insert(place, definition.id);
+        }
+        Ok(())
+    }
+}
+
 /// The catalog. Whoever changes it holds the lock of the engine's schema changes.
 #[derive(Debug)]
 pub(crate) struct Catalog {
+    /// How many drops have begun.
+    drops: AtomicU64,
     operators: Vec<Arc<dyn Operator>>,
     filters: Vec<(String, Arc<dyn CompactionFilter>)>,
     state: RwLock<State>,
@@ -92,6 +126,7 @@ impl Catalog {
             Arc::new(Maximum),
         ];
         Catalog {
+            drops: AtomicU64::new(0),
             // The program's own come first: they may replace a built-in one.
             operators: operators.iter().cloned().chain(builtin).collect(),
             filters: filters.to_vec(),
@@ -102,15 +137,20 @@ impl Catalog {
         }
     }
 
+    /// What a keyspace is kept by.
     fn rules_for(&self, keyspace: &str, options: &KeyspaceOptions) -> Result<KeyspaceRules> {
         let missing = |what, name: &str| Error::NotRegistered {
             keyspace: keyspace.to_owned(),
             what,
             name: name.to_owned(),
+            known: match what {
+                OPERATOR => listed(self.operators.iter().map(|operator| operator.name())),
+                _ => listed(self.filters.iter().map(|(known, _)| known.as_str())),
+            },
         };
         let operator = |name: &String| {
             let found = self.operators.iter().find(|operator| operator.name() == name);
-            found.cloned().ok_or_else(|| missing("merge operator", name))
+            found.cloned().ok_or_else(|| missing(OPERATOR, name))
         };
         let filter = |name: &String| {
             let found = self.filters.iter().find(|(known, _)| known == name);
@@ -168,6 +208,45 @@ impl Catalog {
         state.by_name.insert(name.to_owned(), definition);
     }
 
+    /// A keyspace is being dropped: writers that ask from now on are refused.
+    pub(crate) fn begin_drop(&self, definition: &Definition) {
+        definition.dropped.store(true, Ordering::SeqCst);
+        self.drops.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// An error of a read, with what a user calls the keyspace and the key.
+    #[cold]
+    pub(crate) fn named(&self, error: alluvium_storage::Error) -> Error {
+        let alluvium_storage::Error::BadBase { key, operator, why } = error else {
+            return error.into();
+        };
+        let (len, id) = format::split(&key).expect("a key begins with the number of its keyspace");
+        let name = self
+            .by_id(id)
+            .map_or_else(String::new, |definition| definition.name());
+        Error::BadBase {
+            keyspace: name,
+            key: key[len..].to_vec(),
+            operator: operator.to_owned(),
+            why,
+        }
+    }
+
+    /// Fails if one of the keyspaces was dropped. The writer pins the epoch of writers.
+    pub(crate) fn alive(&self, owners: Owners<'_>) -> Result<()> {
+        match owners {
+            Owners::Catalog => Ok(()),
+            Owners::One(definition) => definition.alive(),
+            // Nothing was dropped since they were seen alive.
+            Owners::Batch(members) if members.drops == self.drops.load(Ordering::SeqCst) => Ok(()),
+            Owners::Batch(members) => {
+                let state = self.state.read();
+                let mut definitions = members.ids.iter().filter_map(|id| state.by_id.get(id));
+                definitions.try_for_each(|definition| definition.alive())
+            }
+        }
+    }
+
     /// The number of the next keyspace.
     pub(crate) fn next(&self) -> KeyspaceId {
         self.state.read().next
@@ -217,6 +296,18 @@ impl Catalog {
 
     pub(crate) fn remove_snapshot(&self, name: &str) {
         self.state.write().snapshots.remove(name);
+    }
+}
+
+/// What an error calls them.
+const OPERATOR: &str = "merge operator";
+
+/// Names as an error lists them.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
     }
 }
 

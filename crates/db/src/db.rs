@@ -1,7 +1,7 @@
 //! The store: the handle that everything else comes from.
 
 use crate::batch::WriteBatch;
-use crate::catalog::{Catalog, Definition};
+use crate::catalog::{Catalog, Definition, Owners};
 use crate::changes::Changes;
 use crate::engine::{Commit, Engine, Tally, Worked};
 use crate::format;
@@ -13,7 +13,7 @@ use crate::snapshot::{Pinned, Snapshot};
 use crate::stats::{Began, Distributions, Recorders, Stats};
 use crate::worker::Workers;
 use crate::{Durability, Error, Keyspace, Result};
-use alluvium_base::Kind;
+use alluvium_base::{Kind, Sequence};
 use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
 use alluvium_trees::tiered::{Depth, Outline, OutlineRun};
@@ -44,16 +44,21 @@ impl Shared {
         self.workers.failure()
     }
 
-    pub(crate) fn commit(&self, commit: &Commit, durability: Option<Durability>) -> Result<()> {
+    pub(crate) fn commit(
+        &self,
+        commit: &Commit,
+        owners: Owners<'_>,
+        durability: Option<Durability>,
+    ) -> Result<Sequence> {
         self.healthy()?;
         let durability = durability.unwrap_or(self.engine.durability);
         let (began, recorder) = match durability {
             Durability::Disk => (Began::now(), &self.recorders.durable_commit),
             Durability::Memory | Durability::Process => (Began::sampled(), &self.recorders.commit),
         };
-        self.engine.commit(commit, durability)?;
+        let last = self.engine.commit(commit, owners, durability)?;
         began.over(recorder);
-        Ok(())
+        Ok(last)
     }
 
     /// Counts a read of many keys.
@@ -179,21 +184,42 @@ impl Db {
     /// # Errors
     /// [`Error::TooLong`]; as [`Keyspace::put`] when it is created.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        match self.catalog().get(name) {
-            Some(definition) => Ok(self.handle(definition)),
-            None => self.keyspace_with(name, &KeyspaceOptions::new()),
-        }
+        let definition = match self.catalog().get(name) {
+            Some(definition) => definition,
+            None => self.find_or_create(name, &KeyspaceOptions::new())?,
+        };
+        Ok(self.handle(definition))
     }
 
-    /// The keyspace of this name, which is created with these options if there is none. One that is there keeps the options it has.
+    /// The keyspace of this name, which is created with these options if there is none. One that is there must have them: none of them can be
+    /// changed afterwards. [`Db::keyspace`] takes it as it is.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::{Error, KeyspaceOptions};
+    /// let counts = KeyspaceOptions::new().merge_operator("add");
+    /// db.keyspace_with("hits", &counts)?;
+    /// assert!(db.keyspace_with("hits", &counts).is_ok());
+    /// let others = KeyspaceOptions::new().merge_operator("append");
+    /// assert!(matches!(db.keyspace_with("hits", &others), Err(Error::OptionsDiffer { .. })));
+    /// assert_eq!(db.keyspace("hits")?.options(), &counts);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Db::keyspace`], [`Error::NotRegistered`], [`Error::BadOption`] for a value threshold above four pages.
+    /// As [`Db::keyspace`], [`Error::OptionsDiffer`], [`Error::NotRegistered`], [`Error::BadOption`] for a value threshold above four pages.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
+        let definition = self.find_or_create(name, options)?;
+        definition.options.require(name, options)?;
+        Ok(self.handle(definition))
+    }
+
+    fn find_or_create(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Definition>> {
         checked_name(name)?;
         let _schema = self.engine().schema.lock();
         if let Some(definition) = self.catalog().get(name) {
-            return Ok(self.handle(definition));
+            return Ok(definition);
         }
         let most = 4 * self.engine().store.page_size().bytes();
         if let Some(bytes) = options.value_threshold.filter(|&bytes| bytes as usize > most) {
@@ -222,9 +248,9 @@ impl Db {
         );
         // Before anybody can write to it, so that whoever folds its merges knows how.
         self.catalog().prepare(&definition);
-        self.shared.commit(&commit, None)?;
+        self.shared.commit(&commit, Owners::Catalog, None)?;
         self.catalog().add(name, Arc::clone(&definition));
-        Ok(self.handle(definition))
+        Ok(definition)
     }
 
     /// The keyspace of this name, if there is one.
@@ -257,7 +283,7 @@ impl Db {
         let value = format::encode_keyspace(definition.id, &definition.options);
         commit.add(&[], &format::keyspace_key(from), Kind::Delete, 0, &[]);
         commit.add(&[], &format::keyspace_key(to), Kind::Put, 0, &value);
-        self.shared.commit(&commit, None)?;
+        self.shared.commit(&commit, Owners::Catalog, None)?;
         self.catalog().rename(from, to);
         Ok(())
     }
@@ -270,15 +296,15 @@ impl Db {
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         let _schema = self.engine().schema.lock();
         let definition = self.catalog().get(name).ok_or_else(|| no_such(name))?;
-        definition.drop_it();
-        // Whoever has not seen that it is being dropped is done before the range is deleted.
+        self.catalog().begin_drop(&definition);
+        // Whoever has not seen that it is being dropped has its place before the range is deleted.
         self.engine().wait_for_writers();
         let mut commit = Commit::default();
         commit.add(&[], &format::keyspace_key(name), Kind::Delete, 0, &[]);
         format::encode_range(&mut commit.record, &definition.prefix, &definition.end);
         commit.count += 1;
         self.shared
-            .commit(&commit, None)
+            .commit(&commit, Owners::Catalog, None)
             .inspect_err(|_| definition.revive())?;
         self.catalog().remove(name);
         Ok(())
@@ -287,12 +313,15 @@ impl Db {
     /// Writes a batch: all of it or nothing.
     ///
     /// # Errors
-    /// As [`Keyspace::put`], [`Error::OtherStore`].
+    /// As [`Keyspace::put`], [`Error::OtherStore`]. [`Error::KeyspaceDropped`] when one of its keyspaces was dropped since the batch was filled:
+    /// nothing of it is written then.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         if batch.store.is_some_and(|store| store != self.shared.number()) {
             return Err(Error::OtherStore);
         }
-        self.shared.commit(&batch.commit, batch.durability)
+        self.shared
+            .commit(&batch.commit, batch.owners(), batch.durability)
+            .map(|_| ())
     }
 
     /// Makes everything that was acknowledged survive the loss of power.
@@ -327,7 +356,7 @@ impl Db {
         let mut commit = Commit::default();
         let at = format::encode_snapshot(pinned.sequence());
         commit.add(&[], &format::snapshot_key(name), Kind::Put, 0, &at);
-        self.shared.commit(&commit, None)?;
+        self.shared.commit(&commit, Owners::Catalog, None)?;
         // The name's own hold on it, beside the handle's.
         self.engine().open_snapshot_at(pinned.sequence());
         self.catalog().add_snapshot(name, pinned.sequence());
@@ -355,7 +384,8 @@ impl Db {
         self.catalog().snapshots().into_iter().collect()
     }
 
-    /// Keeps a snapshot no longer. Handles to it stay good until they are dropped.
+    /// Keeps a snapshot no longer. Handles to it stay good until they are dropped. What it held is given up once its removal survives the loss
+    /// of power: [`Db::sync`] or a checkpoint see to that, and the store by itself within [`Options::sync_interval`].
     ///
     /// # Errors
     /// [`Error::NoSuchSnapshot`], as [`Keyspace::delete`].
@@ -369,9 +399,9 @@ impl Db {
             })?;
         let mut commit = Commit::default();
         commit.add(&[], &format::snapshot_key(name), Kind::Delete, 0, &[]);
-        self.shared.commit(&commit, None)?;
+        let removed = self.shared.commit(&commit, Owners::Catalog, None)?;
         self.catalog().remove_snapshot(name);
-        self.engine().close_snapshot(at);
+        self.engine().leave_snapshot(at, removed);
         Ok(())
     }
 

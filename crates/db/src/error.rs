@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// A keyspace names a merge operator or compaction filter that the program has not registered.
     #[error(
-        "the keyspace {keyspace:?} uses the {what} {name:?}, which is not registered: name it in `Options`"
+        "the keyspace {keyspace:?} uses the {what} {name:?}, which is not registered: register it in `Options`, or choose one that is ({known})"
     )]
     NotRegistered {
         /// The keyspace.
@@ -50,6 +50,22 @@ pub enum Error {
         what: &'static str,
         /// Its name.
         name: String,
+        /// The names of those that are registered.
+        known: String,
+    },
+    /// A keyspace was asked for with other options than it has.
+    #[error(
+        "the keyspace {keyspace:?} was created with the {option} {has}, not {asked}, and the options of a keyspace cannot be changed: take it as it is with `Db::keyspace`, or copy what it holds into another one"
+    )]
+    OptionsDiffer {
+        /// The keyspace.
+        keyspace: String,
+        /// The option that differs.
+        option: &'static str,
+        /// What it was created with.
+        has: String,
+        /// What it should be.
+        asked: String,
     },
     /// A merge in a keyspace that has no merge operator.
     #[error("the keyspace {keyspace:?} has no merge operator: choose one when it is created")]
@@ -63,6 +79,22 @@ pub enum Error {
         /// The keyspace.
         keyspace: String,
         /// What it expects.
+        why: String,
+    },
+    /// Operands were merged into a value that is none for the keyspace's merge operator. Both stay as they are: a snapshot from before the merges reads
+    /// the value, and a put or a delete of the key ends it. Other keys are not affected; a walk that is asked again goes on behind this one.
+    #[error(
+        "operands lie upon a value of the key \"{}\" in keyspace {keyspace:?} that its merge operator {operator} refuses ({why}): put another value, or delete the key",
+        key.escape_ascii()
+    )]
+    BadBase {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The operator.
+        operator: String,
+        /// What is wrong with the value.
         why: String,
     },
     /// A key, value, name or batch is too long.

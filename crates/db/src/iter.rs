@@ -1,5 +1,7 @@
 //! Walks over keys and values.
 
+#[cfg(doc)]
+use crate::Error;
 use crate::catalog::Definition;
 use crate::engine::{Scan, Tally};
 use crate::format;
@@ -22,6 +24,8 @@ pub struct Iter {
     /// The last keys that either end has handed out, empty before the first: the ends have met when they cross.
     front_key: Vec<u8>,
     back_key: Vec<u8>,
+    /// Whether the front is before its key, not behind it: there was a seek, and nothing was handed out since.
+    sought: bool,
     is_over: bool,
     /// Records that the statistics do not know of yet.
     untold: u64,
@@ -91,14 +95,25 @@ impl Iter {
             back: None,
             front_key: Vec::new(),
             back_key: Vec::new(),
+            sought: false,
             untold: 0,
         }
     }
 
-    /// Goes on at the first key at or behind `key`, from the front.
+    /// Goes on at the first key at or behind `key`, from the front. The back stays where it is: it goes on down to that key.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = format::tree_key(&self.keyspace.definition().prefix, key.as_ref());
-        self.is_over = self.range.is_empty();
+        if std::mem::replace(&mut self.is_over, self.range.is_empty()) && self.back.is_some() {
+            // It may have read a key that it has not handed out, for the front had that.
+            self.back = None;
+            if !self.back_key.is_empty() {
+                self.range = KeyRange::new(&self.range.low, Some(&self.back_key));
+                self.front = None;
+            }
+        }
+        self.front_key.clear();
+        self.front_key.extend_from_slice(&key);
+        self.sought = true;
         let engine = &self.keyspace.shared().engine;
         let begin = || engine.scan(self.range.clone(), Direction::Forward, self.pinned.sequence());
         self.front.get_or_insert_with(begin).seek(&key);
@@ -122,7 +137,7 @@ impl Iter {
     /// ```
     ///
     /// # Errors
-    /// As the walk's other steps: see [`Keyspace::get`]. Asked again, it tries again.
+    /// As the walk's other steps: see [`Keyspace::get`]. Asked again, it tries again; after [`Error::BadBase`] it goes on behind that key.
     pub fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.step(Direction::Forward)
     }
@@ -151,13 +166,18 @@ impl Iter {
             Direction::Backward => (&mut self.back, &mut self.back_key, &self.front_key),
         };
         let begin = || engine.scan(self.range.clone(), direction, self.pinned.sequence());
-        let Some((key, value)) = scan.get_or_insert_with(begin).next()? else {
+        let Some((key, value)) = scan
+            .get_or_insert_with(begin)
+            .next()
+            .map_err(|error| engine.catalog.named(error))?
+        else {
             self.is_over = true;
             return Ok(None);
         };
         let crossed = !others.is_empty()
             && match direction {
                 Direction::Forward => key >= &others[..],
+                Direction::Backward if self.sought => key < &others[..],
                 Direction::Backward => key <= &others[..],
             };
         if crossed {
@@ -166,6 +186,7 @@ impl Iter {
         }
         own.clear();
         own.extend_from_slice(key);
+        self.sought &= direction == Direction::Backward;
         self.untold += 1;
         if self.untold == TOLD_AT_ONCE {
             self.untold = 0;

@@ -42,6 +42,7 @@ pub mod keys;
 mod keyspace;
 mod machine;
 mod options;
+mod place;
 mod progress;
 mod reads;
 mod repair;

@@ -1,8 +1,8 @@
 //! How a store is opened: every default is right for a machine that nobody has described.
 
 use crate::caps::Background;
-use crate::machine;
 use crate::{Db, Error, Result};
+use crate::{machine, place};
 use alluvium_base::{KIB, MIB};
 use alluvium_device::file::FileDirectory;
 use alluvium_device::{Directory, OverlayDirectory};
@@ -228,11 +228,12 @@ impl Options {
         self.workers(0)
     }
 
-    /// Opens the store in a directory, or creates it there.
+    /// Opens the store in a directory, or creates it there: the directory is empty then, or made.
     ///
     /// # Errors
     /// [`Error::Storage`] with what is wrong with the directory, the store, or the device; [`Error::BadOption`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
+        place::nothing_else(path.as_ref())?;
         Db::open_in(
             Arc::new(FileDirectory::create(path)?),
             self,
@@ -245,6 +246,7 @@ impl Options {
     /// # Errors
     /// As [`Options::open`].
     pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Db> {
+        place::no_file(path.as_ref())?;
         Db::open_in(Arc::new(FileDirectory::open(path)?), self, Existing::Open)
     }
 
@@ -253,6 +255,7 @@ impl Options {
     /// # Errors
     /// [`Error::Storage`]: somebody has it open for writing, there is none, it is damaged, or as the device says; [`Error::NotRegistered`].
     pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Db> {
+        place::no_file(path.as_ref())?;
         self.open_read_only_in(Arc::new(FileDirectory::open(path)?))
     }
 
@@ -270,6 +273,7 @@ impl Options {
     /// # Errors
     /// As [`Options::open`].
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Db> {
+        place::nothing_else(path.as_ref())?;
         Db::open_in(Arc::new(FileDirectory::create(path)?), self, Existing::Create)
     }
 

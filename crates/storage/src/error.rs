@@ -132,6 +132,19 @@ pub enum Error {
         /// The newest generation that the log names.
         named: u64,
     },
+    /// A merge operator refuses the value that operands lie upon. Both stay as they are.
+    #[error(
+        "operands lie upon a value of the key \"{}\" that the merge operator {operator} refuses: {why}; put another value, or delete the key",
+        key.escape_ascii()
+    )]
+    BadBase {
+        /// The key, with what names its keyspace.
+        key: Vec<u8>,
+        /// The operator.
+        operator: &'static str,
+        /// What is wrong with the value.
+        why: String,
+    },
     /// There is no room in the store for what was asked, and nothing was changed.
     #[error("the store is full: {wanted} bytes were wanted, {free} are free{}; delete something or free disk space", if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" })]
     Full {

@@ -17,14 +17,19 @@ use super::Engine;
 use super::guard::Committing;
 use super::queue::{Place, RECORD_OVERHEAD};
 use super::throttle::FULL_TURNS;
+use crate::catalog::Owners;
 use crate::format::{Write, Writes};
 use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
 use alluvium_trees::memtable::{Full, Memtable, RANGE_OVERHEAD};
+use std::time::{Duration, Instant};
 
 /// How often a commit waits for a checkpoint to free log before it is refused: others may take what was freed.
-const LOG_TURNS: u32 = 20;
+pub(super) const LOG_TURNS: u32 = 20;
+
+/// How long it does so at least where the background has threads of its own: large writes of others may take each time what was freed.
+const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes that take effect together, as they stand in the log.
 #[derive(Clone, Debug, Default)]
@@ -50,17 +55,45 @@ pub(crate) enum Verdict {
     Stop,
 }
 
+/// How often a commit was refused.
+#[derive(Debug, Default)]
+struct Refusals {
+    turns: u32,
+    /// Since when by a log that checkpoints free too little of.
+    since: Option<Instant>,
+}
+
+/// Whether a checkpoint would help.
+pub(super) fn is_log_full(error: &Error) -> bool {
+    matches!(error, Error::Storage(alluvium_storage::Error::LogFull { .. }))
+}
+
+/// What became of a commit.
+enum Tried {
+    /// It is applied, up to this number.
+    Applied { last: Sequence },
+    /// Its condition does not hold, by what was written up to this number.
+    Stopped { seen: Sequence },
+}
+
 impl Engine {
     /// Commits, and returns the last sequence number when `durability` holds.
-    pub(crate) fn commit(&self, commit: &Commit, durability: Durability) -> Result<Sequence> {
-        let at = self.commit_if(commit, durability, None)?;
+    pub(crate) fn commit(
+        &self,
+        commit: &Commit,
+        owners: Owners<'_>,
+        durability: Durability,
+    ) -> Result<Sequence> {
+        let at = self.commit_if(commit, owners, durability, None)?;
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if a condition holds once nobody else can write to the same keys. None when it does not.
+    /// Commits if a condition holds once nobody else can write to the same keys. None when it does not; what the condition has seen is
+    /// visible then.
     pub(crate) fn commit_if(
         &self,
         commit: &Commit,
+        owners: Owners<'_>,
         durability: Durability,
         condition: Option<&Condition<'_>>,
     ) -> Result<Option<Sequence>> {
@@ -72,40 +105,56 @@ impl Engine {
             });
         }
         if commit.count == 0 {
+            self.catalog.alive(owners)?;
             return Ok(Some(self.visible.at()));
         }
         if condition.is_some() {
             self.stripes.want(&self.writers);
         }
-        let mut turns = 0;
+        let mut refusals = Refusals::default();
         loop {
             self.admit(commit)?;
-            match self.try_commit(commit, condition) {
-                Ok(None) => return Ok(None),
-                Ok(Some(last)) => {
-                    if !self.visible.wait_for(last) {
-                        self.store.health()?;
-                        return Err(Error::Closed);
-                    }
+            match self.try_commit(commit, owners, condition) {
+                Ok(Tried::Stopped { seen }) => {
+                    self.wait_until_visible(seen)?;
+                    return Ok(None);
+                }
+                Ok(Tried::Applied { last }) => {
+                    self.wait_until_visible(last)?;
                     if durability == Durability::Disk {
                         self.sync_through(last)?;
                     }
                     return Ok(Some(last));
                 }
-                Err(error) => {
-                    turns += 1;
-                    self.make_way(error, commit, turns)?;
-                }
+                Err(error) => self.make_way(error, commit, &mut refusals)?,
             }
         }
     }
 
+    /// Waits until everybody sees what was written up to `at`.
+    fn wait_until_visible(&self, at: Sequence) -> Result<()> {
+        if self.visible.wait_for(at) {
+            return Ok(());
+        }
+        self.store.health()?;
+        Err(Error::Closed)
+    }
+
     /// After a commit was refused for so many times: has it succeed the next time, or says why it does not.
-    fn make_way(&self, error: Error, commit: &Commit, turns: u32) -> Result<()> {
-        let is_log_full = matches!(error, Error::Storage(alluvium_storage::Error::LogFull { .. }));
+    fn make_way(&self, error: Error, commit: &Commit, refusals: &mut Refusals) -> Result<()> {
+        refusals.turns += 1;
+        let turns = refusals.turns;
+        let is_log_full = is_log_full(&error);
         if is_log_full && turns <= LOG_TURNS {
             // A checkpoint frees log; a commit that is let through by none of them is refused.
             return self.make_log_room();
+        }
+        if is_log_full && self.plan.workers > 0 {
+            let since = *refusals.since.get_or_insert_with(Instant::now);
+            if since.elapsed() < LOG_PATIENCE {
+                self.pressure.nap();
+                return self.make_log_room();
+            }
         }
         self.note_full(&error);
         if error.is_full() && !is_log_full && !commit.grows && turns <= FULL_TURNS {
@@ -115,10 +164,17 @@ impl Engine {
     }
 
     /// Until it is applied. Ends before anything is assigned when the condition does not hold.
-    fn try_commit(&self, commit: &Commit, condition: Option<&Condition<'_>>) -> Result<Option<Sequence>> {
+    fn try_commit(
+        &self,
+        commit: &Commit,
+        owners: Owners<'_>,
+        condition: Option<&Condition<'_>>,
+    ) -> Result<Tried> {
         // What an ingest has attached is read by conditions before anybody may act on it.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
+        // Whoever drops one of them from here on waits for this commit, and deletes what it writes.
+        self.catalog.alive(owners)?;
         let _held = match condition {
             None => self.stripes.lock_if_wanted(&commit.record),
             Some(_) => self.stripes.lock(&commit.record),
@@ -126,7 +182,9 @@ impl Engine {
         if let Some(condition) = condition
             && let Verdict::Stop = condition()?
         {
-            return Ok(None);
+            // It may have read what nobody sees yet, and nothing behind this.
+            let seen = self.queue.last();
+            return Ok(Tried::Stopped { seen });
         }
         let count = u64::from(commit.count);
         let bytes = room_for(commit);
@@ -134,7 +192,7 @@ impl Engine {
         let committing = Committing::new(self);
         let written = self.write_down(commit, &place, bytes);
         committing.end();
-        written.map(Some)
+        written.map(|last| Tried::Applied { last })
     }
 
     /// Puts a commit into the log and its memtable, and has it seen. Returns its last number.

@@ -15,6 +15,7 @@
 //! No log has the records. So whatever is above N is acknowledged only once a checkpoint holds N, or a crash would leave a hole.
 
 use super::Engine;
+use super::commit::{LOG_TURNS, is_log_full};
 use super::guard::Committing;
 use super::queue::Place;
 use super::tallies::Tally;
@@ -120,13 +121,7 @@ impl Engine {
         self.health()?;
         let runs = ingest.take().ok_or(Error::IngestEnded)?;
         let (records, bytes) = (runs.records(), runs.bytes());
-        self.checkpoint_everything()?;
-        let place = {
-            // Whoever drops the keyspace waits for it, and deletes what it attaches.
-            let _writing = self.writers.pin();
-            definition.alive()?;
-            self.queue.assign_empty()
-        };
+        let place = self.place_ingest(definition, first, last)?;
         let number = place.first;
         let committing = Committing::new(self);
         let attached = self.try_attach(runs, &place, first, last);
@@ -152,9 +147,33 @@ impl Engine {
         Ok(number)
     }
 
+    /// A number that the log knows of, in a memtable of its own. What was written before is in a checkpoint, and where others have filled the log
+    /// since, in another one.
+    fn place_ingest(&self, definition: &Definition, first: &[u8], last: &[u8]) -> Result<Place> {
+        let mut turns = 0;
+        loop {
+            self.checkpoint_everything()?;
+            let place = {
+                // Whoever drops the keyspace waits for it, and deletes what it attaches.
+                let _writing = self.writers.pin();
+                definition.alive()?;
+                self.queue.assign_empty()
+            };
+            let Err(error) = self.log_ingest(place.first, first, last) else {
+                return Ok(place);
+            };
+            // The number's memtable is one that holds nothing.
+            self.visible.complete(place.first, place.first);
+            turns += 1;
+            if !is_log_full(&error) || turns > LOG_TURNS {
+                self.note_full(&error);
+                return Err(error);
+            }
+        }
+    }
+
     fn try_attach(&self, runs: tiered::Ingest, place: &Place, first: &[u8], last: &[u8]) -> Result<()> {
         let number = place.first;
-        self.log_ingest(number, first, last)?;
         // The one before it may hold nothing and still be on its way: the tree's cut alone does not tell.
         while !self.queue.is_oldest(&place.slot) {
             self.store.health()?;

@@ -15,6 +15,8 @@
 //! - **E3** What the tree forgets is older than every place that anyone reads at.
 //! - **E4** A commit is acknowledged when it and all before it are visible, and its durability holds.
 //! - **E5** Memtables are incorporated in their order, each once every commit up to its cut is visible.
+//! - **E6** No commit writes to a keyspace that was dropped before it: writers ask while they pin `writers`, and whoever drops waits for them.
+//! - **E7** What a named snapshot holds is kept until its removal survives the loss of power.
 
 mod balance;
 mod commit;
@@ -35,6 +37,9 @@ mod tallies;
 mod throttle;
 mod visible;
 mod work;
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests;
 
 /// A walk over a range of the tree's keys.
 pub(crate) use alluvium_trees::tiered::Iter as Scan;
@@ -143,6 +148,19 @@ impl Engine {
     pub(crate) fn close_snapshot(&self, at: Sequence) {
         self.snapshots.close(at);
         self.tree.horizon().release_filters();
+    }
+
+    /// The named snapshot of this place was removed by the commit `removed`. What it held may be forgotten once that survives the loss of power:
+    /// before, the name may come back.
+    pub(crate) fn leave_snapshot(&self, at: Sequence, removed: Sequence) {
+        self.snapshots.leave(at, removed);
+    }
+
+    /// Closes the places of named snapshots whose removal is durable.
+    fn close_left_snapshots(&self) {
+        for at in self.snapshots.left(self.synced()) {
+            self.close_snapshot(at);
+        }
     }
 
     /// Waits until every commit that is under way now is done.

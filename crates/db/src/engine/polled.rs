@@ -184,7 +184,7 @@ impl Engine {
                 let now_ms = polled.now_ms;
                 for key in &mut polled.keys {
                     if key.answer.is_none() && !key.course.is_in(&reader) {
-                        self.begin(key, &reader, &slots, polled.at, place, now_ms);
+                        self.begin(key, &reader, &slots, polled.at, place, now_ms)?;
                         polled.open -= usize::from(key.answer.is_some());
                     }
                 }
@@ -212,7 +212,7 @@ impl Engine {
         at: At,
         place: Sequence,
         now_ms: u64,
-    ) {
+    ) -> Result<()> {
         key.course.begin(reader, place, now_ms);
         let mut gather = key.course.resume(key.rules.operator.as_deref()).holding();
         for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
@@ -228,10 +228,11 @@ impl Engine {
             }
         }
         if gather.is_decided() {
-            key.answer = Some(gather.found());
+            key.answer = Some(self.answer(gather, &key.key)?);
         } else {
             key.course.suspend(gather);
         }
+        Ok(())
     }
 
     /// What the tree says.
@@ -246,7 +247,7 @@ impl Engine {
             Poll::Ready(Ok(())) => {}
         }
         let offers = key.offers && !gather.expires();
-        let answer = gather.found();
+        let answer = self.answer(gather, &key.key)?;
         if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {
             self.records.offer(&key.key, value, place);
         }

@@ -38,7 +38,7 @@ impl Engine {
             for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
                 gather.memtable(&slot.memtable, key);
                 if gather.is_decided() {
-                    return Ok(gather.found());
+                    return self.answer(gather, key);
                 }
             }
             let asks = is_kept(rules, at);
@@ -54,11 +54,11 @@ impl Engine {
                 }
                 // What the tree says is older than all that memtables say.
                 let _ = gather.message(&Message::put(0, &value));
-                return Ok(gather.found());
+                return self.answer(gather, key);
             }
             reader.gather(key, &mut gather)?;
             let offers = asks && is_untouched && !gather.expires();
-            let answer = gather.found();
+            let answer = self.answer(gather, key)?;
             if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {
                 self.records.offer(key, value, place);
             }
@@ -149,7 +149,10 @@ impl Engine {
                 return Ok(None);
             }
             missed.retain(|&mut index| !gathers[index].expires());
-            let answers: Vec<Option<Found>> = gathers.into_iter().map(Gather::found).collect();
+            let answers = gathers.into_iter().zip(keys);
+            let answers: Vec<Option<Found>> = answers
+                .map(|(gather, key)| self.answer(gather, key))
+                .collect::<Result<_>>()?;
             for index in missed {
                 if let Some(value) = answers[index].as_ref().filter(|value| !value.is_in_page()) {
                     self.records.offer(names[index], value, place);
@@ -157,6 +160,13 @@ impl Engine {
             }
             return Ok(Some(answers));
         }
+    }
+
+    /// What was found of a key.
+    pub(super) fn answer(&self, gather: Gather<'_>, key: &[u8]) -> Result<Option<Found>> {
+        gather
+            .found()
+            .map_err(|bad| self.catalog.named(bad.under_operands_of(key)))
     }
 
     pub(super) fn place(&self, at: At) -> Sequence {

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     open: Mutex<BTreeMap<Sequence, usize>>,
+    /// Those of named snapshots that were removed, each with the commit that did: until that is durable, the loss of power brings the name back.
+    leaving: Mutex<Vec<(Sequence, Sequence)>>,
 }
 
 impl Snapshots {
@@ -30,6 +32,18 @@ impl Snapshots {
         }
     }
 
+    /// One fewer reads there, once the commit `removed` survives the loss of power.
+    pub(crate) fn leave(&self, at: Sequence, removed: Sequence) {
+        self.leaving.lock().push((at, removed));
+    }
+
+    /// Takes the places whose removal is among the commits up to `durable`: they can be closed.
+    pub(crate) fn left(&self, durable: Sequence) -> Vec<Sequence> {
+        let mut leaving = self.leaving.lock();
+        let left = leaving.extract_if(.., |&mut (_, removed)| removed <= durable);
+        left.map(|(at, _)| at).collect()
+    }
+
     /// Hands the oldest place that anyone reads at, `now` if nobody does, to `raise`; nobody begins to read meanwhile.
     pub(crate) fn raise(&self, now: impl FnOnce() -> Sequence, raise: impl FnOnce(Sequence)) {
         let open = self.open.lock();
@@ -37,8 +51,9 @@ impl Snapshots {
         raise(open.first_key_value().map_or(now, |(&oldest, _)| oldest.min(now)));
     }
 
-    /// How many places are read at.
+    /// How many places are read at, without those that nobody can ask for any more.
     pub(crate) fn len(&self) -> usize {
-        self.open.lock().values().sum()
+        let leaving = self.leaving.lock().len();
+        self.open.lock().values().sum::<usize>() - leaving
     }
 }

@@ -234,7 +234,8 @@ impl Engine {
     }
 
     /// What nobody may tell apart any more may be folded from now on.
-    fn raise_horizon(&self) {
+    pub(super) fn raise_horizon(&self) {
+        self.close_left_snapshots();
         self.snapshots
             .raise(|| self.visible.at(), |at| self.tree.horizon().raise(at));
         self.tree.horizon().tick(self.now_ms());

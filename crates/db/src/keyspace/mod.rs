@@ -13,7 +13,7 @@ pub use ingest::Ingest;
 pub use options::{Compression, KeyspaceOptions};
 
 use crate::batch::{checked_key, checked_value, expiry_ms};
-use crate::catalog::Definition;
+use crate::catalog::{Definition, Owners};
 use crate::db::Shared;
 use crate::engine::{At, Commit, Tally, Verdict};
 use crate::format::{self, TreeKey};
@@ -147,7 +147,9 @@ impl Keyspace {
         self.write(key.as_ref(), Kind::Delete, 0, &[])
     }
 
-    /// Folds an operand into the key's value by the keyspace's merge operator, without reading it.
+    /// Folds an operand into the key's value by the keyspace's merge operator, without reading it. Where the key has a value that the operator cannot
+    /// fold into, such as a text under `add`, value and operands stay as they are, and reads of the key fail with [`Error::BadBase`] until it is
+    /// put or deleted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -175,11 +177,17 @@ impl Keyspace {
     pub fn delete_range(&self, start: impl AsRef<[u8]>, end: Option<&[u8]>) -> Result<()> {
         let mut batch = crate::WriteBatch::new();
         batch.delete_range(self, start, end)?;
-        self.shared.commit(&batch.commit, None)
+        self.shared
+            .commit(&batch.commit, batch.owners(), None)
+            .map(|_| ())
+    }
+
+    /// For a commit that writes to this keyspace alone.
+    fn owner(&self) -> Owners<'_> {
+        Owners::One(&self.definition)
     }
 
     fn write(&self, key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) -> Result<()> {
-        self.definition.alive()?;
         let mut commit = Commit {
             record: RECORD.take(),
             ..Commit::default()
@@ -192,7 +200,7 @@ impl Keyspace {
             expires_ms,
             checked_value(operand)?,
         );
-        let result = self.shared.commit(&commit, None);
+        let result = self.shared.commit(&commit, self.owner(), None).map(|_| ());
         if commit.record.capacity() <= KEPT_RECORD {
             RECORD.set(commit.record);
         }
@@ -200,7 +208,8 @@ impl Keyspace {
     }
 
     /// The key gets the value `new`, or loses its value if `new` is none, if it has exactly the value `expected` now, or none if that
-    /// is none. Whether it did.
+    /// is none. Whether it did. Reads, writes and conditional writes of a key take effect one after the other: what made the condition
+    /// fail is seen by whoever reads afterwards.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -219,7 +228,6 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        self.definition.alive()?;
         let key = checked_key(key.as_ref())?;
         let mut commit = Commit::default();
         let prefix = &self.definition.prefix;
@@ -238,14 +246,14 @@ impl Keyspace {
             })
         };
         self.shared.healthy()?;
-        let done = engine.commit_if(&commit, engine.durability, Some(&holds))?;
+        let done = engine.commit_if(&commit, self.owner(), engine.durability, Some(&holds))?;
         Ok(done.is_some())
     }
 
     /// The key's value.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`]; as the device says; damage.
+    /// [`Error::KeyspaceDropped`]; [`Error::BadBase`]; as the device says; damage.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_at(key.as_ref(), At::Now)
     }

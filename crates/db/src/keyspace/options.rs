@@ -1,5 +1,6 @@
 //! What a keyspace is created with.
 
+use crate::{Error, Result};
 use alluvium_storage::Codec;
 
 /// How a keyspace's pages are kept on the disk.
@@ -47,7 +48,8 @@ pub struct KeyspaceOptions {
     pub compression: Compression,
     /// Values longer than this many bytes are kept apart from their keys; a quarter of a page if absent.
     pub value_threshold: Option<u32>,
-    /// The name of the operator that folds what is merged: `add`, `append`, `min`, `max`, or one that the program has registered.
+    /// The name of the operator that folds what is merged: `add`, `append`, `minimum`, `maximum`, or one that the
+    /// program has registered. Another name is refused when the keyspace is made.
     pub merge_operator: Option<String>,
     /// The name of a registered compaction filter.
     pub compaction_filter: Option<String>,
@@ -79,6 +81,36 @@ impl KeyspaceOptions {
     pub fn merge_operator(mut self, name: &str) -> KeyspaceOptions {
         self.merge_operator = Some(name.to_owned());
         self
+    }
+
+    /// Fails unless the options that a keyspace has are those that were asked for.
+    pub(crate) fn require(&self, keyspace: &str, asked: &KeyspaceOptions) -> Result<()> {
+        let name = |name: &Option<String>| format!("{name:?}");
+        let threshold = |options: &KeyspaceOptions| format!("{:?}", options.value_threshold);
+        let compression = |options: &KeyspaceOptions| format!("{:?}", options.compression);
+        let all = [
+            ("compression", compression(self), compression(asked)),
+            ("value threshold", threshold(self), threshold(asked)),
+            (
+                "merge operator",
+                name(&self.merge_operator),
+                name(&asked.merge_operator),
+            ),
+            (
+                "compaction filter",
+                name(&self.compaction_filter),
+                name(&asked.compaction_filter),
+            ),
+        ];
+        match all.into_iter().find(|(_, has, asked)| has != asked) {
+            None => Ok(()),
+            Some((option, has, asked)) => Err(Error::OptionsDiffer {
+                keyspace: keyspace.to_owned(),
+                option,
+                has,
+                asked,
+            }),
+        }
     }
 
     /// The filter that compactions ask, by its name.

@@ -82,6 +82,7 @@ fn the_store_survives_every_crash() {
         "ingest given up",
         "keyspace dropped",
         "named snapshot of an earlier opening",
+        "named snapshot removed",
         "nested recovery",
         "snapshot read to its end",
     ] {

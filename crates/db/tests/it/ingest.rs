@@ -183,3 +183,32 @@ fn a_load_is_written_once_and_not_to_the_log() {
     let total = written.total().written_bytes;
     assert!((30_000_000..36_000_000).contains(&total), "{total}");
 }
+
+#[test]
+fn an_ingest_beside_large_writes_waits_for_log_and_is_not_refused() {
+    let db = Options::new()
+        .memory(16 << 20)
+        .workers(1)
+        .open_in(Arc::new(MemoryDirectory::new()))
+        .unwrap();
+    let (large, loaded) = (db.keyspace("large").unwrap(), db.keyspace("loaded").unwrap());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2u8 {
+            let (large, is_over) = (&large, &is_over);
+            scope.spawn(move || {
+                let value = vec![thread; 5 << 20];
+                while !is_over.load(Ordering::Relaxed) {
+                    large.put([thread], &value).unwrap();
+                    large.put([thread, 1], &value[..100]).unwrap();
+                }
+            });
+        }
+        let load = |turn: u32| loaded.ingest((0..20u32).map(|key| (key.to_be_bytes(), turn.to_be_bytes())));
+        let results: Vec<_> = (0..60).map(load).collect();
+        is_over.store(true, Ordering::Relaxed);
+        let failed = results.iter().filter(|result| result.is_err()).count();
+        assert_eq!(failed, 0, "{results:?}");
+    });
+    assert_eq!(loaded.iter().count(), 20);
+}

@@ -9,6 +9,7 @@ mod ingest;
 mod kill;
 mod panics;
 mod ranges;
+mod races;
 mod reads;
 mod records;
 mod repair;

@@ -258,6 +258,7 @@ fn options(fuses: &Fuses, workers: usize) -> Options {
             lanes: 2,
             access: Access::Written,
             identity: 7,
+            starts_small: false,
         },
         extents: ExtentOptions {
             max_bytes: None,

@@ -433,3 +433,49 @@ fn long_values_are_read_where_they_are_and_copied_when_somebody_keeps_many() {
     }
     assert_eq!(again, picture(1)[..]);
 }
+
+#[test]
+fn a_walk_from_both_ends_with_seeks_is_as_it_is_over_a_map() {
+    let db = Options::new()
+        .memory(16 << 20)
+        .open_in(Arc::new(MemoryDirectory::new()))
+        .unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let mut random = fastrand::Rng::with_seed(4);
+    let keys: std::collections::BTreeSet<u8> = (0..20).map(|_| random.u8(0..40)).collect();
+    for key in &keys {
+        keyspace.put([*key], [*key]).unwrap();
+    }
+    for run in 0..400 {
+        let (low, high) = (random.u8(0..15), random.u8(20..41));
+        let mut walk = keyspace.range([low]..[high]);
+        // What is ahead of both ends.
+        let (mut front, mut back) = (low, high);
+        for step in 0..30 {
+            let ahead = || keys.iter().copied().filter(|key| (front..back).contains(key));
+            let (found, wanted) = match random.u32(0..5) {
+                0 => {
+                    let key = random.u8(0..42);
+                    walk.seek([key]);
+                    front = key.max(low);
+                    continue;
+                }
+                1 | 2 => {
+                    let wanted = ahead().next();
+                    front = wanted.map_or(front, |key| key + 1);
+                    (walk.next(), wanted)
+                }
+                _ => {
+                    let wanted = ahead().next_back();
+                    back = wanted.unwrap_or(back);
+                    (walk.next_back(), wanted)
+                }
+            };
+            let found = found.map(|pair| pair.unwrap().0[0]);
+            assert_eq!(
+                found, wanted,
+                "run {run}, step {step}, {low}..{high}, now {front}..{back}"
+            );
+        }
+    }
+}

@@ -243,6 +243,22 @@ impl Lane {
         Ok(())
     }
 
+    /// Goes on to an ordinary segment where the lane stands in one of a long record, if there is room: what names the newest generation keeps
+    /// its segment, and might keep most of the log that way.
+    ///
+    /// # Errors
+    /// As the device says; the log is poisoned then.
+    pub(super) fn leave_long(&mut self, shared: &Shared) -> Result<()> {
+        let is_long = |active: &Active| active.segment.slot.len > shared.segment_bytes();
+        if !self.current.as_ref().is_some_and(is_long) {
+            return Ok(());
+        }
+        match self.switch(shared, record_len(0), Claim::Control) {
+            Err(error) if error.is_full() => Ok(()),
+            other => other,
+        }
+    }
+
     /// Ends the segment with a seal. Nothing changes on failure.
     fn seal(&mut self, shared: &Shared) -> Result<()> {
         let Some(active) = &mut self.current else {

@@ -365,6 +365,7 @@ impl Shared {
                 complete: self.watermark.completed(),
                 ..Entry::CONTROL
             };
+            lane.leave_long(self)?;
             lane.put(self, entry, Claim::Control)?;
             Arc::clone(lane.position().expect("a lane has a segment after a record").0)
         };

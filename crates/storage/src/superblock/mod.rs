@@ -36,6 +36,7 @@ mod tests;
 
 pub use format::{FORMAT_VERSION, MAX_PAYLOAD, Superblock};
 
+use crate::store::LOCK_FILE;
 use crate::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Access, Batch, Buffer, Device, Directory, FileOptions};
@@ -82,7 +83,7 @@ pub fn require(directory: &dyn Directory) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::StoreExists`] when a store is there; [`Error::NotAStore`] when files of a store are there without
-/// a superblock, which creation will not overwrite; or as the device says.
+/// a superblock, which creation will not overwrite, or files of something else; or as the device says.
 pub fn require_none(directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -91,19 +92,33 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
             directory: directory.describe(),
         });
     }
+    let not_here = |why| Error::NotAStore {
+        directory: directory.describe(),
+        why,
+    };
     match names.iter().find(|name| is_store_file(name)) {
         Some(name) if !has(NEW_FILE) => {
-            let why = format!(
+            return Err(not_here(format!(
                 "it holds {name} but no superblock; a store was here, and creating one would overwrite it: \
                  restore the superblock from a backup, or move these files away"
-            );
-            Err(Error::NotAStore {
-                directory: directory.describe(),
-                why,
-            })
+            )));
         }
-        _ => Ok(()),
+        _ => {}
     }
+    let is_foreign = |name: &&String| !is_store_file(name) && ![NEW_FILE, LOCK_FILE].contains(&name.as_str());
+    match names.iter().find(is_foreign) {
+        Some(name) => Err(not_here(foreign(name))),
+        None => Ok(()),
+    }
+}
+
+/// Why no store is created beside something else.
+#[must_use]
+pub fn foreign(name: &str) -> String {
+    format!(
+        "it holds {name} and no store, and a store has a directory to itself: \
+         name an empty directory, or one that is not there yet, or check the path if a store should be here"
+    )
 }
 
 /// Marks a directory as one in which a store is being created. Whatever files follow, a crash leaves the mark.
@@ -347,7 +362,7 @@ fn missing(directory: &dyn Directory) -> Result<String> {
         "its creation was cut short; create it again".to_owned()
     } else if let Some(name) = names.iter().find(|name| is_store_file(name)) {
         format!("it holds {name}, but the file {FILE} is missing; restore that file from a backup")
-    } else if names.iter().all(|name| name == crate::store::LOCK_FILE) {
+    } else if names.iter().all(|name| name == LOCK_FILE) {
         "it is empty; create a store in it first".to_owned()
     } else {
         format!("it has no file {FILE}; is the path right?")

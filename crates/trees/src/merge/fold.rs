@@ -149,8 +149,9 @@ impl<'op> Folder<'op> {
                 self.push(message.operand);
                 return Below::Merges(newest);
             }
-            Kind::Put if message.expires_ms != 0 && !self.is_expired(message) => {
-                // Until it expires the merges fold into it, and from then on into nothing: so they stay apart.
+            Kind::Put if !self.is_expired(message) && (message.expires_ms != 0 || self.refuses(message)) => {
+                // Until it expires the merges fold into it, and from then on into nothing: so they stay apart. So they do where their
+                // operator has no answer: who reads is told.
                 self.emit_chain(newest, emit);
                 emit(Folded {
                     sequence: self.settled(message.sequence),
@@ -243,6 +244,12 @@ impl<'op> Folder<'op> {
 
     fn is_expired(&self, message: &Message<'_>) -> bool {
         message.expires_ms != 0 && message.expires_ms <= self.rule.now_ms
+    }
+
+    /// Whether the operator cannot fold merges into the value of a put.
+    fn refuses(&self, put: &Message<'_>) -> bool {
+        self.operator
+            .is_some_and(|operator| operator.check_base(put.operand).is_err())
     }
 
     fn push(&mut self, operand: &[u8]) {

@@ -13,6 +13,18 @@ pub struct BadOperand {
     pub why: String,
 }
 
+impl BadOperand {
+    /// The error of a key that has a value which its operator refuses, under operands.
+    #[must_use]
+    pub fn under_operands_of(self, key: &[u8]) -> alluvium_storage::Error {
+        alluvium_storage::Error::BadBase {
+            key: key.to_vec(),
+            operator: self.operator,
+            why: self.why,
+        }
+    }
+}
+
 /// An associative operator on values: `(a ∘ b) ∘ c = a ∘ (b ∘ c)`, so that operands may be folded together before
 /// their base is known. Merging into an absent key makes the operand the value.
 pub trait Operator: Send + Sync + fmt::Debug {
@@ -24,6 +36,16 @@ pub trait Operator: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`BadOperand`] with the reason.
     fn check(&self, operand: &[u8]) -> Result<(), BadOperand>;
+
+    /// Whether operands can be folded into a value that was put. Asked when they meet it, by compactions and readers; where it refuses, both
+    /// stay as they are, and who reads the key is told. What [`Operator::check`] takes, if not said otherwise, so that must take whatever
+    /// folding operands gives.
+    ///
+    /// # Errors
+    /// [`BadOperand`] with the reason.
+    fn check_base(&self, value: &[u8]) -> Result<(), BadOperand> {
+        self.check(value)
+    }
 
     /// Replaces `older` by `older ∘ newer`. Operands that [`Operator::check`] refuses are possible after damage or a
     /// change of operators; the newer one wins then.
@@ -64,7 +86,7 @@ impl Operator for Add {
     }
 
     fn check(&self, operand: &[u8]) -> Result<(), BadOperand> {
-        let why = || format!("an operand of {} bytes is no 64-bit integer", operand.len());
+        let why = || format!("{} bytes are no 64-bit integer", operand.len());
         integer(operand).map(|_| ()).ok_or_else(|| BadOperand {
             operator: self.name(),
             why: why(),

@@ -268,7 +268,7 @@ impl Lookup {
             }
         }
         match reader.advance(&self.key, &mut gather, &mut self.course) {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(gather.finish())),
+            Poll::Ready(Ok(())) => Poll::Ready(gather.answer(&self.key)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
                 self.course.suspend(gather);

@@ -3,7 +3,7 @@
 use crate::fetch;
 use crate::found::{Found, Part, Room};
 use crate::memtable::Memtable;
-use crate::merge::Operator;
+use crate::merge::{BadOperand, Operator};
 use crate::run::{Record, Value, ValuePointer};
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_storage::Result;
@@ -127,23 +127,37 @@ impl<'op> Gather<'op> {
         self.known.memtable(memtable, key, self.operator);
     }
 
-    /// The value, when there is nothing older than what was fed. Nothing more can be fed then, until a reset.
+    /// The value, when there is nothing older than what was fed; none where the operator refuses it, which [`Gather::found`] tells. Nothing more can be
+    /// fed then, until a reset.
     pub fn value(&mut self) -> Option<&[u8]> {
-        self.known.settle(self.operator)
+        self.known.settle(self.operator).ok().flatten()
     }
 
-    /// The value, when there is nothing older than what was fed.
+    /// As [`Gather::value`], but owned.
     #[must_use]
     pub fn finish(self) -> Answer {
-        self.found().map(Found::into_vec)
+        self.found().ok().flatten().map(Found::into_vec)
     }
 
-    /// The same, without a copy where it is in a page.
-    #[must_use]
-    pub fn found(mut self) -> Option<Found> {
-        self.value()?;
+    /// The value of `key`, when there is nothing older than what was fed.
+    ///
+    /// # Errors
+    /// [`Error::BadBase`](alluvium_storage::Error::BadBase) where the operator refuses the value that operands lie upon.
+    pub fn answer(self, key: &[u8]) -> Result<Answer> {
+        let found = self.found().map_err(|bad| bad.under_operands_of(key))?;
+        Ok(found.map(Found::into_vec))
+    }
+
+    /// The value, when there is nothing older than what was fed, without a copy where it is in a page.
+    ///
+    /// # Errors
+    /// What the operator says of a value that operands lie upon and that it refuses.
+    pub fn found(mut self) -> std::result::Result<Option<Found>, BadOperand> {
+        if self.known.settle(self.operator)?.is_none() {
+            return Ok(None);
+        }
         let Known { value, part, .. } = self.known;
-        Some(part.map_or_else(|| Found::from(value), Found::part))
+        Ok(Some(part.map_or_else(|| Found::from(value), Found::part)))
     }
 }
 
@@ -233,8 +247,18 @@ impl Known {
         Poll::Ready(Ok(ControlFlow::Break(())))
     }
 
-    /// Folds what there is, as if there were nothing older; the value, if there is one.
-    pub(super) fn settle(&mut self, operator: Option<&dyn Operator>) -> Option<&[u8]> {
+    /// Folds what there is, as if there were nothing older; the value, if there is one. Fails, and changes nothing, where the operator refuses the value
+    /// that operands lie upon.
+    pub(super) fn settle(
+        &mut self,
+        operator: Option<&dyn Operator>,
+    ) -> std::result::Result<Option<&[u8]>, BadOperand> {
+        if self.count > 0
+            && self.outcome == Outcome::Value
+            && let Some(operator) = operator
+        {
+            operator.check_base(&self.value)?;
+        }
         let mut operands = self.operands[..self.count].iter_mut().rev();
         if self.outcome != Outcome::Value {
             self.outcome = Outcome::Nothing;
@@ -250,7 +274,7 @@ impl Known {
         }
         self.count = 0;
         let value = self.part.as_deref().unwrap_or(&self.value);
-        (self.outcome == Outcome::Value).then_some(value)
+        Ok((self.outcome == Outcome::Value).then_some(value))
     }
 
     /// The value that was settled, to be moved elsewhere: that of a reader who does not hold pages.

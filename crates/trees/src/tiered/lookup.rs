@@ -190,7 +190,7 @@ impl Tree {
         let rules = self.options().schema.rules(key);
         let mut gather = Gather::new(at, now_ms, rules.operator.as_deref());
         self.gather(key, &mut gather)?;
-        Ok(gather.finish())
+        gather.answer(key)
     }
 
     /// Feeds a lookup that memtables have not decided with what the tree holds.
@@ -213,6 +213,7 @@ impl Tree {
             .map(|operator| Gather::new(at, now_ms, operator))
             .collect();
         self.reader().gather_many(keys, &mut gathers)?;
-        Ok(gathers.into_iter().map(Gather::finish).collect())
+        let answers = gathers.into_iter().zip(keys);
+        answers.map(|(gather, key)| gather.answer(key)).collect()
     }
 }

@@ -260,8 +260,14 @@ impl Segment {
         let operator = keyspace.rules().operator.as_deref();
         self.decide(wanted, known, operator, from)?;
         self.is_done = true;
-        if known.settle(operator).is_none() {
-            return Ok(taken);
+        match known.settle(operator) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(taken),
+            Err(bad) => {
+                // What is in the batch is taken first, and this comes again; once it was told of, the walk goes on behind it.
+                self.is_done = batch.len() == 0;
+                return Err(bad.under_operands_of(&self.key));
+            }
         }
         batch.push_owned(&self.key, known.value_mut());
         Ok(Taken::Live)

@@ -7,6 +7,7 @@ use alluvium::{
     Compression, Db, Error, Iter, Keyspace, KeyspaceOptions, MergeOperator, Options, Scale, Snapshot,
     WriteBatch,
 };
+use alluvium_base::checksum;
 use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{self, LogOptions};
@@ -14,7 +15,7 @@ use alluvium_trees::merge::Append;
 use alluvium_trees::tiered::Shape;
 use ops::{Action, KEYSPACES, Op};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One opening in so many is followed by a check of every run and maplet, the others by one of the trunk.
 const EVERYTHING: u64 = 6;
@@ -26,6 +27,9 @@ pub(crate) struct Whole {
     pub(crate) lanes: usize,
 }
 
+/// What the ledger's keys for named snapshots begin with: no keyspace has this letter.
+const KEPT: u8 = b's';
+
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// An open store, and who reads in it.
@@ -34,8 +38,8 @@ pub(crate) struct System {
     /// Those that could be made so far, in the order of [`KEYSPACES`].
     keyspaces: Vec<Keyspace>,
     snapshot: Option<(Snapshot, Pairs)>,
-    /// What the named snapshots held when they were made, as far as this opening knows.
-    named: BTreeMap<String, Pairs>,
+    /// The named snapshots that were made since this opening.
+    named: BTreeSet<String>,
     names: u64,
     incorporations: u64,
 }
@@ -45,6 +49,24 @@ impl Drop for System {
     fn drop(&mut self) {
         self.db.abandon();
     }
+}
+
+/// What a named snapshot holds, for the ledger: a key for each keyspace, whose value says at which commit it was made, and what it reads as.
+fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
+    let digest = |letter: u8| {
+        let own = pairs.iter().filter(|(key, _)| key[0] == letter);
+        own.fold((0, 0), |(sum, count), (key, value)| {
+            (checksum::seeded(checksum::seeded(sum, key), value), count + 1)
+        })
+    };
+    let write = |letter| {
+        let (sum, count) = digest(letter);
+        Write {
+            key: [&[KEPT, letter], name.as_bytes()].concat(),
+            value: Some(format!("at {at}: {count} pairs, {sum:016x}").into_bytes()),
+        }
+    };
+    KEYSPACES.into_iter().map(write).collect()
 }
 
 /// What a caller of the simulator sees of an error.
@@ -93,6 +115,7 @@ impl Whole {
                 lanes: self.lanes,
                 access: self.access,
                 identity: 7,
+                starts_small: false,
             },
             extents: ExtentOptions {
                 max_bytes: None,
@@ -128,7 +151,7 @@ impl Whole {
             keyspaces,
             db,
             snapshot: None,
-            named: BTreeMap::new(),
+            named: BTreeSet::new(),
             names: 0,
             incorporations: 0,
         })
@@ -289,21 +312,43 @@ impl System {
         })
     }
 
-    /// The last keyspace is dropped, and another of its name made.
+    /// The last keyspace is dropped, and another of its name made. A batch that was filled before comes to nothing.
     fn drop_keyspace(&mut self, world: &World) -> Result<(), Trouble> {
         // Who reads below it reads through a handle that fails from then on.
         self.snapshot = None;
-        self.named.clear();
         let mut gone = Pairs::new();
         let keyspace = self.keyspaces.last().expect("there are some");
         let letter = KEYSPACES[KEYSPACES.len() - 1];
         Self::walk(letter, keyspace.iter(), Ordering::Less, &mut gone)?;
-        let writes: Vec<Write> = gone.into_keys().map(|key| Write { key, value: None }).collect();
+        let mut writes: Vec<Write> = gone.into_keys().map(|key| Write { key, value: None }).collect();
+        for (name, at) in self.db.snapshots() {
+            // The keyspace that has the name then held nothing when the snapshot was made.
+            writes.extend(
+                kept(&name, at, &Pairs::new())
+                    .into_iter()
+                    .filter(|write| write.key[1] == letter),
+            );
+        }
+        let mut stale = WriteBatch::new();
+        for keyspace in &self.keyspaces {
+            stale
+                .put(keyspace, "stale", "by a batch from before the drop")
+                .map_err(trouble)?;
+        }
         let name = char::from(letter).to_string();
         self.commit(&writes, Durability::Process, world, |system| {
             system.db.drop_keyspace(&name).map(|()| true)
         })?;
         world.coverage.hit("keyspace dropped");
+        match self.db.write(&stale) {
+            Err(Error::KeyspaceDropped { .. }) => {}
+            Err(error) => return Err(trouble(error)),
+            Ok(()) => {
+                return Err(Trouble::wrong(
+                    "a batch for a keyspace that was dropped is acknowledged",
+                ));
+            }
+        }
         self.keyspaces.pop();
         Whole::open_keyspaces(&self.db, &mut self.keyspaces)
     }
@@ -360,29 +405,49 @@ impl System {
         Ok(())
     }
 
-    /// A named snapshot is made; the second one ends the first. One of an earlier opening must be readable.
+    /// A named snapshot is made, or the first one ended. What each holds is in the ledger, so that it is compared after every crash.
     fn toggle_named(&mut self, world: &World) -> Result<(), Trouble> {
         let there = self.db.snapshots();
-        if there.len() < 2 {
+        let at = self.db.sequence();
+        if there.is_empty() || there.len() < 2 && at % 3 > 0 {
             self.names += 1;
-            let name = format!("{}-{}", there.len(), self.db.sequence() + self.names);
-            let before = self.everything()?;
-            self.db.create_snapshot(&name).map_err(trouble)?;
-            self.named.insert(name, before);
+            let name = format!("{}-{}", there.len(), at + self.names);
+            let writes = kept(&name, at, &self.everything()?);
+            self.commit(&writes, Durability::Process, world, |system| {
+                let snapshot = system.db.create_snapshot(&name)?;
+                Ok(snapshot.sequence() == at)
+            })?;
+            self.named.insert(name);
             return Ok(());
         }
-        let (name, _) = &there[0];
-        let found = self.everything_at(&self.db.open_snapshot(name).map_err(trouble)?)?;
-        match self.named.remove(name) {
-            Some(before) if before != found => {
-                return Err(Trouble::wrong(
-                    "a named snapshot reads otherwise than when it was made",
-                ));
+        let (name, at) = &there[0];
+        let mut writes = kept(name, *at, &Pairs::new());
+        writes.iter_mut().for_each(|write| write.value = None);
+        self.commit(&writes, Durability::Process, world, |system| {
+            system.db.remove_snapshot(name).map(|()| true)
+        })?;
+        world.coverage.hit(if self.named.remove(name) {
+            "named snapshot removed"
+        } else {
+            "named snapshot of an earlier opening"
+        });
+        Ok(())
+    }
+
+    /// What the named snapshots hold, as the ledger has it.
+    fn kept_now(&self) -> Result<Vec<Write>, Trouble> {
+        let mut all = Vec::new();
+        for (name, at) in self.db.snapshots() {
+            let snapshot = self.db.open_snapshot(&name).map_err(trouble)?;
+            if snapshot.sequence() != at {
+                return Err(Trouble::wrong(format!(
+                    "snapshot {name} is at {}, not at {at}",
+                    snapshot.sequence()
+                )));
             }
-            Some(_) => world.coverage.hit("named snapshot read to its end"),
-            None => world.coverage.hit("named snapshot of an earlier opening"),
+            all.extend(kept(&name, at, &self.everything_at(&snapshot)?));
         }
-        self.db.remove_snapshot(name).map_err(trouble)
+        Ok(all)
     }
 
     fn work(&self, slices: u32) -> Result<(), Trouble> {
@@ -485,6 +550,10 @@ impl Story for Whole {
         let mut contents = Contents::new();
         for (key, value) in system.everything()? {
             contents.add(&key, &value).expect("a map has each key once");
+        }
+        for Write { key, value } in system.kept_now()? {
+            let value = value.expect("it is there");
+            contents.add(&key, &value).expect("a name is there once");
         }
         Ok(contents)
     }

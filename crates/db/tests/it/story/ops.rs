@@ -144,7 +144,7 @@ pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
         Step::Do(Plain::Checkpoint) => Step::Do(Action::Checkpoint),
         Step::Do(Plain::Background(choice)) => Step::Do(match choice % 64 {
             0 | 1 => Action::Snapshot,
-            2 | 3 => Action::NamedSnapshot,
+            2 | 3 | 8..11 => Action::NamedSnapshot,
             4 if choice % 5 == 0 => Action::Drop,
             5 if choice % 7 == 0 => Action::Compact,
             6 | 7 if choice % 3 == 0 => ingest(choice),

@@ -429,3 +429,26 @@ fn where_files_cannot_be_mapped_write_calls_are_used() {
     drop(log);
     assert_eq!(reopen(&directory, small(), 0, 1).unwrap().1.len(), 50);
 }
+
+#[test]
+fn a_note_does_not_keep_the_segment_of_a_long_record() {
+    let directory = memory();
+    let options = LogOptions { lanes: 1, ..small() };
+    let log = Log::create(&directory, options, 1).unwrap();
+    let long = vec![7; options.segment_bytes as usize * 5];
+    log.append(1, 1, &long, Durability::Process).unwrap();
+    let before = log.usage().live_bytes;
+    log.note_generation(2).unwrap();
+    log.release(1).unwrap();
+    let after = log.usage().live_bytes;
+    assert!(before > 5 * options.segment_bytes, "{before}");
+    assert!(
+        after <= options.segment_bytes,
+        "nothing needs the log, {after} bytes are live"
+    );
+    // What follows has the whole log again, and the note is found.
+    log.append(2, 1, &long, Durability::Process).unwrap();
+    drop(log);
+    let (_, replayed) = reopen(&directory, options, 1, 2).unwrap();
+    assert_eq!(replayed.len(), 1);
+}

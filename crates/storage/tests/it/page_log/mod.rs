@@ -57,6 +57,7 @@ impl PageLog {
                 lanes: mini::LANES,
                 access: self.access,
                 identity: 7,
+                starts_small: false,
             },
             ..StoreOptions::default()
         }

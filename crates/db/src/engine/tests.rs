@@ -1,0 +1,229 @@
+//! Interleavings that a caller of the store cannot force: what happens between a condition and its write, beside a drop, before a removal is durable.
+
+use super::{At, Commit, Engine, Verdict};
+use crate::catalog::Owners;
+use crate::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, Scale, WriteBatch, format};
+use alluvium_base::Kind;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_storage::extents::{ExtentOptions, UNIT};
+use alluvium_storage::log::{self, Access, LogOptions};
+use alluvium_trees::merge::Direction;
+use alluvium_trees::tiered::Shape;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Long enough for another thread to do what nothing keeps it from.
+const WHILE: Duration = Duration::from_millis(300);
+
+fn small() -> Db {
+    let options = Options::new().memory(16 << 20).workers(1);
+    options.open_in(Arc::new(MemoryDirectory::new())).unwrap()
+}
+
+fn engine(keyspace: &Keyspace) -> &Engine {
+    &keyspace.shared().engine
+}
+
+fn put(keyspace: &Keyspace, key: &str, value: &str) -> Commit {
+    let mut commit = Commit::default();
+    let prefix = &keyspace.definition().prefix;
+    commit.add(prefix, key.as_bytes(), Kind::Put, 0, value.as_bytes());
+    commit
+}
+
+/// Writes `key` if a condition holds, which has another thread do something and gives it a while; whether that was done meanwhile.
+fn beside_a_condition(keyspace: &Keyspace, act: impl Fn() + Sync) -> bool {
+    let (done, is_done) = channel();
+    std::thread::scope(|scope| {
+        let act = &act;
+        let condition = || {
+            let done = done.clone();
+            scope.spawn(move || {
+                act();
+                let _ = done.send(());
+            });
+            Ok(match is_done.recv_timeout(WHILE) {
+                Ok(()) => Verdict::Stop,
+                Err(_) => Verdict::Go,
+            })
+        };
+        let owner = Owners::One(keyspace.definition());
+        let commit = put(keyspace, "key", "conditional");
+        let did = engine(keyspace).commit_if(&commit, owner, Durability::Process, Some(&condition));
+        did.unwrap().is_none()
+    })
+}
+
+#[test]
+fn nobody_writes_to_a_key_between_a_condition_on_it_and_its_write() {
+    type Act = fn(&Db, &Keyspace);
+    let acts: [(&str, Act, Option<&[u8]>); 7] = [
+        ("put", |_, k| k.put("key", "other").unwrap(), Some(b"other")),
+        ("delete", |_, k| k.delete("key").unwrap(), None),
+        (
+            "merge",
+            |_, k| k.merge("key", "+").unwrap(),
+            Some(b"conditional+"),
+        ),
+        ("range", |_, k| k.delete_range("a", Some(b"z")).unwrap(), None),
+        ("ranges", |_, k| k.delete_range("", None).unwrap(), None),
+        (
+            "batch",
+            |db, k| {
+                let mut batch = WriteBatch::new();
+                batch.put(k, "before", "").unwrap();
+                batch.delete_range(k, "key", Some(b"key\0")).unwrap();
+                db.write(&batch).unwrap();
+            },
+            None,
+        ),
+        (
+            "ingest",
+            |_, k| _ = k.ingest([("key", "loaded")]).unwrap(),
+            Some(b"loaded"),
+        ),
+    ];
+    for (name, act, after) in acts {
+        let db = small();
+        let options = KeyspaceOptions::new().merge_operator("append");
+        let keyspace = db.keyspace_with("k", &options).unwrap();
+        keyspace.put("key", "before").unwrap();
+        let overtakes = beside_a_condition(&keyspace, || act(&db, &keyspace));
+        assert!(!overtakes, "{name}");
+        assert_eq!(keyspace.get("key").unwrap().as_deref(), after, "{name}");
+    }
+}
+
+#[test]
+fn whoever_drops_a_keyspace_waits_for_a_write_that_has_seen_it_alive() {
+    let db = small();
+    let keyspace = db.keyspace("k").unwrap();
+    assert!(!beside_a_condition(&keyspace, || db.drop_keyspace("k").unwrap()));
+    let mut left = engine(&keyspace).scan(keyspace.whole(), Direction::Forward, db.sequence());
+    assert_eq!(left.next().unwrap(), None, "the write was not deleted");
+}
+
+#[test]
+fn a_write_that_has_not_its_place_yet_when_a_drop_begins_is_refused() {
+    let db = small();
+    let (keyspace, other) = (db.keyspace("k").unwrap(), db.keyspace("other").unwrap());
+    let (engine, definition) = (engine(&keyspace), keyspace.definition());
+    let mut batch = WriteBatch::new();
+    batch.put(&other, "key", "x").unwrap();
+    batch.put(&keyspace, "key", "x").unwrap();
+    let mut innocent = WriteBatch::new();
+    innocent.put(&other, "key", "y").unwrap();
+    let commit = |owners: Owners<'_>| engine.commit(&put(&keyspace, "key", "x"), owners, Durability::Process);
+    engine.catalog.begin_drop(definition);
+    let before = engine.queue.last();
+    for owners in [Owners::One(definition), batch.owners()] {
+        assert!(matches!(commit(owners), Err(Error::KeyspaceDropped { .. })));
+    }
+    assert_eq!(engine.queue.last(), before, "not even a number was taken");
+    db.write(&innocent).unwrap();
+    // The drop fails, and everything is as before.
+    definition.revive();
+    db.write(&batch).unwrap();
+    assert_eq!(keyspace.get("key").unwrap().unwrap(), b"x");
+}
+
+#[test]
+fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
+    let db = small();
+    let keyspace = db.keyspace("locks").unwrap();
+    let engine = engine(&keyspace);
+    let (sender, answers) = channel();
+    std::thread::scope(|scope| {
+        // A commit that is on its way into its memtable.
+        let slow = engine.queue.assign(1, 1000, || ());
+        scope.spawn(|| assert!(keyspace.compare_and_set("lock", None, Some(b"alice")).unwrap()));
+        let key = format::tree_key(&keyspace.definition().prefix, b"lock");
+        let newest = || {
+            engine
+                .get(&key, &keyspace.definition().rules, At::Newest)
+                .unwrap()
+        };
+        while newest().is_none() {
+            std::thread::yield_now();
+        }
+        scope.spawn(|| sender.send(keyspace.compare_and_set("lock", None, Some(b"bob")).unwrap()));
+        assert_eq!(answers.recv_timeout(WHILE), Err(RecvTimeoutError::Timeout));
+        assert_eq!(keyspace.get("lock").unwrap(), None, "nobody sees it yet");
+        engine.give_up(slow.first, 1).unwrap();
+        engine.visible.complete(slow.first, slow.first);
+        assert!(!answers.recv().unwrap());
+        assert_eq!(keyspace.get("lock").unwrap().unwrap(), b"alice");
+    });
+}
+
+/// The scale of the simulations, with lanes of which only the first is synced by a checkpoint.
+fn simulated() -> Options {
+    let memtable = 6 << 10;
+    let scale = Scale {
+        id: 0xa11,
+        memtable,
+        cache: 1 << 20,
+        log: LogOptions {
+            limit_bytes: 96 << 10,
+            segment_bytes: 8 << 10,
+            reserve_bytes: 16 << 10,
+            lanes: 3,
+            access: Access::Mapped,
+            identity: 7,
+            starts_small: false,
+        },
+        extents: ExtentOptions {
+            max_bytes: None,
+            min_reserve: UNIT,
+            max_reserve: 2 * UNIT,
+            min_map_deltas: 2 << 10,
+        },
+        shape: Shape { fanout: 4, memtable },
+    };
+    Options::new().simulated(scale, || 1000)
+}
+
+#[test]
+fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_power() {
+    log::write_as(0);
+    let machine = SimDirectory::new(3);
+    let db = simulated().create_in(Arc::new(machine.clone())).unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    keyspace.put("key", "old").unwrap();
+    let at = db.create_snapshot("monday").unwrap().sequence();
+    keyspace.put("key", "new").unwrap();
+    db.checkpoint().unwrap();
+    let engine = engine(&keyspace);
+    // Compactions fold what nobody can ask for, and a checkpoint has what they made, but not the removal.
+    let fold = || {
+        engine.raise_horizon();
+        engine.tree.compact_fully(&[]).unwrap();
+        while engine.compactions() > 0 {
+            engine.compact_slice(usize::MAX).unwrap();
+        }
+        engine.checkpoint_now().unwrap();
+    };
+    db.remove_snapshot("monday").unwrap();
+    assert_eq!(db.stats().snapshots, 0);
+    fold();
+    let image = machine.image(Survival::None, 1);
+    {
+        let db = simulated().open_existing_in(Arc::new(image)).unwrap();
+        assert_eq!(
+            db.snapshots(),
+            [("monday".to_owned(), at)],
+            "the removal was lost"
+        );
+        let keyspace = db.existing_keyspace("k").unwrap();
+        let monday = db.open_snapshot("monday").unwrap();
+        assert_eq!(monday.get(&keyspace, "key").unwrap().unwrap(), b"old");
+    }
+    db.sync().unwrap();
+    fold();
+    assert!(engine.tree.horizon().sequence() > at, "it is given up in the end");
+    let image = machine.image(Survival::None, 1);
+    let after = simulated().open_existing_in(Arc::new(image)).unwrap();
+    assert_eq!(after.snapshots(), []);
+}
