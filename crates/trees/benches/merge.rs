@@ -100,10 +100,11 @@ fn merge(sources: &[Records], leaf: &mut Vec<u8>) -> u64 {
     let mut merged = Merged::new(cursors, Direction::Forward);
     let rule = Rule {
         horizon: LAST,
+        readers: Default::default(),
         older: Older::Elsewhere,
         now_ms: 0,
     };
-    let mut folder = Folder::new(rule, None);
+    let mut folder = Folder::new(&rule, None);
     let (mut count, mut key, mut messages) = (0, Vec::new(), Vec::new());
     while let Some(winner) = merged.winner() {
         key.clear();
@@ -117,14 +118,18 @@ fn merge(sources: &[Records], leaf: &mut Vec<u8>) -> u64 {
             let Ok(()) = merged.advance();
         }
         count += messages.len() as u64;
-        folder.fold(messages.iter().copied(), None, |kept| {
-            if leaf.len() + RECORD > LEAF {
-                black_box(&*leaf);
-                leaf.clear();
-            }
-            leaf.extend_from_slice(&key);
-            leaf.extend_from_slice(kept.operand);
-        });
+        folder.fold(
+            messages.iter().copied(),
+            |_| None,
+            |kept| {
+                if leaf.len() + RECORD > LEAF {
+                    black_box(&*leaf);
+                    leaf.clear();
+                }
+                leaf.extend_from_slice(&key);
+                leaf.extend_from_slice(kept.operand);
+            },
+        );
     }
     count
 }

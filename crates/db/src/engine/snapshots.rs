@@ -44,11 +44,14 @@ impl Snapshots {
         left.map(|(at, _)| at).collect()
     }
 
-    /// Hands the oldest place that anyone reads at, `now` if nobody does, to `raise`; nobody begins to read meanwhile.
-    pub(crate) fn raise(&self, now: impl FnOnce() -> Sequence, raise: impl FnOnce(Sequence)) {
+    /// Hands every place that anyone reads at, ascending, and then `now` to `raise`; nobody begins to read meanwhile.
+    pub(crate) fn raise(
+        &self,
+        now: impl FnOnce() -> Sequence,
+        raise: impl FnOnce(&mut dyn Iterator<Item = Sequence>, Sequence),
+    ) {
         let open = self.open.lock();
-        let now = now();
-        raise(open.first_key_value().map_or(now, |(&oldest, _)| oldest.min(now)));
+        raise(&mut open.keys().copied(), now());
     }
 
     /// How many places are read at, without those that nobody can ask for any more.

@@ -233,11 +233,12 @@ impl Engine {
         (debt.pending_jobs + debt.running_jobs) as usize
     }
 
-    /// What nobody may tell apart any more may be folded from now on.
+    /// Versions that no snapshot and no later reader can tell apart may be folded from now on.
     pub(super) fn raise_horizon(&self) {
         self.close_left_snapshots();
+        let horizon = self.tree.horizon();
         self.snapshots
-            .raise(|| self.visible.at(), |at| self.tree.horizon().raise(at));
+            .raise(|| self.visible.at(), |open, now| horizon.raise_past(open, now));
         self.tree.horizon().tick(self.now_ms());
     }
 

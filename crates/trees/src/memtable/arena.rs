@@ -1,6 +1,7 @@
 //! The memory of a memtable: one reservation, handed out upwards, never moved, freed as a whole. Every pointer into it is
 //! made here.
 
+use super::MAX_KEY;
 use super::node::{Bank, Children, Kind as BankKind, NodeId, first_word};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use alluvium_base::{Kind, Message, Sequence};
@@ -9,6 +10,7 @@ use crossbeam_utils::CachePadded;
 use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32 as Settled;
 
 /// A place in the arena: an offset in units of eight bytes. Zero is nothing.
 pub(super) type Place = u32;
@@ -36,10 +38,20 @@ struct Header {
     expires_ms: u64,
     /// The next older record of the same key.
     older: AtomicU32,
-    key_len: u32,
+    /// An older record of the same key, mostly further away (M7).
+    jump: AtomicU32,
     operand_len: u32,
-    kind: Kind,
+    /// The key's length, the kind, the rank of the jump. The standard atomic, also under the model checker: it is set before the
+    /// record is published, and never after.
+    about: Settled,
 }
+
+const _: () = assert!(cfg!(alluvium_model_check) || size_of::<Header>() == 32);
+
+const KEY_LEN: u32 = (1 << 20) - 1;
+const KIND_AT: u32 = 20;
+const RANK_AT: u32 = 24;
+const _: () = assert!(MAX_KEY <= KEY_LEN as usize);
 
 /// The block of memory. It costs what was taken, in pages of the system: huge ones, so that a reader who jumps about in it
 /// does not wait for page tables (a third of a lookup in 64 MiB otherwise).
@@ -134,9 +146,9 @@ impl Arena {
             sequence: message.sequence,
             expires_ms: message.expires_ms,
             older: AtomicU32::new(0),
-            key_len: key.len() as u32,
+            jump: AtomicU32::new(0),
             operand_len: message.operand.len() as u32,
-            kind: message.kind,
+            about: (key.len() as u32 | (message.kind as u32) << KIND_AT).into(),
         };
         // SAFETY: by the caller's promise; what was taken is inside the reservation.
         unsafe {
@@ -253,8 +265,14 @@ impl<'a> Record<'a> {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(size_of::<Header>() + from), len) }
     }
 
+    #[inline(always)]
+    fn about(self) -> u32 {
+        self.header().about.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
     pub(super) fn key(self) -> &'a [u8] {
-        self.bytes(0, self.header().key_len as usize)
+        self.bytes(0, (self.about() & KEY_LEN) as usize)
     }
 
     pub(super) fn sequence(self) -> Sequence {
@@ -262,12 +280,16 @@ impl<'a> Record<'a> {
     }
 
     pub(super) fn message(self) -> Message<'a> {
-        let header = self.header();
+        let (header, about) = (self.header(), self.about());
         Message {
             sequence: header.sequence,
-            kind: header.kind,
+            kind: match about >> KIND_AT & 3 {
+                0 => Kind::Put,
+                1 => Kind::Delete,
+                _ => Kind::Merge,
+            },
             expires_ms: header.expires_ms,
-            operand: self.bytes(header.key_len as usize, header.operand_len as usize),
+            operand: self.bytes((about & KEY_LEN) as usize, header.operand_len as usize),
         }
     }
 
@@ -277,5 +299,24 @@ impl<'a> Record<'a> {
 
     pub(super) fn set_older(self, place: Place) {
         self.header().older.store(place, Ordering::Release);
+    }
+
+    /// Returns an older record of the key that a reader may go to who looks for one at least as old; 0 where there is none.
+    pub(super) fn jump(self) -> Place {
+        self.header().jump.load(Ordering::Acquire)
+    }
+
+    /// How many doublings the jump is long.
+    pub(super) fn rank(self) -> u32 {
+        self.about() >> RANK_AT
+    }
+
+    /// Sets where the jump leads, before the record is published.
+    pub(super) fn set_jump(self, to: Place, rank: u32) {
+        let header = self.header();
+        header.jump.store(to, Ordering::Release);
+        header
+            .about
+            .store(self.about() | rank << RANK_AT, Ordering::Relaxed);
     }
 }

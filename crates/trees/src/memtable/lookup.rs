@@ -1,7 +1,7 @@
 //! Point lookups: the messages of one key, newest first.
 
 use super::Memtable;
-use super::arena::{Arena, Place};
+use super::arena::{Arena, Place, Record};
 use super::node::{BankRef, Restart, View};
 use crate::sync::Backoff;
 use alluvium_base::{Message, Sequence};
@@ -110,16 +110,37 @@ impl<'a> Versions<'a> {
     }
 }
 
+impl Versions<'_> {
+    /// Goes beyond a record that the reader does not see, as far as none that it sees is passed.
+    #[cold]
+    fn beyond(&self, record: Record<'_>) -> Place {
+        #[cfg(test)]
+        STEPS.with(|steps| steps.set(steps.get() + 1));
+        let jump = record.jump();
+        if jump != 0 && self.arena.record(jump).sequence() > self.at {
+            return jump;
+        }
+        record.older()
+    }
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// How many versions readers of this thread have passed by.
+    pub(crate) static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 impl<'a> Iterator for Versions<'a> {
     type Item = Message<'a>;
 
     fn next(&mut self) -> Option<Message<'a>> {
         while self.next != 0 {
             let record = self.arena.record(self.next);
-            self.next = record.older();
             if record.sequence() <= self.at {
+                self.next = record.older();
                 return Some(record.message());
             }
+            self.next = self.beyond(record);
         }
         None
     }

@@ -11,14 +11,14 @@
 //! meanwhile it starts over (optimistic lock coupling; Leis, Haubenschild and Neumann, IEEE Data Eng. Bull. 2019). What a
 //! node holds is in a bank. A writer fills another bank and stores its place in the word, so a reader waits for nobody: not for
 //! a lock, nor for a writer that was preempted while it held one. The bank that is left over is the writer's next one. Records
-//! never move and never change but for the link to an older version, so what a reader found stays valid as long as the memtable.
+//! never move and never change but for the link to the next older version, so what a reader found stays valid as long as the memtable.
 //!
 //! ```text
 //!   word              lock, version, place of the bank
 //!   bank (64 slots)   prefix of each key: 8 bytes behind what all keys of the node share
 //!                     slot of each key: its newest record in the arena
 //!                     children, behind an inner node's
-//!   record            sequence, kind, expiry, lengths, link to the next older version, key, operand
+//!   record            sequence, kind, expiry, lengths, links to the next older version and to one further away, key, operand
 //! ```
 //!
 //! A lookup in 64 MiB costs two waits for memory, one for the leaf and one for the record: all lines of a leaf are asked for
@@ -39,6 +39,8 @@
 //! - **M5** `bytes()` counts every byte that was taken from the budget: records, nodes, range deletes, and the little that
 //!   writers have taken ahead. It never exceeds the limit.
 //! - **M6** The filter denies no key of which anybody may know that it is there: a key is in it before its record is linked.
+//! - **M7** A record's jump is set before the record is linked, and never changes. It leads to an older record of the key, or to none.
+//!   So a reader may follow it whenever it leads to a record that is newer than the reader's place: none that it sees is passed.
 
 mod arena;
 mod cursor;
@@ -54,6 +56,8 @@ mod tests;
 
 pub use cursor::Cursor;
 pub(crate) use cursor::Spot;
+#[cfg(test)]
+pub(crate) use lookup::STEPS;
 pub use lookup::Versions;
 pub(crate) use ranges::Deletes;
 

@@ -446,3 +446,33 @@ fn memory_is_provided_ahead_of_writers_and_no_more_than_will_be_taken() {
     let small = Memtable::new(1 << 20);
     assert_eq!(slices(&small, 1 << 20), 1);
 }
+
+#[test]
+fn a_reader_finds_its_version_among_many_in_a_few_steps() {
+    const VERSIONS: u64 = 100_000;
+    let memtable = Memtable::new(16 << 20);
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut late = Vec::new();
+    for sequence in 1..=VERSIONS {
+        // Some writers are overtaken.
+        if random.u8(..20) == 0 {
+            late.push(sequence);
+        } else {
+            memtable.insert(b"hot", Message::put(sequence, b"v")).unwrap();
+        }
+        if late.len() > 3 {
+            for late in late.drain(..) {
+                memtable.insert(b"hot", Message::put(late, b"v")).unwrap();
+            }
+        }
+    }
+    let steps = || STEPS.with(|steps| steps.replace(0));
+    steps();
+    for at in (1..VERSIONS - 100).step_by(97) {
+        assert_eq!(memtable.get(b"hot", at).next().unwrap().sequence, at);
+        let steps = steps();
+        assert!(steps < 4 * 17, "{steps} steps to one of {VERSIONS} versions");
+    }
+    assert!(memtable.get(b"hot", 0).next().is_none());
+    assert!(steps() < 4 * 17);
+}

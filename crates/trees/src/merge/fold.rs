@@ -2,6 +2,7 @@
 
 use super::{Candidate, CompactionFilter, Operator, Verdict};
 use alluvium_base::{Kind, Message, Sequence};
+use std::sync::Arc;
 
 /// What lies below the sources of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,15 +14,46 @@ pub enum Older {
 }
 
 /// What a merge may do, read once when it is planned.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Rule {
     /// The oldest sequence number that anyone may still read at: the least of the oldest snapshot and the visible
     /// watermark.
     pub horizon: Sequence,
+    /// The snapshots and the visible watermark, ascending; the horizon may be among them or not. Readers read at one of
+    /// these, at the horizon, or above all of them.
+    pub readers: Arc<[Sequence]>,
     /// Whether there are older messages elsewhere.
     pub older: Older,
     /// Puts that expire at or before this moment, in milliseconds of the caller's clock, are gone.
     pub now_ms: u64,
+}
+
+impl Rule {
+    /// Returns the band of a message: those messages that every reader sees together or not at all. None when it was
+    /// committed after the newest place that is known to be read at.
+    fn band(&self, sequence: Sequence) -> Option<Band> {
+        if sequence <= self.horizon {
+            return Some(Band {
+                reader: self.horizon,
+                floor: None,
+            });
+        }
+        let above = self.readers.partition_point(|&reader| reader < sequence);
+        let before = above.checked_sub(1).map_or(0, |before| self.readers[before]);
+        Some(Band {
+            reader: *self.readers.get(above)?,
+            floor: Some(before.max(self.horizon)),
+        })
+    }
+}
+
+/// Messages that every reader sees together or not at all.
+#[derive(Clone, Copy, Debug)]
+struct Band {
+    /// The oldest reader that sees them.
+    reader: Sequence,
+    /// The newest reader that does not see them; none where there is no older reader at all.
+    floor: Option<Sequence>,
 }
 
 /// A message that remains of a key.
@@ -35,13 +67,17 @@ pub struct Folded<'a> {
     pub expires_ms: u64,
     /// The value or operand.
     pub operand: &'a [u8],
+    /// Which of the messages it is, counted from the newest, when it has that one's operand.
+    pub number: Option<usize>,
 }
 
 /// Folds the messages of one key after the other. It is reused so that operands are folded in memory that is there.
 #[derive(Debug)]
 pub struct Folder<'op> {
-    rule: Rule,
+    rule: &'op Rule,
     operator: Option<&'op dyn Operator>,
+    /// Whether there is no reader between what is folded and everything older.
+    is_oldest: bool,
     /// What a user says of puts, and the key as the user knows it.
     filter: Option<(&'op dyn CompactionFilter, &'op [u8])>,
     /// The operands being folded, newest first.
@@ -50,7 +86,7 @@ pub struct Folder<'op> {
     folded: Vec<u8>,
 }
 
-/// What was found at or below the horizon, so far.
+/// What was found of a band, so far.
 #[derive(Clone, Copy)]
 enum Below {
     Nothing,
@@ -62,10 +98,11 @@ enum Below {
 impl<'op> Folder<'op> {
     /// A folder by one rule. Without an operator, a merge message stands for its operand as a put would.
     #[must_use]
-    pub fn new(rule: Rule, operator: Option<&'op dyn Operator>) -> Folder<'op> {
+    pub fn new(rule: &'op Rule, operator: Option<&'op dyn Operator>) -> Folder<'op> {
         Folder {
             rule,
             operator,
+            is_oldest: false,
             filter: None,
             chain: Vec::new(),
             ends: Vec::new(),
@@ -83,36 +120,51 @@ impl<'op> Folder<'op> {
     /// The rule.
     #[must_use]
     pub fn rule(&self) -> &Rule {
-        &self.rule
+        self.rule
     }
 
     /// Folds one key's messages, newest first, and hands what remains to `emit`, newest first.
     ///
-    /// `deleted` is the newest range delete at or below the horizon that covers the key (those above delete nothing
-    /// yet, for readers below them go on reading).
+    /// `deleted` returns the newest range delete, at or before a reader's place, that covers the key.
     pub fn fold<'m>(
         &mut self,
         messages: impl IntoIterator<Item = Message<'m>>,
-        deleted: Option<Sequence>,
+        deleted: impl Fn(Sequence) -> Option<Sequence>,
         mut emit: impl FnMut(Folded<'_>),
     ) {
-        let deleted = deleted.filter(|&sequence| sequence <= self.rule.horizon);
+        // The band that messages are being folded of, with the range delete that its oldest reader sees.
+        let mut current: Option<(Band, Option<Sequence>)> = None;
         let mut below = Below::Nothing;
-        for message in messages {
-            if message.sequence > self.rule.horizon {
-                emit(whole(&message));
-                continue;
-            }
+        for (number, message) in messages.into_iter().enumerate() {
+            let sequence = message.sequence;
+            let (band, hidden) = match current {
+                Some(same) if same.0.floor.is_none_or(|floor| sequence > floor) => same,
+                _ => {
+                    // A reader between the two bands sees what follows without the merges before.
+                    if let Below::Merges(newest) = below {
+                        self.emit_chain(newest, &mut emit);
+                    }
+                    below = Below::Nothing;
+                    let Some(band) = self.rule.band(sequence) else {
+                        emit(whole(&message, number));
+                        continue;
+                    };
+                    self.is_oldest = band.floor.is_none();
+                    *current.insert((band, deleted(band.reader)))
+                }
+            };
             below = match below {
-                Below::Done => break,
+                // What is older in the band makes no difference to any reader.
+                Below::Done if band.floor.is_none() => break,
+                Below::Done => Below::Done,
                 // Everything from here on is hidden by the range delete, which lives on beside the runs (or hides
                 // nothing any more when there is nothing older): the merges above it fold into nothing.
-                _ if deleted.is_some_and(|sequence| message.sequence < sequence) => {
+                _ if hidden.is_some_and(|deleted| sequence < deleted) => {
                     self.finish(below, None, &mut emit);
                     Below::Done
                 }
-                Below::Nothing => self.first(&message, &mut emit),
-                Below::Merges(newest) => self.under_merges(newest, &message, &mut emit),
+                Below::Nothing => self.first(&message, number, &mut emit),
+                Below::Merges(newest) => self.under_merges(newest, &message, number, &mut emit),
             };
         }
         if let Below::Merges(newest) = below {
@@ -120,8 +172,8 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// The newest message at or below the horizon.
-    fn first(&mut self, message: &Message<'_>, emit: &mut impl FnMut(Folded<'_>)) -> Below {
+    /// The newest message of a band.
+    fn first(&mut self, message: &Message<'_>, number: usize, emit: &mut impl FnMut(Folded<'_>)) -> Below {
         match message.kind {
             Kind::Merge if self.operator.is_some() => {
                 self.chain.clear();
@@ -130,7 +182,7 @@ impl<'op> Folder<'op> {
                 return Below::Merges(message.sequence);
             }
             Kind::Put | Kind::Merge if !self.is_expired(message) => {
-                self.emit_put(&whole(message), emit);
+                self.emit_put(&whole(message, number), emit);
             }
             Kind::Put | Kind::Merge | Kind::Delete => self.emit_tombstone(message.sequence, emit),
         }
@@ -142,6 +194,7 @@ impl<'op> Folder<'op> {
         &mut self,
         newest: Sequence,
         message: &Message<'_>,
+        number: usize,
         emit: &mut impl FnMut(Folded<'_>),
     ) -> Below {
         match message.kind {
@@ -155,7 +208,7 @@ impl<'op> Folder<'op> {
                 self.emit_chain(newest, emit);
                 emit(Folded {
                     sequence: self.settled(message.sequence),
-                    ..whole(message)
+                    ..whole(message, number)
                 });
             }
             Kind::Put if !self.is_expired(message) => {
@@ -184,6 +237,7 @@ impl<'op> Folder<'op> {
             kind: Kind::Merge,
             expires_ms: 0,
             operand: &self.folded,
+            number: None,
         });
     }
 
@@ -196,13 +250,15 @@ impl<'op> Folder<'op> {
             kind: Kind::Put,
             expires_ms: 0,
             operand: &self.folded,
+            number: None,
         };
         self.emit_put(&put, emit);
     }
 
-    /// The one put that remains at or below the horizon: unless a filter has something against it.
+    /// The one put that remains of a band; a filter may have something against the oldest.
     fn emit_put(&self, put: &Folded<'_>, emit: &mut impl FnMut(Folded<'_>)) {
-        let verdict = self.filter.map_or(Verdict::Keep, |(filter, key)| {
+        let filter = self.filter.filter(|_| self.is_oldest);
+        let verdict = filter.map_or(Verdict::Keep, |(filter, key)| {
             filter.decide(&Candidate {
                 key,
                 value: put.operand,
@@ -210,26 +266,28 @@ impl<'op> Folder<'op> {
                 now_ms: self.rule.now_ms,
             })
         });
-        let operand = match &verdict {
-            Verdict::Keep => put.operand,
-            Verdict::Replace(value) => value,
+        let (operand, number) = match &verdict {
+            Verdict::Keep => (put.operand, put.number),
+            Verdict::Replace(value) => (&value[..], None),
             Verdict::Remove => return self.emit_tombstone(put.sequence, emit),
         };
         emit(Folded {
             sequence: self.settled(put.sequence),
             kind: Kind::Put,
             operand,
+            number,
             ..*put
         });
     }
 
     fn emit_tombstone(&self, sequence: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
-        if self.rule.older == Older::Elsewhere {
+        if self.rule.older == Older::Elsewhere || !self.is_oldest {
             emit(Folded {
                 sequence,
                 kind: Kind::Delete,
                 expires_ms: 0,
                 operand: &[],
+                number: None,
             });
         }
     }
@@ -237,8 +295,8 @@ impl<'op> Folder<'op> {
     /// The sequence number of what remains: nobody can ask for an older one when there is none (G4).
     fn settled(&self, sequence: Sequence) -> Sequence {
         match self.rule.older {
-            Older::None => 0,
-            Older::Elsewhere => sequence,
+            Older::None if self.is_oldest => 0,
+            Older::None | Older::Elsewhere => sequence,
         }
     }
 
@@ -278,7 +336,8 @@ impl<'op> Folder<'op> {
     }
 }
 
-fn whole<'a>(message: &Message<'a>) -> Folded<'a> {
+/// Returns a message as it is.
+fn whole<'a>(message: &Message<'a>, number: usize) -> Folded<'a> {
     let Message {
         sequence,
         kind,
@@ -290,5 +349,6 @@ fn whole<'a>(message: &Message<'a>) -> Folded<'a> {
         kind,
         expires_ms,
         operand,
+        number: Some(number),
     }
 }

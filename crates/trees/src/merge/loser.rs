@@ -139,6 +139,15 @@ impl<S: Source> Merged<S> {
     /// What the source says; the merge stands where it stood.
     #[inline]
     pub fn advance(&mut self) -> Result<(), S::Error> {
+        self.advance_by(S::advance)
+    }
+
+    /// Lets `step` move the winner to a later key, or to an older message about its key, and finds the next one.
+    ///
+    /// # Errors
+    /// As [`Merged::advance`].
+    #[inline]
+    pub fn advance_by(&mut self, step: impl FnOnce(&mut S) -> Result<(), S::Error>) -> Result<(), S::Error> {
         let Some(&Player { source, code }) = self.losers.first() else {
             return Ok(());
         };
@@ -152,7 +161,7 @@ impl<S: Source> Merged<S> {
             self.last.clear();
             self.last.extend_from_slice(key);
         }
-        if let Err(error) = winner.advance() {
+        if let Err(error) = step(winner) {
             if !repeats {
                 // It is still the current key's first message, whatever its code was relative to the key before.
                 self.losers[0].code = Code::of(&self.last, self.direction);

@@ -3,6 +3,7 @@ use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
 use parking_lot::Mutex;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 mod gallop;
 
@@ -259,15 +260,22 @@ fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<Sequence>) {
 
 const NOW_MS: u64 = 10;
 
-/// Folds the newest `taken` messages by a rule and reads at every sequence number from `oldest_reader` on, with and
-/// without folding. Returns whether every reader reads the same.
-fn readers_agree(
-    history: &(Vec<Owned>, Vec<Sequence>),
-    taken: usize,
-    rule: Rule,
-    oldest_reader: Sequence,
-) -> bool {
-    filtered_readers_agree(history, taken, rule, oldest_reader, None)
+/// Returns the bands of a rule: what lies above a reader, if there is one, up to the next.
+fn bands(rule: &Rule) -> Vec<(Option<Sequence>, Sequence)> {
+    let above = rule
+        .readers
+        .iter()
+        .copied()
+        .filter(|&reader| reader > rule.horizon);
+    let mut floor = None;
+    let readers = std::iter::once(rule.horizon).chain(above);
+    readers.map(|reader| (floor.replace(reader), reader)).collect()
+}
+
+/// Folds the newest `taken` messages by a rule and reads with and without folding: at `reader`, and wherever the rule says that
+/// anyone may read. Returns whether every reader reads the same.
+fn readers_agree(history: &(Vec<Owned>, Vec<Sequence>), taken: usize, rule: &Rule, reader: Sequence) -> bool {
+    filtered_readers_agree(history, taken, rule, reader, None)
 }
 
 /// The same with a filter: readers must read what they would if at the moment of the newest message that it was asked about, the key had been
@@ -275,16 +283,15 @@ fn readers_agree(
 fn filtered_readers_agree(
     history: &(Vec<Owned>, Vec<Sequence>),
     taken: usize,
-    rule: Rule,
-    oldest_reader: Sequence,
+    rule: &Rule,
+    reader: Sequence,
     filter: Option<&Picky>,
 ) -> bool {
     let (messages, deletes) = history;
-    let horizon_delete = deletes
-        .iter()
-        .copied()
-        .filter(|&sequence| sequence <= rule.horizon)
-        .max();
+    let newest_delete = |reader| {
+        let seen = deletes.iter().copied().filter(|&sequence| sequence <= reader);
+        seen.max()
+    };
     let mut folder = Folder::new(rule, Some(&Append));
     if let Some(filter) = filter {
         filter.asked.lock().clear();
@@ -293,7 +300,7 @@ fn filtered_readers_agree(
     let mut after: Vec<Owned> = Vec::new();
     folder.fold(
         messages[..taken].iter().map(Owned::message),
-        horizon_delete,
+        newest_delete,
         |kept| {
             after.push(Owned(
                 kept.sequence,
@@ -307,12 +314,15 @@ fn filtered_readers_agree(
         after.windows(2).all(|pair| pair[0].0 > pair[1].0),
         "newest first: {after:?}"
     );
-    let below: Vec<&Owned> = after.iter().filter(|message| message.0 <= rule.horizon).collect();
     let expiring = |message: &Owned| message.1 == Kind::Put && message.2 > rule.now_ms;
-    assert!(
-        below.len() <= 1 || matches!(below[..], [Owned(_, Kind::Merge, ..), put] if expiring(put)),
-        "one remains, or merges above a put that expires (G3): {after:?}"
-    );
+    for (floor, reader) in bands(rule) {
+        let is_in = |message: &&Owned| floor.is_none_or(|floor| message.0 > floor) && message.0 <= reader;
+        let band: Vec<&Owned> = after.iter().filter(is_in).collect();
+        assert!(
+            band.len() <= 1 || matches!(band[..], [Owned(_, Kind::Merge, ..), put] if expiring(put)),
+            "one remains, or merges above a put that expires (G3): {after:?}, {rule:?}"
+        );
+    }
     // Range deletes at or below the horizon go with the merge that has everything older; others stay.
     let remaining: Vec<Sequence> = match rule.older {
         Older::None => deletes
@@ -326,7 +336,10 @@ fn filtered_readers_agree(
     let Some((messages, deletes)) = &as_if_written(history, rule, filter) else {
         return false;
     };
-    (oldest_reader..=21).all(|at| {
+    let newest = rule.readers.last().copied().unwrap_or(0).max(rule.horizon);
+    let is_read =
+        |at: &Sequence| [reader, rule.horizon].contains(at) || *at >= newest || rule.readers.contains(at);
+    (0..=21).filter(is_read).all(|at| {
         let moments = NOW_MS..NOW_MS + 12;
         moments
             .step_by(3)
@@ -350,19 +363,99 @@ fn folding_changes_nothing_that_a_reader_at_or_above_the_horizon_reads() {
             horizon,
             older,
             now_ms: NOW_MS,
+            readers: Arc::default(),
         };
         assert!(
-            readers_agree(&history, taken, rule, horizon),
+            readers_agree(&history, taken, &rule, horizon),
             "{history:?}, {taken} taken, {rule:?}"
         );
     }
+}
+
+/// Draws a rule with several readers, one of which is the horizon.
+fn rule_of_readers(random: &mut fastrand::Rng, older: Older) -> Rule {
+    let mut readers: Vec<Sequence> = (0..random.usize(1..7)).map(|_| random.u64(..22)).collect();
+    readers.sort_unstable();
+    readers.dedup();
+    Rule {
+        horizon: readers[0],
+        readers: readers.into(),
+        older,
+        now_ms: NOW_MS,
+    }
+}
+
+#[test]
+fn folding_between_snapshots_changes_nothing_that_any_of_them_reads() {
+    let (mut random, filter, mut asked) = (fastrand::Rng::with_seed(17), Picky::default(), 0);
+    for round in 0..200_000 {
+        let history = history(&mut random);
+        let taken = random.usize(..=history.0.len());
+        let older = if taken == history.0.len() && random.bool() {
+            Older::None
+        } else {
+            Older::Elsewhere
+        };
+        let rule = rule_of_readers(&mut random, older);
+        let filter = (round % 4 == 0).then_some(&filter);
+        assert!(
+            filtered_readers_agree(&history, taken, &rule, rule.horizon, filter),
+            "{history:?}, {taken} taken, {rule:?}"
+        );
+        asked += filter.map_or(0, |filter| filter.asked.lock().len());
+    }
+    assert!(asked > 2_000, "{asked} times");
+}
+
+#[test]
+fn a_snapshot_that_is_missing_among_the_readers_is_noticed() {
+    assert!(is_noticed(|random, history| {
+        let mut rule = rule_of_readers(random, Older::Elsewhere);
+        let missing = rule.readers[random.usize(..rule.readers.len())];
+        rule.readers = rule.readers.iter().copied().filter(|&at| at != missing).collect();
+        if missing == rule.horizon {
+            return true;
+        }
+        readers_agree(history, history.0.len(), &rule, missing)
+    }));
+}
+
+#[test]
+fn a_reader_that_counts_as_one_place_later_is_noticed() {
+    assert!(is_noticed(|random, history| {
+        let mut rule = rule_of_readers(random, Older::Elsewhere);
+        let which = random.usize(..rule.readers.len());
+        let at = rule.readers[which];
+        rule.readers = rule
+            .readers
+            .iter()
+            .map(|&reader| reader + u64::from(reader == at))
+            .collect();
+        rule.horizon = rule.readers[0];
+        readers_agree(history, history.0.len(), &rule, at)
+    }));
+}
+
+#[test]
+fn of_a_key_that_is_overwritten_one_version_remains_for_each_reader() {
+    let rule = Rule {
+        horizon: 10,
+        readers: [10, 500, 90_000].into(),
+        older: Older::Elsewhere,
+        now_ms: 0,
+    };
+    let mut left = Vec::new();
+    let versions = (1..100_000u64).rev().map(|sequence| Message::put(sequence, b"v"));
+    Folder::new(&rule, None).fold(versions, |_| None, |kept| left.push(kept.sequence));
+    assert_eq!(left.split_off(left.len() - 3), [90_000, 500, 10]);
+    assert!(left.iter().all(|&sequence| sequence > 90_000) && left.len() == 9_999);
 }
 
 /// The history in which what a filter said was written when the newest message was that it was asked about; none when it was asked
 /// about what a reader at the horizon does not read.
 fn as_if_written(
     history: &(Vec<Owned>, Vec<Sequence>),
-    rule: Rule,
+    rule: &Rule,
     filter: Option<&Picky>,
 ) -> Option<(Vec<Owned>, Vec<Sequence>)> {
     let (mut messages, mut deletes) = history.clone();
@@ -421,9 +514,10 @@ fn what_a_filter_says_is_as_if_it_had_been_written_and_it_is_asked_about_nothing
             horizon,
             older,
             now_ms: NOW_MS,
+            readers: Arc::default(),
         };
         assert!(
-            filtered_readers_agree(&history, taken, rule, horizon, Some(&filter)),
+            filtered_readers_agree(&history, taken, &rule, horizon, Some(&filter)),
             "{history:?}, {taken} taken, {rule:?}"
         );
         asked += filter.asked.lock().len();
@@ -442,8 +536,9 @@ fn a_value_that_a_filter_removes_over_older_ones_without_a_tombstone_is_noticed(
             horizon: LAST,
             older: Older::None,
             now_ms: NOW_MS,
+            readers: Arc::default(),
         };
-        filtered_readers_agree(&(messages, Vec::new()), taken, rule, 21, Some(&filter))
+        filtered_readers_agree(&(messages, Vec::new()), taken, &rule, 21, Some(&filter))
     }));
 }
 
@@ -459,8 +554,9 @@ fn a_filter_that_is_asked_about_merges_without_their_base_is_noticed() {
             horizon: LAST,
             older: Older::None,
             now_ms: NOW_MS,
+            readers: Arc::default(),
         };
-        filtered_readers_agree(&(messages, Vec::new()), taken, rule, LAST, Some(&filter))
+        filtered_readers_agree(&(messages, Vec::new()), taken, &rule, LAST, Some(&filter))
     }));
 }
 
@@ -473,8 +569,9 @@ fn a_filter_that_is_asked_about_what_an_older_reader_does_not_read_is_noticed() 
             horizon: oldest_snapshot + 1,
             older: Older::Elsewhere,
             now_ms: NOW_MS,
+            readers: Arc::default(),
         };
-        filtered_readers_agree(history, history.0.len(), rule, oldest_snapshot, Some(&filter))
+        filtered_readers_agree(history, history.0.len(), &rule, oldest_snapshot, Some(&filter))
     }));
 }
 
@@ -495,10 +592,11 @@ fn a_tombstone_dropped_over_older_messages_is_noticed() {
         readers_agree(
             &deletes,
             taken,
-            Rule {
+            &Rule {
                 horizon: LAST,
                 older: Older::None,
                 now_ms: NOW_MS,
+                readers: Arc::default(),
             },
             21,
         )
@@ -518,10 +616,11 @@ fn a_merge_finished_over_an_older_base_is_noticed() {
         readers_agree(
             &(messages, Vec::new()),
             taken,
-            Rule {
+            &Rule {
                 horizon: LAST,
                 older: Older::None,
                 now_ms: 0,
+                readers: Arc::default(),
             },
             21,
         )
@@ -536,8 +635,9 @@ fn folding_above_the_oldest_snapshot_is_noticed() {
             horizon: oldest_snapshot + 1,
             older: Older::Elsewhere,
             now_ms: NOW_MS,
+            readers: Arc::default(),
         };
-        readers_agree(history, history.0.len(), rule, oldest_snapshot)
+        readers_agree(history, history.0.len(), &rule, oldest_snapshot)
     }));
 }
 
@@ -549,11 +649,12 @@ fn a_sequence_number_zeroed_over_a_snapshot_is_noticed() {
             horizon: oldest_snapshot + 2,
             older: Older::None,
             now_ms: NOW_MS,
+            readers: Arc::default(),
         };
         readers_agree(
             &(history.0.clone(), Vec::new()),
             history.0.len(),
-            rule,
+            &rule,
             oldest_snapshot,
         )
     }));
@@ -566,8 +667,9 @@ fn expiring_by_a_clock_that_runs_ahead_of_the_readers_is_noticed() {
             horizon: LAST,
             older: Older::Elsewhere,
             now_ms: NOW_MS + 5,
+            readers: Arc::default(),
         };
-        readers_agree(history, history.0.len(), rule, 21)
+        readers_agree(history, history.0.len(), &rule, 21)
     }));
 }
 

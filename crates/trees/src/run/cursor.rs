@@ -7,6 +7,7 @@ use super::path::Target;
 use super::{Bad, Record, Run, Value, ValuePointer};
 use crate::merge::{Direction, Source};
 use crate::range::KeyRange;
+use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Sequence};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Residence, Result};
@@ -48,6 +49,8 @@ pub struct Cursor {
     feed: Feed,
     /// The lowest sequence number that records have.
     base: Sequence,
+    /// Records above this are passed by.
+    at: Sequence,
     /// The leaf of the current key, and which of its keys are in the range.
     leaf: Option<Leaf>,
     /// A leaf with older records of the current key, while those are walked through backward.
@@ -93,6 +96,7 @@ impl Run {
         Cursor {
             feed: Feed::new(self, store, range, direction, access),
             base: self.base,
+            at: LAST,
             leaf: None,
             older: None,
             trail: Vec::new(),
@@ -138,7 +142,23 @@ pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
     cursors.iter_mut().try_for_each(|cursor| cursor.arrive(seek))
 }
 
+/// A key may have older records in so many more leaves before they are passed over by a search from the root.
+const MOST_WALKED: usize = 2;
+
+#[cfg(test)]
+std::thread_local! {
+    /// How many records cursors of this thread have stood at.
+    pub(crate) static ENTERED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 impl Cursor {
+    /// From now on it stands at no record above `at`, which a reader there does not see. What it does not see costs about as much as a
+    /// search in a leaf, however many records it is.
+    #[must_use]
+    pub fn for_reader(self, at: Sequence) -> Cursor {
+        Cursor { at, ..self }
+    }
+
     /// So many leaves will probably be walked through after each seek: they are asked for at once, as far as read-ahead goes. A
     /// streaming cursor takes no notice.
     pub fn expect(&mut self, leaves: usize) {
@@ -205,6 +225,100 @@ impl Cursor {
         if !self.is_at_record {
             return Ok(());
         }
+        self.step()?;
+        self.pass_unseen()
+    }
+
+    /// Goes to the first record of the next key. A cursor at no record stays there.
+    ///
+    /// # Errors
+    /// As [`Cursor::start`].
+    #[inline]
+    pub fn pass_key(&mut self) -> Result<()> {
+        if !self.is_at_record {
+            return Ok(());
+        }
+        if self.feed.direction() == Direction::Forward
+            && let Some(leaf) = &self.leaf
+            && self.key_number + 1 < leaf.keys.end
+        {
+            self.enter_key(self.key_number + 1)?;
+        } else {
+            self.pass_key_far()?;
+        }
+        self.pass_unseen()
+    }
+
+    /// Beyond the current key where the next is not behind it in its leaf.
+    #[cold]
+    fn pass_key_far(&mut self) -> Result<()> {
+        if self.feed.direction() == Direction::Backward {
+            self.trail.clear();
+            return self.advance_far();
+        }
+        let goes_on = |leaf: &Leaf, key: usize| leaf.layout.goes_on && key + 1 == leaf.layout.keys;
+        if !self
+            .leaf
+            .as_ref()
+            .is_some_and(|leaf| goes_on(leaf, self.key_number))
+        {
+            return self.enter_next_leaf();
+        }
+        // Leaves behind begin with older records of the key.
+        let mut behind = self.key.clone();
+        behind.push(0);
+        for _ in 0..MOST_WALKED {
+            if !self.load_next_leaf()? {
+                return Ok(());
+            }
+            let Some(leaf) = &self.leaf else { return Ok(()) };
+            let keys = leaf.keys.start.max(usize::from(leaf.layout.begun))..leaf.keys.end;
+            if !keys.is_empty() {
+                return self.enter_from(keys);
+            }
+            if !goes_on(leaf, 0) {
+                return self.enter_next_leaf();
+            }
+        }
+        self.begin(Seek::Key(&behind))?;
+        self.arrive(Seek::Key(&behind))
+    }
+
+    /// Goes on to a record that the reader sees, unless it stands at one.
+    #[inline]
+    fn pass_unseen(&mut self) -> Result<()> {
+        if self.parts.sequence > self.at {
+            return self.find_seen();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn find_seen(&mut self) -> Result<()> {
+        while self.is_at_record && self.parts.sequence > self.at {
+            if self.base > self.at {
+                self.is_at_record = false;
+                break;
+            }
+            let (layout, pointer) = match (&self.older, &self.leaf) {
+                (Some(older), _) => (&older.layout, &older.pointer),
+                (None, Some(leaf)) => (&leaf.layout, &leaf.pointer),
+                (None, None) => break,
+            };
+            let records = self.record..self.record_end;
+            let first = layout.first_seen(self.bytes(), &records, self.at);
+            let first = first.map_err(|bad| bad.at(pointer))?;
+            if first < self.record_end {
+                return self.enter_record(first);
+            }
+            self.record = self.record_end - 1;
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<()> {
         if self.record + 1 < self.record_end {
             return self.enter_record(self.record + 1);
         }
@@ -319,8 +433,13 @@ impl Cursor {
         self.feed.start(target)
     }
 
-    /// Goes to the first record that is sought, in leaves that were asked for.
+    /// Goes to the first record that is sought and that the reader sees, in leaves that were asked for.
     fn arrive(&mut self, seek: Seek<'_>) -> Result<()> {
+        self.arrive_at_any(seek)?;
+        self.pass_unseen()
+    }
+
+    fn arrive_at_any(&mut self, seek: Seek<'_>) -> Result<()> {
         while self.load_next_leaf()? {
             let Some(leaf) = &self.leaf else { break };
             let (layout, bytes) = (&leaf.layout, self.feed.bytes());
@@ -485,6 +604,8 @@ impl Cursor {
                 Some(ValuePointer::decode(value, &pointer.place(), page_size)?)
             }
         };
+        #[cfg(test)]
+        ENTERED.with(|entered| entered.set(entered.get() + 1));
         self.parts = parts;
         self.record = number;
         self.is_at_record = true;

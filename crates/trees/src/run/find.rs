@@ -178,10 +178,9 @@ fn visit_key(
     if !equal {
         return Poll::Ready(Ok(Visited::Done));
     }
-    for record in layout.records_of(leaf, found).map_err(bad)? {
-        if layout.sequence(leaf, record).map_err(bad)? > at {
-            continue;
-        }
+    let records = layout.records_of(leaf, found).map_err(bad)?;
+    let first = layout.first_seen(leaf, &records, at).map_err(bad)?;
+    for record in first..records.end {
         let record = record_of(&layout, leaf, record, pointer, page_size)?;
         if ready!(visit(record))?.is_break() {
             return Poll::Ready(Ok(Visited::Done));

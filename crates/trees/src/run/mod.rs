@@ -61,6 +61,8 @@ mod weigh;
 
 pub use build::Builder;
 pub use check::Violation;
+#[cfg(test)]
+pub(crate) use cursor::ENTERED;
 pub use cursor::{Cursor, open_many};
 pub use examine::{Examined, examine};
 pub use feed::Access;

@@ -82,14 +82,6 @@ struct Entry {
     separate: Option<ValuePointer>,
 }
 
-impl Entry {
-    /// Where the value of what remains of this message is, when it is apart and as it was.
-    fn unchanged(&self, bytes: &[u8], folded: &Folded<'_>) -> Option<ValuePointer> {
-        let same = std::ptr::eq(folded.operand, &raw const bytes[self.from..self.to]);
-        self.separate.filter(|_| same && folded.kind == Kind::Put)
-    }
-}
-
 impl Messages {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
@@ -157,7 +149,7 @@ impl Messages {
         store: &Store,
         purpose: Purpose,
         folder: &mut Folder<'_>,
-        deleted: Option<Sequence>,
+        deleted: impl Fn(Sequence) -> Option<Sequence>,
         mut emit: impl FnMut(Record<'_>) -> Result<()>,
     ) -> Result<()> {
         self.load(store, purpose)?;
@@ -168,12 +160,11 @@ impl Messages {
             expires_ms: entry.expires_ms,
             operand: &bytes[entry.from..entry.to],
         });
-        let (mut emitted, mut result) = (0, Ok(()));
+        let mut result = Ok(());
         folder.fold(messages, deleted, |folded: Folded<'_>| {
-            // Without merges what remains are the first messages, in their order, one for one. With them nothing is separate.
-            let entry = entries.get(emitted);
-            emitted += 1;
-            let value = match entry.and_then(|entry| entry.unchanged(bytes, &folded)) {
+            // A value that is apart stays where it is.
+            let separate = folded.number.and_then(|number| entries.get(number)?.separate);
+            let value = match separate {
                 Some(pointer) => Value::Separate(pointer),
                 None => Value::Inline(folded.operand),
             };
@@ -198,7 +189,7 @@ impl Fused {
         plan: Plan<'_>,
         options: &RunOptions,
     ) -> Result<Fused> {
-        let rule = plan.rule;
+        let rule = plan.rule.clone();
         drop_deleted(&mut sources, &rule);
         let mut deletes = List::default();
         for source in &sources {
@@ -262,16 +253,13 @@ impl Fused {
     }
 
     fn fold(&mut self) -> Result<()> {
-        let deleted = if self.deletes.is_empty() {
-            None
-        } else {
-            self.deletes.covering(&self.key, self.rule.horizon)
-        };
+        let (deletes, newest) = (&self.deletes, &self.key);
+        let deleted = |reader| deletes.covering(newest, reader).filter(|_| !deletes.is_empty());
         if let Some(rules) = self.keyspace.enter(&self.key) {
             self.builder.begin_keyspace(rules.codec, rules.value_threshold)?;
         }
         let rules = self.keyspace.rules();
-        let mut folder = Folder::new(self.rule, rules.operator.as_deref());
+        let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
         let filter = rules.filter.as_deref().filter(|_| self.asks_filters);
         if let Some(filter) = filter {
             folder = folder.filtered(filter, self.keyspace.user_key(&self.key));

@@ -106,11 +106,12 @@ impl Incorporation {
             if self.taken >= until {
                 return Ok(Progress::More);
             }
-            let deleted = self.memtable.range_deleted(key, self.rule.horizon);
+            let memtable = &self.memtable;
+            let deleted = |reader| memtable.range_deleted(key, reader);
             if let Some(rules) = self.keyspace.enter(key) {
                 builder.begin_keyspace(rules.codec, rules.value_threshold)?;
             }
-            let mut folder = Folder::new(self.rule, self.keyspace.rules().operator.as_deref());
+            let mut folder = Folder::new(&self.rule, self.keyspace.rules().operator.as_deref());
             let mut pushed = Ok(());
             folder.fold(cursor.versions(LAST), deleted, |folded| {
                 if pushed.is_ok() {

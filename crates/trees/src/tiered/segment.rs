@@ -110,7 +110,8 @@ impl Segment {
             if !run.range_deletes().is_empty() {
                 deletes.push((memtables + cursors.len(), run.clone(), within.clone()));
             }
-            let mut cursor = run.cursor(store, within, wanted.direction, Access::Cached);
+            let cursor = run.cursor(store, within, wanted.direction, Access::Cached);
+            let mut cursor = cursor.for_reader(wanted.at);
             cursor.expect(leaves(wanted.expected, &run, records / all.max(1.0)));
             cursors.push(cursor);
         }
@@ -130,7 +131,7 @@ impl Segment {
         segment.look_for_deletes();
         if let Position::Behind(key) = position {
             while segment.merged.key() == Some(key) {
-                segment.merged.advance()?;
+                segment.merged.advance_by(Source::pass_key)?;
             }
         }
         Ok(segment)
@@ -328,7 +329,11 @@ impl Segment {
                     }
                 }
             }
-            self.merged.advance()?;
+            if known.is_decided() {
+                self.merged.advance_by(Source::pass_key)?;
+            } else {
+                self.merged.advance()?;
+            }
             if !self.merged.repeats() {
                 break;
             }
@@ -340,7 +345,7 @@ impl Segment {
     #[inline]
     fn pass_key(&mut self) -> Result<()> {
         loop {
-            self.merged.advance()?;
+            self.merged.advance_by(Source::pass_key)?;
             if !self.merged.repeats() {
                 return Ok(());
             }
@@ -374,7 +379,7 @@ impl Segment {
                     Direction::Backward => {
                         older.seek(&start)?;
                         while older.key() == Some(&start) {
-                            older.advance()?;
+                            older.pass_key()?;
                         }
                     }
                 }

@@ -145,6 +145,18 @@ impl Source {
         }
     }
 
+    /// Goes on to the next key, whatever else there is about this one.
+    #[inline]
+    pub(super) fn pass_key(&mut self) -> Result<()> {
+        match self {
+            Source::Run(cursor) => cursor.pass_key(),
+            Source::Memtable(above) => {
+                above.advance();
+                Ok(())
+            }
+        }
+    }
+
     /// Goes to the first key at or behind this one.
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
         match self {

@@ -31,20 +31,40 @@ pub(super) const SEED: u64 = 0;
 /// What may be forgotten, read whenever a job begins.
 #[derive(Debug, Default)]
 pub struct Horizon {
+    /// The newest place up to which anything may have been folded.
     sequence: AtomicU64,
+    /// The places at which anyone may read up to there, ascending. A set that was true once stays right: who begins to read later
+    /// reads at its last place or above, and who has ended does no harm.
+    readers: Mutex<Arc<[Sequence]>>,
     now_ms: AtomicU64,
     /// How many there are who keep compactions from asking filters.
     holds: AtomicU64,
 }
 
 impl Horizon {
-    /// The oldest sequence number that anyone may still read at: versions that only older readers could tell apart are folded.
-    /// It never falls.
+    /// Readers read at `sequence` or above only: older versions that these cannot tell apart are folded. It never falls.
     pub fn raise(&self, sequence: Sequence) {
-        self.sequence.fetch_max(sequence, Ordering::AcqRel);
+        self.raise_past([], sequence);
     }
 
-    /// The oldest sequence number that anyone may still read at: whoever reads at an older one may miss what was folded.
+    /// Readers read at one of `snapshots`, which ascend, or at `now` and above: versions that none of these can tell apart are folded.
+    ///
+    /// The caller sees to it that no reader begins below `now` between the moment at which it looks for snapshots and this call. What
+    /// was said of a later `now` stays.
+    pub fn raise_past(&self, snapshots: impl IntoIterator<Item = Sequence>, now: Sequence) {
+        let mut readers = self.readers.lock();
+        if self.sequence.fetch_max(now, Ordering::AcqRel) > now {
+            return;
+        }
+        let below = snapshots.into_iter().filter(|&at| at < now);
+        let places: Arc<[Sequence]> = below.chain([now]).collect();
+        debug_assert!(places.is_sorted(), "snapshots ascend");
+        if *readers != places {
+            *readers = places;
+        }
+    }
+
+    /// The newest place up to which anything may have been folded: a reader below it, at no snapshot, may miss what was.
     #[must_use]
     pub fn sequence(&self) -> Sequence {
         self.sequence.load(Ordering::Acquire)
@@ -78,8 +98,10 @@ impl Horizon {
     /// The rule for a merge that begins now.
     #[must_use]
     pub fn rule(&self, older: Older) -> Rule {
+        let readers = Arc::clone(&self.readers.lock());
         Rule {
-            horizon: self.sequence.load(Ordering::Acquire),
+            horizon: readers.first().copied().unwrap_or(0),
+            readers,
             older,
             now_ms: self.now_ms.load(Ordering::Acquire),
         }

@@ -48,9 +48,18 @@ pub(super) struct Uses {
     /// Those whose counts have changed since the last sweep.
     touched_runs: HashSet<RunKey>,
     touched_groups: HashSet<u64>,
-    /// Bytes that all runs in use need of each extent.
-    live: HashMap<Extent, u64>,
+    /// What all runs in use need of each extent that any of them lists.
+    live: HashMap<Extent, Needed>,
     memory: Held,
+}
+
+/// What runs need of an extent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Needed {
+    /// How many bytes. A run may need less than one: its share of a node that is well compressed rounds down to nothing.
+    bytes: u64,
+    /// How many runs list it, each as often as it does.
+    runs: u32,
 }
 
 /// Bytes of memory that all runs and maplets in use take.
@@ -79,7 +88,9 @@ impl Uses {
                 memory.runs += uses.memory;
                 memory.counts += uses.counts_bytes();
                 for used in run.extents() {
-                    *live.entry(used.extent).or_default() += used.live;
+                    let needed = live.entry(used.extent).or_default();
+                    needed.bytes += used.live;
+                    needed.runs += 1;
                 }
                 uses
             });
@@ -104,26 +115,26 @@ impl Uses {
     /// Those of a run's extents of which all runs together need less than half.
     pub(super) fn sparse<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Extent> + 'a {
         let extents = run.extents().iter().map(|used| used.extent);
-        extents.filter(|extent| 2 * self.live.get(extent).copied().unwrap_or(0) < extent.bytes())
+        extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
     }
 
-    /// Bytes that come free when these uses of parts in ranges go: of extents that nobody else needs anything of.
+    /// Bytes that come free when these uses of parts in ranges go: of extents that no other run lists.
     #[must_use]
     pub(super) fn alone<'a>(&self, parts: impl Iterator<Item = (&'a Part, KeyRange)>) -> u64 {
         let mut groups: HashMap<u64, (&Part, u32)> = HashMap::new();
-        let mut extents: HashMap<(RunKey, usize), (Extent, u64, u32)> = HashMap::new();
+        let mut extents: HashMap<(RunKey, usize), (Extent, u32)> = HashMap::new();
         for (part, range) in parts {
             groups.entry(part.group.id).or_insert((part, 0)).1 += 1;
             for (_, run) in part.group.runs() {
                 for (index, used) in run.extents_for(&range) {
                     let key = (key_of(run.pointer()), index);
-                    extents.entry(key).or_insert((used.extent, used.live, 0)).2 += 1;
+                    extents.entry(key).or_insert((used.extent, 0)).1 += 1;
                 }
             }
         }
-        let of_runs = extents.iter().filter(|((run, index), (extent, live, uses))| {
+        let of_runs = extents.iter().filter(|((run, index), (extent, uses))| {
             let all = self.runs.get(run).map_or(0, |all| all.counts[*index]);
-            all == *uses && self.live.get(extent) == Some(live)
+            all == *uses && self.live.get(extent).is_some_and(|needed| needed.runs == 1)
         });
         let of_maplets = groups
             .iter()
@@ -199,8 +210,10 @@ impl Uses {
                 self.memory.counts -= uses.counts_bytes();
                 for used in uses.run.extents() {
                     if let Entry::Occupied(mut entry) = self.live.entry(used.extent) {
-                        *entry.get_mut() -= used.live;
-                        if *entry.get() == 0 {
+                        let needed = entry.get_mut();
+                        needed.bytes -= used.live;
+                        needed.runs -= 1;
+                        if needed.runs == 0 {
                             entry.remove();
                         }
                     }
@@ -266,7 +279,7 @@ impl Uses {
     pub(super) fn differences(&self, other: &Uses) -> Vec<String> {
         let mut found = Vec::new();
         if self.live != other.live {
-            found.push("the live bytes of extents are not what runs need of them".to_owned());
+            found.push("what runs need of extents is not what is counted".to_owned());
         }
         if self.memory != other.memory {
             found.push(format!(

@@ -44,12 +44,13 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
             998 => world.seal(),
             _ => {
                 world.check(Depth::Trunk);
-                Ok(())
+                world.compare_snapshots()
             }
         };
         done.unwrap_or_else(|error| panic!("seed {seed}, operation {operation} ({draw}): {error}"));
     }
     world.settle().unwrap();
+    world.compare_snapshots().unwrap();
     if operations <= MAINTAINED {
         // Maintenance comes to an end, also while somebody reads below what has been deleted since.
         world.hold_snapshot();
@@ -57,6 +58,7 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
             world.write().unwrap();
         }
         world.maintain_all().unwrap();
+        world.compare_snapshots().unwrap();
         world.forget_snapshots();
         world.maintain_all().unwrap();
     }
@@ -103,6 +105,28 @@ fn workloads() -> Vec<(&'static str, Workload)> {
         }),
         named("keyspaces", &|to| {
             (to.prefix, to.long_values) = (6, 3);
+        }),
+        named("snapshots", &|to| {
+            (to.snapshots, to.keys, to.merges) = (40, 300, 25);
+        }),
+        named("snapshots of few keys", &|to| {
+            (to.snapshots, to.keys) = (100, 30);
+            to.range_deletes_in_10000 = 200;
+        }),
+        named("snapshots of keyspaces", &|to| {
+            (to.snapshots, to.keys, to.prefix) = (20, 1200, 6);
+        }),
+        named("values apart, compressed", &|to| {
+            (to.codec, to.value_threshold, to.long_values) = (Codec::Zstd, Some(0), 3);
+        }),
+        named("large pages, compressed", &|to| {
+            (to.page, to.codec, to.long_values) = (16 << 10, Codec::Zstd, 3);
+        }),
+        named("the largest pages, compressed, values apart", &|to| {
+            (to.page, to.codec, to.value_threshold) = (64 << 10, Codec::Lz4, Some(100));
+        }),
+        named("large pages", &|to| {
+            (to.page, to.prefix) = (8 << 10, 6);
         }),
     ]
 }

@@ -129,6 +129,34 @@ impl World {
         result
     }
 
+    /// Compares all that every snapshot holds with the reference.
+    pub(crate) fn compare_snapshots(&mut self) -> Result<()> {
+        let cut = self.tree.cut();
+        for at in self.snapshots.clone().into_iter().filter(|&at| at <= cut) {
+            let mut wanted = self.history.scan(at, self.now_ms);
+            let direction = if self.random.bool() {
+                Direction::Forward
+            } else {
+                wanted.reverse();
+                Direction::Backward
+            };
+            let mut iter = self.tree.iter(KeyRange::everything(), direction, at, self.now_ms);
+            for (key, value) in &wanted {
+                let found = iter.next()?;
+                assert!(
+                    found == Some((&key[..], &value[..])),
+                    "{direction:?} at {at} of {:?}, cut {cut}: expected {}, found {:?}\n{}",
+                    self.snapshots,
+                    key.escape_ascii(),
+                    found.map(|(key, _)| key.escape_ascii().to_string()),
+                    self.tree.draw()
+                );
+            }
+            assert_eq!(iter.next()?, None, "{direction:?} at {at}");
+        }
+        Ok(())
+    }
+
     fn some_range(&mut self) -> KeyRange {
         let (one, other) = (self.key(), self.key());
         match self.random.u8(..4) {

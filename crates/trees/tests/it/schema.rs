@@ -15,10 +15,11 @@ impl Schema for Prefixed {
     }
 
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules> {
-        let (codec, value_threshold) = match key[self.0 - 1] % 4 {
+        let (codec, value_threshold) = match key[self.0 - 1] % 5 {
             0 => (Codec::None, None),
             1 => (Codec::Lz4, Some(16)),
             2 => (Codec::Zstd, Some(4096)),
+            3 => (Codec::Zstd, Some(0)),
             _ => (Codec::None, Some(60)),
         };
         Arc::new(KeyspaceRules {
@@ -39,8 +40,16 @@ pub(crate) fn appending(codec: Codec) -> KeyspaceRules {
 
 /// All keys in one keyspace, or in one for each prefix of so many bytes.
 pub(crate) fn schema(prefix: usize, codec: Codec) -> Arc<dyn Schema> {
+    schema_with(prefix, codec, None)
+}
+
+/// The same; where all keys are in one keyspace, longer values than these are kept apart.
+pub(crate) fn schema_with(prefix: usize, codec: Codec, value_threshold: Option<usize>) -> Arc<dyn Schema> {
     if prefix == 0 {
-        Arc::new(OneKeyspace::new(appending(codec)))
+        Arc::new(OneKeyspace::new(KeyspaceRules {
+            value_threshold,
+            ..appending(codec)
+        }))
     } else {
         Arc::new(Prefixed(prefix))
     }

@@ -1,15 +1,16 @@
 //! Space that comes back.
 
-use crate::schema::schema;
+use crate::schema::{schema, schema_with};
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::Codec;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::{Class, ReclaimLimit};
 use alluvium_storage::store::Store;
 use alluvium_trees::memtable::Memtable;
+use alluvium_trees::merge::Append;
 use alluvium_trees::range::KeyRange;
-use alluvium_trees::tiered::{Depth, Progress, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{Depth, Gather, OneKeyspace, Progress, Schema, Shape, Tree, TreeOptions};
 use std::sync::Arc;
 
 const KEYS: u32 = 400;
@@ -93,6 +94,10 @@ fn the_space_of_long_values_comes_back_when_most_of_their_extents_is_dead() {
 
 /// A tree with this fan-out, for memtables of 100 KiB.
 fn empty(fanout: usize) -> Tree {
+    empty_with(fanout, Arc::new(OneKeyspace::default()))
+}
+
+fn empty_with(fanout: usize, schema: Arc<dyn Schema>) -> Tree {
     let store = Store::create(
         Arc::new(MemoryDirectory::new()),
         &crate::world::store_options(),
@@ -103,6 +108,7 @@ fn empty(fanout: usize) -> Tree {
             fanout,
             memtable: 100 << 10,
         },
+        schema,
         ..TreeOptions::default()
     };
     Tree::create(Arc::new(store.unwrap()), options)
@@ -178,4 +184,110 @@ fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
         assert_eq!(found, Some(expected), "{number}");
     }
     assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+}
+
+/// One key is overwritten a million times, while some read what was there at some moments: how many records remain, and bytes on disk.
+fn overwritten(snapshots: &[u64]) -> (u64, u64) {
+    const MEMTABLES: u64 = 50;
+    const EACH: u64 = 20_000;
+    let tree = empty_with(4, schema(0, Codec::None));
+    let value = |sequence: u64| sequence.to_be_bytes().repeat(5);
+    let mut sequence = 0;
+    let mut memtable = Memtable::new(8 << 20);
+    for _ in 0..MEMTABLES {
+        for _ in 0..EACH {
+            sequence += 1;
+            let message = match sequence % 3 {
+                0 => Message::merge(sequence, b"m"),
+                _ => Message::put(sequence, &value(sequence)),
+            };
+            memtable.insert(b"hot", message).unwrap();
+        }
+        let open = snapshots.iter().copied().filter(|&at| at <= sequence);
+        tree.horizon().raise_past(open, sequence);
+        let sealed = Arc::new(memtable);
+        let mut step = tree
+            .incorporate(Arc::clone(&sealed), sequence, Class::Normal)
+            .unwrap();
+        while step.poll(1000).unwrap() == Progress::More {}
+        drop(step);
+        work(&tree);
+        tree.checkpoint().unwrap();
+        tree.store().reclaim(ReclaimLimit::default()).unwrap();
+        memtable = Arc::into_inner(sealed).expect("it is written out").cleared();
+    }
+    for &at in snapshots.iter().chain([&LAST, &0]) {
+        let newest = at.min(sequence);
+        let wanted = match newest % 3 {
+            _ if newest == 0 => None,
+            0 => Some([value(newest - 1), b"m".to_vec()].concat()),
+            _ => Some(value(newest)),
+        };
+        let operator = Append;
+        let mut gather = Gather::new(at, 0, Some(&operator));
+        tree.gather(b"hot", &mut gather).unwrap();
+        assert_eq!(gather.finish(), wanted, "at {at}");
+    }
+    assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    let records = tree.count_records().unwrap();
+    (
+        records.iter().map(|(_, counted)| counted).sum(),
+        live_extents(&tree),
+    )
+}
+
+#[test]
+fn overwrites_take_no_space_while_snapshots_are_held() {
+    let (records, bytes) = overwritten(&[]);
+    let (held, bytes_held) = overwritten(&[10_001, 10_002, 500_000, 900_000]);
+    assert!(held <= records + 8, "{held} records, {records} without snapshots");
+    assert!(
+        bytes_held <= 2 * bytes && bytes_held < 10 << 20,
+        "{bytes_held} bytes, {bytes} without snapshots"
+    );
+}
+
+#[test]
+fn what_is_left_of_a_well_compressed_node_is_known_to_be_needed() {
+    // The share of a tiny value rounds down to no byte at all.
+    let options = crate::world::store_options();
+    let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
+    let options = TreeOptions {
+        schema: schema_with(0, Codec::Zstd, Some(0)),
+        ..TreeOptions::default()
+    };
+    let tree = Tree::create(Arc::new(store), options);
+    let check = || assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
+    let write = |cut: u64, messages: &dyn Fn(&Memtable)| {
+        let memtable = Memtable::new(1 << 20);
+        messages(&memtable);
+        let mut step = tree.incorporate(Arc::new(memtable), cut, Class::Normal).unwrap();
+        while step.poll(100).unwrap() == Progress::More {}
+        tree.horizon().raise(cut);
+        compact(&tree);
+        check();
+    };
+    let mut random = fastrand::Rng::with_seed(4);
+    let mut noise = || {
+        std::iter::repeat_with(|| random.u8(..))
+            .take(250)
+            .collect::<Vec<u8>>()
+    };
+    let values: Vec<Vec<u8>> = (0..400).map(|_| noise()).collect();
+    write(402, &|memtable| {
+        for (number, value) in (1..).zip(&values) {
+            let key = format!("a{number:03}");
+            memtable
+                .insert(key.as_bytes(), Message::put(number, value))
+                .unwrap();
+        }
+        memtable.insert(b"b", Message::put(401, &[0; 3000])).unwrap();
+        memtable.insert(b"c", Message::put(402, b"x")).unwrap();
+    });
+    write(403, &|memtable| memtable.delete_range(b"a", b"c", 403).unwrap());
+    assert_eq!(tree.get(b"c", LAST, 0).unwrap(), Some(b"x".to_vec()));
+    write(404, &|memtable| {
+        memtable.insert(b"c", Message::delete(404)).unwrap()
+    });
+    assert_eq!(tree.get(b"c", LAST, 0).unwrap(), None);
 }

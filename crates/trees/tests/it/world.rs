@@ -1,14 +1,14 @@
 //! A tree with a memtable above it, driven by one seed and compared with the reference at every step.
 
 use crate::history::History;
-use crate::schema::schema;
+use crate::schema::schema_with;
 use crate::stack::Stack;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_device::Directory;
 use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Codec, LogOptions, Result};
+use alluvium_storage::{Codec, LogOptions, PageSize, Result};
 use alluvium_trees::memtable::Memtable;
 use alluvium_trees::tiered::{
     Depth, Digesting, Edge, Incorporation, Ingest, Job, Maintenance, Progress, Shape, Step, Tree,
@@ -37,6 +37,12 @@ pub(crate) struct Workload {
     pub(crate) codec: Codec,
     /// Bytes of a keyspace's prefix; with none, all keys are in one.
     pub(crate) prefix: usize,
+    /// How many read what was there once, at the same time.
+    pub(crate) snapshots: usize,
+    /// Bytes of a page.
+    pub(crate) page: u32,
+    /// Values longer than this are kept apart from their keys.
+    pub(crate) value_threshold: Option<usize>,
 }
 
 impl Default for Workload {
@@ -56,7 +62,16 @@ impl Default for Workload {
             victim: Victim::Fullest,
             codec: Codec::None,
             prefix: 0,
+            snapshots: 3,
+            page: 4096,
+            value_threshold: None,
         }
+    }
+}
+
+impl Workload {
+    fn is_compressed(&self) -> bool {
+        self.codec != Codec::None || self.prefix > 0
     }
 }
 
@@ -75,6 +90,13 @@ pub(crate) fn store_options() -> StoreOptions {
             ..LogOptions::with_limit(64 << 10)
         },
         ..StoreOptions::default()
+    }
+}
+
+fn store_options_of(workload: &Workload) -> StoreOptions {
+    StoreOptions {
+        page_size: PageSize::new(workload.page).expect("a size of a page"),
+        ..store_options()
     }
 }
 
@@ -119,7 +141,8 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(directory: Arc<dyn Directory>, workload: Workload, seed: u64) -> World {
-        let store = Store::create(Arc::clone(&directory), &store_options(), b"").unwrap();
+        let options = store_options_of(&workload);
+        let store = Store::create(Arc::clone(&directory), &options, b"").unwrap();
         let tree = Tree::create(Arc::new(store), World::options(&workload));
         let world = World {
             directory,
@@ -156,7 +179,7 @@ impl World {
             shape: workload.shape,
             victim: workload.victim,
             fingerprint_bits: 24,
-            schema: schema(workload.prefix, workload.codec),
+            schema: schema_with(workload.prefix, workload.codec, workload.value_threshold),
         }
     }
 
@@ -189,7 +212,13 @@ impl World {
             self.random.usize(..120)
         };
         let byte = self.random.u8(..);
-        vec![byte; len]
+        let mut value = vec![byte; len];
+        // Some values can be compressed, some by half, some not at all.
+        if self.workload.is_compressed() {
+            let random = [0, len / 2, len][self.random.usize(..3)];
+            self.random.fill(&mut value[..random]);
+        }
+        value
     }
 
     /// The oldest sequence number that anyone may still read at.
@@ -200,6 +229,13 @@ impl World {
             .min()
             .unwrap_or(LAST)
             .min(self.tree.cut())
+    }
+
+    /// Versions that no snapshot and no later reader can tell apart may be folded.
+    fn raise_horizon(&self) {
+        let mut snapshots = self.snapshots.clone();
+        snapshots.sort_unstable();
+        self.tree.horizon().raise_past(snapshots, self.sequence);
     }
 
     /// One write of a user.
@@ -269,7 +305,7 @@ impl World {
 
     /// A slice of writing out the sealed memtable.
     pub(crate) fn poll_incorporation(&mut self) -> Result<()> {
-        self.tree.horizon().raise(self.horizon());
+        self.raise_horizon();
         let slice = self.random.usize(1..200);
         let Some((memtable, _, cut, step)) = &mut self.sealed else {
             return Ok(());
@@ -297,7 +333,7 @@ impl World {
 
     /// A slice of background work.
     pub(crate) fn poll_step(&mut self) -> Result<()> {
-        self.tree.horizon().raise(self.horizon());
+        self.raise_horizon();
         self.tree.horizon().tick(self.now_ms);
         // Some workers are slow: what they do is overtaken.
         let slice = if self.random.u32(..3) == 0 {
@@ -383,8 +419,13 @@ impl World {
         self.tree.compact_fully(&key)
     }
 
+    /// How often a snapshot begins, in eight cases; otherwise one ends.
+    fn snapshots_in_8(&self) -> u8 {
+        if self.workload.snapshots > 3 { 6 } else { 4 }
+    }
+
     pub(crate) fn toggle_snapshot(&mut self) {
-        if self.snapshots.len() < 3 && self.random.bool() {
+        if self.snapshots.len() < self.workload.snapshots && self.random.u8(..8) < self.snapshots_in_8() {
             self.snapshots.push(self.tree.cut());
         } else if !self.snapshots.is_empty() {
             let index = self.random.usize(..self.snapshots.len());
@@ -511,7 +552,7 @@ impl World {
             options.clone(),
         );
         drop(std::mem::replace(&mut self.tree, placeholder));
-        let store = Store::open(directory, &store_options())?.replay(&mut |_| Ok(()))?;
+        let store = Store::open(directory, &store_options_of(&self.workload))?.replay(&mut |_| Ok(()))?;
         self.tree = Tree::open(Arc::new(store), options)?;
         let cut = self.tree.cut();
         self.history.cut(cut);

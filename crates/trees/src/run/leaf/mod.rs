@@ -120,6 +120,31 @@ impl Layout {
         self.values.get(bytes, record)
     }
 
+    /// Returns the first of some records of a key, which come newest first, that a reader at `at` sees; their end when it sees none.
+    #[inline]
+    pub(super) fn first_seen(
+        &self,
+        bytes: &[u8],
+        records: &Range<usize>,
+        at: Sequence,
+    ) -> Result<usize, Bad> {
+        let (mut low, mut high) = (records.start, records.end);
+        // Mostly it is the first.
+        if self.sequence(bytes, low)? <= at {
+            return Ok(low);
+        }
+        low += 1;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.sequence(bytes, middle)? > at {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
     /// The records of a key.
     #[inline]
     pub(super) fn records_of(&self, bytes: &[u8], key: usize) -> Result<Range<usize>, Bad> {

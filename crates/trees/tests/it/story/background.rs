@@ -74,12 +74,10 @@ impl Db {
         Ok(())
     }
 
-    /// What nobody may tell apart any more is folded.
+    /// Versions that neither the snapshot nor a later reader can tell apart are folded.
     fn raise_horizon(&self) {
-        let at = self.snapshot.as_ref().map(|snapshot| snapshot.at);
-        self.tree
-            .horizon()
-            .raise(at.unwrap_or(u64::MAX).min(self.tree.cut()));
+        let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.at);
+        self.tree.horizon().raise_past(snapshot, self.last());
     }
 
     /// A slice of writing out the sealed memtable.

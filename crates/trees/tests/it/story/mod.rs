@@ -68,6 +68,7 @@ impl Tiered {
                 lanes: 1,
                 access: self.access,
                 identity: 7,
+                starts_small: false,
             },
             ..StoreOptions::default()
         }
