@@ -74,9 +74,40 @@ pub(crate) fn failure(exit: Exit, text: impl Into<String>) -> anyhow::Error {
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
     let exit = classify(error);
     if exit != Exit::Done {
-        screen::complain(&format!("{error:#}"));
+        screen::complain(&sentence(error));
     }
     exit
+}
+
+/// An error and its causes, each once: some say their causes themselves.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+/// Why nothing can be written where the store is, if that is the error.
+pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
+    use alluvium_device::Error as Device;
+    use alluvium_storage::Error as Storage;
+    let error = error.chain().find_map(|cause| cause.downcast_ref::<Error>())?;
+    match error {
+        Error::Storage(Storage::Device(Device::PermissionDenied { .. })) => {
+            Some("its files may only be read")
+        }
+        Error::Storage(Storage::Device(Device::ReadOnlyFileSystem { .. })) => {
+            Some("its file system is mounted for reading only")
+        }
+        error if error.is_full() => Some("the disk is full"),
+        _ => None,
+    }
 }
 
 pub(crate) fn classify(error: &anyhow::Error) -> Exit {
@@ -132,5 +163,14 @@ mod tests {
         assert_eq!(classify(&anyhow::anyhow!("what is this")), Exit::Failed);
         let pipe = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
         assert_eq!(classify(&pipe), Exit::Done);
+    }
+
+    #[test]
+    fn causes_are_said_once() {
+        let error = anyhow::anyhow!("the disk is gone").context("reading a");
+        let error = error.context("opening b: reading a: the disk is gone");
+        assert_eq!(sentence(&error), "opening b: reading a: the disk is gone");
+        let error = anyhow::anyhow!("the disk is gone").context("reading a");
+        assert_eq!(sentence(&error), "reading a: the disk is gone");
     }
 }

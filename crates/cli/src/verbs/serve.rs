@@ -97,16 +97,31 @@ impl From<Word> for Durability {
     }
 }
 
+/// An error of the server in the words of the command line.
+fn in_flags(error: alluvium_server::Error) -> anyhow::Error {
+    match error {
+        alluvium_server::Error::Unprotected { address, wanted } => failure(
+            Exit::Usage,
+            format!(
+                "{address} can be reached from other machines: set {wanted} (--password, --tls-certificate with --tls-key), \
+                 or add --unprotected if that is meant"
+            ),
+        ),
+        error => error.into(),
+    }
+}
+
 impl Serve {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let options = self.options()?;
+        context.check()?;
         stop::listen()?;
         let db = context
             .options()
             .durability(self.durability.into())
             .open(&context.path)
             .with_context(|| format!("opening the store in {}", context.path.display()))?;
-        let server = Server::start(&db, options)?;
+        let server = Server::start(&db, options).map_err(in_flags)?;
         let _note = self.announce(context, &server)?;
         let is_over = AtomicBool::new(false);
         let served = thread::scope(|scope| {
