@@ -86,9 +86,14 @@ impl Context {
         let Some(why) = exit::cannot_write(&error) else {
             return Err(error);
         };
-        let Ok(db) = self.options().open_read_only(&self.path) else {
-            // What is in the way of writing says more.
-            return Err(error);
+        let db = match self.options().open_read_only(&self.path) {
+            Ok(db) => db,
+            Err(other) => {
+                let other = anyhow::Error::new(other).context(self.what());
+                // What is in the way of writing says more, unless a server can be asked.
+                let is_busy = exit::classify(&other) == Exit::Busy;
+                return Err(if is_busy { other } else { error });
+            }
         };
         screen::note(&format!(
             "{} is opened for reading only: {why}",
@@ -133,7 +138,7 @@ impl Context {
 /// Refuses a directory for a copy that holds something already.
 pub(crate) fn vacant(directory: &Path) -> Result<()> {
     let Ok(mut entries) = directory.read_dir() else {
-        // What is in the way is said by whoever writes there.
+        // What is in the way is said when it is written to.
         return Ok(());
     };
     if entries.next().is_none() {

@@ -82,7 +82,9 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
 /// An error and its causes, each once: some say their causes themselves.
 fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in error.chain() {
+        let said = cause.downcast_ref::<Error>().and_then(in_flags);
+        let cause = said.unwrap_or_else(|| cause.to_string());
         if text.is_empty() {
             text = cause;
         } else if !text.contains(&cause) {
@@ -91,6 +93,30 @@ fn sentence(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+/// The error of the library in the words of the command line, if it says what to write in a program.
+fn in_flags(error: &Error) -> Option<String> {
+    Some(match error {
+        Error::NoSuchKeyspace { name } => {
+            format!("there is no keyspace {name:?}: `alluvium keyspaces list` says which there are")
+        }
+        Error::NotRegistered { keyspace, what, name } => format!(
+            "the keyspace {keyspace:?} uses the {what} {name:?}, which only the program has that created it: open the store with that program"
+        ),
+        Error::ReadOnly => "the store was opened for reading only".to_owned(),
+        Error::BadOption {
+            option: "memory",
+            why,
+        } => format!("--memory: {why}"),
+        Error::BadBackup { from, findings } => format!(
+            "{from} is damaged, so nothing was restored: take another backup, or see what `alluvium --db COPY repair` can save of a copy of it; \
+             {} found, the first: {}",
+            findings.len(),
+            findings.first().map_or("", String::as_str)
+        ),
+        _ => return None,
+    })
 }
 
 /// Why nothing can be written where the store is, if that is the error.
@@ -163,6 +189,22 @@ mod tests {
         assert_eq!(classify(&anyhow::anyhow!("what is this")), Exit::Failed);
         let pipe = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
         assert_eq!(classify(&pipe), Exit::Done);
+    }
+
+    #[test]
+    fn the_library_is_put_into_the_words_of_the_command_line() {
+        for error in [
+            Error::NoSuchKeyspace { name: "a".into() },
+            Error::ReadOnly,
+            Error::NotRegistered {
+                keyspace: "a".into(),
+                what: "merge operator",
+                name: "b".into(),
+            },
+        ] {
+            let said = sentence(&anyhow::Error::new(error).context("opening"));
+            assert!(!said.contains("::") && !said.contains("Options"), "{said}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //!
 //! - **C1** What is printed as data can be read again byte for byte, unless a person looks at it on a terminal.
 //! - **C2** Every error says what to do, and every kind of failure has its own exit code.
-//! - **C3** Whoever reads standard output may stop at any time; that is no error.
+//! - **C3** A reader of standard output may stop at any time; that is no error.
 //! - **C4** An import's progress is committed with the rows that it speaks of: after a kill the same command doubles nothing and loses nothing.
 //! - **C7** What cannot be had again is removed only with --yes, or after a question on a terminal.
 //! - **C8** A verb that only reads needs no permission to write.

@@ -98,7 +98,7 @@ impl Parser {
         }
     }
 
-    /// Reads until the end, or until somebody asks it to stop; each block is handed to `send`, which says whether anybody wants more.
+    /// Reads until the end, or until it is asked to stop; each block is handed to `send`, which says whether more is wanted.
     ///
     /// # Errors
     /// As the input says. What stands before has been sent.

@@ -87,7 +87,7 @@ impl Seen {
         self.duplicates += u64::from(!is_new);
     }
 
-    /// Notes a key that a row deletes: whoever puts it then puts a new one.
+    /// Notes a key that a row deletes: a row that puts it later puts a new one.
     pub(super) fn delete(&mut self, key: &[u8]) {
         self.fingerprints.remove(&fingerprint(key));
         if self.greatest.as_deref() == Some(key) {

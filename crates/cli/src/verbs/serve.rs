@@ -147,7 +147,7 @@ impl Serve {
         if self.redis.0.is_none() && self.memcached.0.is_none() && self.web.0.is_none() {
             return Err(failure(
                 Exit::Usage,
-                "--redis, --memcached and --web are all off: nobody could connect",
+                "--redis, --memcached and --web are all off: no client could connect",
             ));
         }
         let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));

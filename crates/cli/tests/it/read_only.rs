@@ -79,6 +79,12 @@ fn a_user_who_may_only_read_reads() {
     };
     reads(&run, &wanted, "may only be read");
     set_mode(&place.path("store"), 0o755);
+    for entry in fs::read_dir(place.path("store")).unwrap() {
+        set_mode(&entry.unwrap().path(), 0o644);
+    }
+    // While another process writes to it, it is not read behind its back.
+    let _db = alluvium::Db::open(place.path("store")).unwrap();
+    run(&["get", "00001"]).ended(6);
 }
 
 #[test]

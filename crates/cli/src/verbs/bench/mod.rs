@@ -262,7 +262,7 @@ impl Table {
     }
 }
 
-/// What a process may take if nobody says it: a quarter of the data.
+/// Returns the cap of a process if none is given: a quarter of the data.
 fn default_cap(data: u64) -> u64 {
     (data / 4).max(64 << 20)
 }
