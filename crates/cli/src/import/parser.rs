@@ -26,6 +26,8 @@ pub(crate) struct Parser {
     /// How the input is called in messages.
     pub(crate) name: String,
     pub(crate) format: Format,
+    /// Whether blocks say of which line each change is.
+    pub(crate) keeps_lines: bool,
     seen: Seen,
 }
 
@@ -34,7 +36,7 @@ pub(crate) struct Parser {
 pub(super) struct Block {
     pub(super) changes: Changes,
     pub(super) bytes: usize,
-    /// The line of each change's row, and the line before all of them.
+    /// The line of each change's row if that is kept, and the line before all of them.
     pub(super) lines: Vec<u64>,
     pub(super) begins_behind: u64,
     pub(super) saved: Saved,
@@ -91,6 +93,7 @@ impl Parser {
             source,
             reader,
             rejects,
+            keeps_lines: false,
             seen,
             saved,
             name,
@@ -210,8 +213,9 @@ impl Parser {
             block.changes = alone;
             mark = 0;
         }
-        let line = self.line(0);
-        block.lines.resize(block.changes.len(), line);
+        if self.keeps_lines {
+            block.lines.resize(block.changes.len(), self.line(0));
+        }
         for change in block.changes.iter_from(mark) {
             block.order.note(change);
             match change {

@@ -174,7 +174,8 @@ impl Import {
         let job = self.job(&db, &target, identity, &saved);
         let memory = usize::try_from(db.stats().memory.budget / SEEN).unwrap_or(usize::MAX);
         let name = (self.file.display().to_string(), format);
-        let parser = Parser::new(source, rows, rejects, saved, name, memory);
+        let mut parser = Parser::new(source, rows, rejects, saved, name, memory);
+        parser.keeps_lines = self.unique;
         let started = Instant::now();
         let bar = progress::bytes_from("importing", total, first.offset);
         let (saved, ended) = job.run(parser, |offset| bar.set_position(offset));

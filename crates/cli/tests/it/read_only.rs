@@ -87,30 +87,54 @@ fn a_user_who_may_only_read_reads() {
     run(&["get", "00001"]).ended(6);
 }
 
+/// What the binary says of the store in a directory, after a script has mounted something for it alone.
+fn mounted(place: &Place, script: &str, store: &Path, arguments: &[&str]) -> Said {
+    let command = place.command(arguments);
+    let mut inside = Command::new("unshare");
+    inside
+        .args(["--mount", "sh", "-c", script])
+        .arg(store)
+        .arg(command.get_program())
+        .args(command.get_args())
+        .env("ALLUVIUM_DB", store)
+        .env("SOURCE", place.path("store"))
+        .env("MOUNT", place.path("mount"))
+        .stdin(Stdio::null());
+    inside.output().map_or_else(
+        |error| Said {
+            code: None,
+            out: Vec::new(),
+            err: error.to_string(),
+        },
+        Said::from,
+    )
+}
+
+#[test]
+fn a_store_on_a_full_disk_is_read() {
+    let place = Place::new();
+    let wanted = store(&place);
+    fs::create_dir(place.path("mount")).unwrap();
+    let script = "mount -t tmpfs -o size=64m none \"$MOUNT\" && cp -R \"$SOURCE\" \"$0\" && \
+        { head -c 100000000 /dev/zero >\"$MOUNT/rest\" 2>&1 || true; } && exec \"$@\"";
+    let run = |arguments: &[&str]| mounted(&place, script, &place.path("mount/store"), arguments);
+    if run(&["--version"]).code != Some(0) {
+        println!("skipped: only root mounts, and not in every container");
+        return;
+    }
+    assert!(run(&["scan"]).ended(0).text() == wanted, "the scan differs");
+    assert_eq!(run(&["get", "02999"]).ended(0).text(), "2999");
+    run(&["check"]).ended(0).complained("the store is whole");
+    let exported = run(&["export", "-", "-f", "csv"]).ended(0);
+    assert_eq!(exported.text().lines().count(), 3001);
+}
+
 #[test]
 fn a_store_on_a_mount_for_reading_only_is_read() {
     let place = Place::new();
     let wanted = store(&place);
-    let mounted = |arguments: &[&str]| -> Said {
-        let command = place.command(arguments);
-        let mut inside = Command::new("unshare");
-        let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec \"$@\"";
-        inside
-            .args(["--mount", "sh", "-c", script])
-            .arg(place.path("store"))
-            .arg(command.get_program())
-            .args(command.get_args())
-            .env("ALLUVIUM_DB", place.path("store"))
-            .stdin(Stdio::null());
-        inside.output().map_or_else(
-            |error| Said {
-                code: None,
-                out: Vec::new(),
-                err: error.to_string(),
-            },
-            Said::from,
-        )
-    };
+    let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec \"$@\"";
+    let mounted = |arguments: &[&str]| mounted(&place, script, &place.path("store"), arguments);
     if mounted(&["--version"]).code != Some(0) {
         println!("skipped: only root mounts, and not in every container");
         return;
