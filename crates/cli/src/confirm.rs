@@ -14,7 +14,8 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// Goes on if --yes was given, or if the answer on the terminal is yes. `loss` says what will be lost.
+    /// Goes on if --yes was given, or if the answer on the terminal is yes. `loss` says what will
+    /// be lost.
     pub(crate) fn ask(self, loss: &str) -> Result<()> {
         if self.yes {
             return Ok(());

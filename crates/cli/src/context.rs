@@ -77,7 +77,8 @@ impl Context {
             .with_context(|| self.what())
     }
 
-    /// Opens a store that is there for reading: for reading only where nothing can be written, which is said.
+    /// Opens a store that is there for reading: for reading only where nothing can be written,
+    /// which is said.
     pub(crate) fn open_to_read(&self) -> Result<Db> {
         let error = match self.open() {
             Ok(db) => return Ok(db),

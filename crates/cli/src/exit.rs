@@ -95,7 +95,8 @@ fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// The error of the library in the words of the command line, if it says what to write in a program.
+/// The error of the library in the words of the command line, if it says what to write in a
+/// program.
 fn in_flags(error: &Error) -> Option<String> {
     Some(match error {
         Error::NoSuchKeyspace { name } => {

@@ -4,8 +4,10 @@
 //!
 //! *Does not know*: how a store works. Everything goes through the crate `alluvium`, which any program can use as well.
 //!
-//! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs` (how a store is opened), `remote.rs` (how one is read that a server has open), `screen.rs` and `bytes.rs`
-//! (what is printed), `confirm.rs` (what is asked), then `verbs/`, a file for each; `formats/` and `import/` for what comes and goes in bulk.
+//! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs`
+//! (how a store is opened), `remote.rs` (how one is read that a server has open), `screen.rs` and
+//! `bytes.rs` (what is printed), `confirm.rs` (what is asked), then `verbs/`, a file for each;
+//! `formats/` and `import/` for what comes and goes in bulk.
 //!
 //! Invariants:
 //!

@@ -52,7 +52,8 @@ impl Source {
         }
     }
 
-    /// Refuses rows longer than this, as long as that is less than [`MAX_ROW`]: a row stands in memory whole.
+    /// Refuses rows longer than this, as long as that is less than [`MAX_ROW`]: a row stands in
+    /// memory whole.
     #[must_use]
     pub fn longest(mut self, bytes: usize) -> Source {
         self.longest = bytes.min(MAX_ROW);

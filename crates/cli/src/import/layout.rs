@@ -1,4 +1,5 @@
-//! The layout of the table that a keyspace was imported from, so that its values can be written as they were.
+//! The layout of the table that a keyspace was imported from, so that its values can be written as
+//! they were.
 
 use super::PROGRESS;
 use crate::formats::Format;

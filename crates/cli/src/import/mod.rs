@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: formats; what is shown meanwhile.
 //!
-//! *Read in this order*: `progress.rs` (what is remembered), `layout.rs` (what a table looked like), `rejects.rs`, `seen.rs` (keys that came before),
+//! *Read in this order*: `progress.rs` (what is remembered), `layout.rs` (what a table looked
+//! like), `rejects.rs`, `seen.rs` (keys that came before),
 //! `parser.rs` (rows to blocks), `writer.rs` (blocks into the store), this file.
 
 pub(crate) mod layout;
@@ -58,8 +59,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Imports until the end, or until it is asked to stop; `moved` hears where in the input it is. How far it is then, and how it ended: what stands
-    /// before an error is in the store.
+    /// Imports until the end, or until it is asked to stop; `moved` hears where in the input it is.
+    /// How far it is then, and how it ended: what stands before an error is in the store.
     pub(crate) fn run(mut self, parser: Parser, moved: impl Fn(u64)) -> (Saved, Result<End>) {
         let name = parser.name.clone();
         let mut saved = parser.saved.clone();

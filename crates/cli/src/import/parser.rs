@@ -101,7 +101,8 @@ impl Parser {
         }
     }
 
-    /// Reads until the end, or until it is asked to stop; each block is handed to `send`, which says whether more is wanted.
+    /// Reads until the end, or until it is asked to stop; each block is handed to `send`, which
+    /// says whether more is wanted.
     ///
     /// # Errors
     /// As the input says. What stands before has been sent.
@@ -157,7 +158,8 @@ impl Parser {
         }
     }
 
-    /// The line of what stands `at` so many bytes behind the beginning of the source. Line ends before a row of CSV belong to the row before.
+    /// The line of what stands `at` so many bytes behind the beginning of the source. Line ends
+    /// before a row of CSV belong to the row before.
     fn line(&self, at: usize) -> u64 {
         let is_table = matches!(self.format, Format::Csv | Format::Tsv);
         let (before, behind) = self.source.rest().split_at(at);

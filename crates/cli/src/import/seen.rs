@@ -28,7 +28,8 @@ impl Hasher for Plain {
     }
 }
 
-/// Keys that were there. Of keys that ascend, the last says that they are new; of others their fingerprints do, as many as there is room for.
+/// Keys that were there. Of keys that ascend, the last says that they are new; of others their
+/// fingerprints do, as many as there is room for.
 #[derive(Default)]
 pub(super) struct Seen {
     greatest: Option<Vec<u8>>,

@@ -121,7 +121,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Refuses a block in which a row puts a key that has a value: in the store, or of a row before it.
+    /// Refuses a block in which a row puts a key that has a value: in the store, or of a row before
+    /// it.
     fn refuse_duplicates(&self, block: &Block) -> Result<()> {
         let key_of = |change| match change {
             Change::Put(key, ..) | Change::Delete(key) => key,

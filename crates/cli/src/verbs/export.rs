@@ -54,7 +54,8 @@ pub struct Export {
     pub keyspace: String,
     #[command(flatten)]
     pub range: Range,
-    /// Write the values alone: rows of CSV as they were imported, or one column of values; lines; JSON objects.
+    /// Write the values alone: rows of CSV as they were imported, or one column of values; lines;
+    /// JSON objects.
     #[arg(long)]
     pub values_only: bool,
     /// Write no header.
@@ -192,7 +193,8 @@ impl Export {
         })
     }
 
-    /// Writes values as the table that they were imported from, or as one column where they are no rows.
+    /// Writes values as the table that they were imported from, or as one column where they are no
+    /// rows.
     fn values_writer(&self, format: Format, header: Header, layout: Option<Layout>) -> Result<CsvWriter> {
         let chosen = field_separator(format, self.separator.as_deref())?;
         let Some(layout) = layout else {

@@ -153,7 +153,8 @@ impl Import {
             keyspace: self.keyspace.clone(),
             input,
         };
-        // A store that is not there yet is created when it is clear that there is something to import.
+        // A store that is not there yet is created when it is clear that there is something to
+        // import.
         let db = match context.path.exists() {
             true => Some(context.open_or_create()?),
             false => None,
@@ -321,7 +322,8 @@ impl Import {
         text
     }
 
-    /// How far an earlier import of the same input is. One that has no row stands in no other's way.
+    /// How far an earlier import of the same input is. One that has no row stands in no other's
+    /// way.
     fn earlier(&self, db: Option<&Db>, identity: &Identity, format: Format) -> Result<Saved> {
         let options = self.options(format);
         let begun = Saved {

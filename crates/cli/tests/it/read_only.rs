@@ -1,4 +1,5 @@
-//! A store that may only be read is read: by a user without the right to write, and on a mount for reading only.
+//! A store that may only be read is read: by a user without the right to write, and on a mount for
+//! reading only.
 
 use crate::{Place, Said, as_other_user};
 use std::fs;
@@ -35,7 +36,8 @@ fn store(place: &Place) -> String {
     wanted
 }
 
-/// Every verb that only reads answers, and says once how the store was opened; those that write say what is in the way.
+/// Every verb that only reads answers, and says once how the store was opened; those that write say
+/// what is in the way.
 fn reads(run: &dyn Fn(&[&str]) -> Said, wanted: &str, why: &str) {
     let noted = |arguments: &[&str]| {
         let said = run(arguments).ended(0);
@@ -87,7 +89,8 @@ fn a_user_who_may_only_read_reads() {
     run(&["get", "00001"]).ended(6);
 }
 
-/// What the binary says of the store in a directory, after a script has mounted something for it alone.
+/// What the binary says of the store in a directory, after a script has mounted something for it
+/// alone.
 fn mounted(place: &Place, script: &str, store: &Path, arguments: &[&str]) -> Said {
     let command = place.command(arguments);
     let mut inside = Command::new("unshare");

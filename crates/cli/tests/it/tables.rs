@@ -1,4 +1,5 @@
-//! Exports, imports of them, and exports of those: the same bytes, whatever the format, the options and the records.
+//! Exports, imports of them, and exports of those: the same bytes, whatever the format, the options
+//! and the records.
 
 use crate::{Place, Said};
 use proptest::collection::{btree_map, vec};

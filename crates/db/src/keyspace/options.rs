@@ -47,7 +47,8 @@ pub struct KeyspaceOptions {
     pub compression: Compression,
     /// Values longer than this many bytes are kept apart from their keys; a quarter of a page if absent.
     pub value_threshold: Option<u32>,
-    /// The name of the operator that folds what is merged: `add`, `append`, or one that the program has registered.
+    /// The name of the operator that folds what is merged: `add`, `append`, or one that the program
+    /// has registered.
     pub merge_operator: Option<String>,
     /// The name of a registered compaction filter.
     pub compaction_filter: Option<String>,

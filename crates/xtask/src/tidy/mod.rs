@@ -5,7 +5,8 @@
 //! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a test.
 //!
 //! *Read in this order*: `source.rs` and `workspace.rs` (the material), `rooms.rs` (the floor table), then the checks:
-//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `unfinished.rs`, `headers.rs`, `packages.rs`,
+//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `unfinished.rs`, `headers.rs`,
+//! `packages.rs`,
 //! `sizes.rs` with `ratchet.rs`.
 
 pub mod documents;

@@ -1,4 +1,5 @@
-//! The package rule: a crate that can be published says what it is and under which licence, and depends on crates of the workspace by their versions.
+//! The package rule: a crate that can be published says what it is and under which licence, and
+//! depends on crates of the workspace by their versions.
 
 use super::workspace::Publication;
 use super::{Finding, Workspace};

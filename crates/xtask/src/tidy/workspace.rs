@@ -43,7 +43,8 @@ pub struct Publication {
     pub has_license: bool,
     /// Whether it names a page to read.
     pub has_readme: bool,
-    /// The crates of the workspace that it depends on, except for its tests, and whether each is named by its version.
+    /// The crates of the workspace that it depends on, except for its tests, and whether each is
+    /// named by its version.
     pub local: Vec<(String, bool)>,
 }
 

@@ -1,12 +1,15 @@
 //! CSV and TSV: fields between separators, in quotes where they must be.
 //!
-//! *Knows*: where a row ends, what its fields are, how fields become a key and a value, and how rows are written again.
+//! *Knows*: where a row ends, what its fields are, how fields become a key and a value, and how
+//! rows are written again.
 //!
 //! *Does not know*: stores; where a table's layout is kept.
 //!
-//! *Read in this order*: `parse.rs` (one row), `read.rs` (rows to keys and values), `write.rs`, this file.
+//! *Read in this order*: `parse.rs` (one row), `read.rs` (rows to keys and values), `write.rs`,
+//! this file.
 //!
-//! A row ends with `\n`, `\r\n` or `\r`. Blank lines between rows say nothing. A quote opens a field only at its beginning; inside, a quote is doubled.
+//! A row ends with `\n`, `\r\n` or `\r`. Blank lines between rows say nothing. A quote opens a
+//! field only at its beginning; inside, a quote is doubled.
 
 mod parse;
 mod read;
@@ -38,7 +41,8 @@ pub struct Options {
     pub separator: u8,
     /// The key.
     pub key: Template,
-    /// The value; if not chosen, the other column where there are two, and the row where there are more.
+    /// The value; if not chosen, the other column where there are two, and the row where there are
+    /// more.
     pub value: Option<Value>,
 }
 

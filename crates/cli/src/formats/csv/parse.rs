@@ -120,8 +120,8 @@ fn place(
     }
 }
 
-/// Finds a row that stands whole in memory, on one line that ends with `\n` and without quotes: how many bytes it takes. None says nothing about what
-/// is there.
+/// Finds a row that stands whole in memory, on one line that ends with `\n` and without quotes: how
+/// many bytes it takes. None says nothing about what is there.
 pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut Fields) -> Option<usize> {
     let end = memchr::memchr(b'\n', rest).filter(|&end| end > 0)?;
     let line = &rest[..end];
@@ -138,7 +138,8 @@ pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut Fields) -> Option<u
     Some(end + 1)
 }
 
-/// Finds a row. Where the stream ends inside quotes, `fault` is the place of the quote that opens them.
+/// Finds a row. Where the stream ends inside quotes, `fault` is the place of the quote that opens
+/// them.
 pub(super) fn row(
     separator: u8,
     window: &mut impl Window,

@@ -32,7 +32,8 @@ pub struct CsvReader {
 }
 
 impl CsvReader {
-    /// A reader whose source stands behind the header; without a header, columns have numbers from one on.
+    /// A reader whose source stands behind the header; without a header, columns have numbers from
+    /// one on.
     ///
     /// # Errors
     /// When a column that is named is not there.

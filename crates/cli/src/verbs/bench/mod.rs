@@ -113,7 +113,8 @@ pub struct Common {
     /// Without a log, for engines that can.
     #[arg(long)]
     pub without_log: bool,
-    /// No control group: engines are told the cap, and the page cache takes what there is. So it is without root, too, which is said.
+    /// No control group: engines are told the cap, and the page cache takes what there is. So it is
+    /// without root, too, which is said.
     #[arg(long)]
     pub no_cap: bool,
     /// The memory that engines are told to use, instead of what they or their documentation make of the cap.
@@ -280,7 +281,8 @@ impl Common {
         }
     }
 
-    /// Whether processes are capped: not where the system has no control groups for us, which is said.
+    /// Whether processes are capped: not where the system has no control groups for us, which is
+    /// said.
     fn cap(&self, bytes: u64) -> Cap {
         if self.no_cap {
             return Cap::None;
