@@ -15,6 +15,14 @@ const PREFIX: &str = "alluvium-bench-";
 /// How long the kernel may take until the last process of a group has gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Makes a group with a cap and removes it again.
+///
+/// # Errors
+/// Why there can be none here: no control groups of version 1, or no permission.
+pub fn try_cap(bytes: u64) -> Result<()> {
+    Group::memory("try", bytes).map(drop)
+}
+
 /// A group of one controller, removed when it is dropped.
 #[derive(Debug)]
 pub struct Group {
@@ -68,7 +76,7 @@ impl Group {
         let path = parent.join(format!("{PREFIX}{}-{name}", std::process::id()));
         if let Err(error) = fs::create_dir(&path) {
             bail!(
-                "making the control group {}: {error}; run it as root, or measure without a cap: --no-cap",
+                "making the control group {}: {error}; only root may; --no-cap says that no cap is wanted",
                 path.display()
             );
         }

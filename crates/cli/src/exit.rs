@@ -74,9 +74,67 @@ pub(crate) fn failure(exit: Exit, text: impl Into<String>) -> anyhow::Error {
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
     let exit = classify(error);
     if exit != Exit::Done {
-        screen::complain(&format!("{error:#}"));
+        screen::complain(&sentence(error));
     }
     exit
+}
+
+/// An error and its causes, each once: some say their causes themselves.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let said = cause.downcast_ref::<Error>().and_then(in_flags);
+        let cause = said.unwrap_or_else(|| cause.to_string());
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+/// The error of the library in the words of the command line, if it says what to write in a
+/// program.
+fn in_flags(error: &Error) -> Option<String> {
+    Some(match error {
+        Error::NoSuchKeyspace { name } => {
+            format!("there is no keyspace {name:?}: `alluvium keyspaces list` says which there are")
+        }
+        Error::NotRegistered { keyspace, what, name } => format!(
+            "the keyspace {keyspace:?} uses the {what} {name:?}, which only the program has that created it: open the store with that program"
+        ),
+        Error::ReadOnly => "the store was opened for reading only".to_owned(),
+        Error::BadOption {
+            option: "memory",
+            why,
+        } => format!("--memory: {why}"),
+        Error::BadBackup { from, findings } => format!(
+            "{from} is damaged, so nothing was restored: take another backup, or see what `alluvium --db COPY repair` can save of a copy of it; \
+             {} found, the first: {}",
+            findings.len(),
+            findings.first().map_or("", String::as_str)
+        ),
+        _ => return None,
+    })
+}
+
+/// Why nothing can be written where the store is, if that is the error.
+pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
+    use alluvium_device::Error as Device;
+    use alluvium_storage::Error as Storage;
+    let error = error.chain().find_map(|cause| cause.downcast_ref::<Error>())?;
+    match error {
+        Error::Storage(Storage::Device(Device::PermissionDenied { .. })) => {
+            Some("its files may only be read")
+        }
+        Error::Storage(Storage::Device(Device::ReadOnlyFileSystem { .. })) => {
+            Some("its file system is mounted for reading only")
+        }
+        error if error.is_full() => Some("the disk is full"),
+        _ => None,
+    }
 }
 
 pub(crate) fn classify(error: &anyhow::Error) -> Exit {
@@ -132,5 +190,30 @@ mod tests {
         assert_eq!(classify(&anyhow::anyhow!("what is this")), Exit::Failed);
         let pipe = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
         assert_eq!(classify(&pipe), Exit::Done);
+    }
+
+    #[test]
+    fn the_library_is_put_into_the_words_of_the_command_line() {
+        for error in [
+            Error::NoSuchKeyspace { name: "a".into() },
+            Error::ReadOnly,
+            Error::NotRegistered {
+                keyspace: "a".into(),
+                what: "merge operator",
+                name: "b".into(),
+            },
+        ] {
+            let said = sentence(&anyhow::Error::new(error).context("opening"));
+            assert!(!said.contains("::") && !said.contains("Options"), "{said}");
+        }
+    }
+
+    #[test]
+    fn causes_are_said_once() {
+        let error = anyhow::anyhow!("the disk is gone").context("reading a");
+        let error = error.context("opening b: reading a: the disk is gone");
+        assert_eq!(sentence(&error), "opening b: reading a: the disk is gone");
+        let error = anyhow::anyhow!("the disk is gone").context("reading a");
+        assert_eq!(sentence(&error), "reading a: the disk is gone");
     }
 }

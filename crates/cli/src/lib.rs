@@ -4,20 +4,25 @@
 //!
 //! *Does not know*: how a store works. Everything goes through the crate `alluvium`, which any program can use as well.
 //!
-//! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs` (how a store is opened), `remote.rs` (how one is read that a server has open), `screen.rs` and `bytes.rs`
-//! (what is printed), then `verbs/`, a file for each; `formats/` and `import/` for what comes and goes in bulk.
+//! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs`
+//! (how a store is opened), `remote.rs` (how one is read that a server has open), `screen.rs` and
+//! `bytes.rs` (what is printed), `confirm.rs` (what is asked), then `verbs/`, a file for each;
+//! `formats/` and `import/` for what comes and goes in bulk.
 //!
 //! Invariants:
 //!
 //! - **C1** What is printed as data can be read again byte for byte, unless a person looks at it on a terminal.
 //! - **C2** Every error says what to do, and every kind of failure has its own exit code.
-//! - **C3** Whoever reads standard output may stop at any time; that is no error.
+//! - **C3** A reader of standard output may stop at any time; that is no error.
 //! - **C4** An import's progress is committed with the rows that it speaks of: after a kill the same command doubles nothing and loses nothing.
+//! - **C7** What cannot be had again is removed only with --yes, or after a question on a terminal.
+//! - **C8** A verb that only reads needs no permission to write.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod arguments;
 mod bytes;
+mod confirm;
 mod context;
 mod exit;
 pub mod formats;

@@ -1,6 +1,8 @@
 //! Bars for long jobs: how far, how fast, how much longer. Hidden where no person looks.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::sizes;
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt;
 use std::time::Duration;
 
 /// How often a bar is drawn, in times a second.
@@ -9,15 +11,54 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// A bar of bytes; without a total it only says how many and how fast.
 pub(crate) fn bytes(what: &str, total: Option<u64>) -> ProgressBar {
+    bytes_from(what, total, 0)
+}
+
+/// A bar of a job that goes on behind so many bytes: how fast it is says what it does now.
+pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(RATE);
-    let bar = ProgressBar::with_draw_target(total, target).with_message(what.to_owned());
+    let bar = ProgressBar::with_draw_target(total, target)
+        .with_message(what.to_owned())
+        .with_position(first);
     let template = match total {
         Some(_) => {
-            "{msg} {bar:30} {percent} % · {binary_bytes} of {binary_total_bytes} · {binary_bytes_per_sec} · {eta} left"
+            "{msg} {bar:30} {percent} % · {binary_bytes} of {binary_total_bytes} · {rate} · {left} left"
         }
-        None => "{msg} {spinner} {binary_bytes} · {binary_bytes_per_sec} · {elapsed}",
+        None => "{msg} {spinner} {binary_bytes} · {rate} · {elapsed}",
     };
-    bar.set_style(ProgressStyle::with_template(template).expect("the template is a constant"));
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    let speed = move |state: &ProgressState| per_second(state.pos(), first, state.elapsed());
+    let style = style
+        .with_key("rate", move |state: &ProgressState, out: &mut dyn fmt::Write| {
+            // What cannot be drawn is drawn the next time.
+            let _ = write!(out, "{}/s", sizes::human(speed(state)));
+        })
+        .with_key("left", move |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let rest = state.len().unwrap_or_default().saturating_sub(state.pos());
+            let _ = match speed(state) {
+                0 => write!(out, "?"),
+                speed => write!(out, "{}", HumanDuration(Duration::from_secs(rest / speed))),
+            };
+        });
+    bar.set_style(style);
     bar.enable_steady_tick(TICK);
     bar
+}
+
+/// How many bytes a second a job does that began behind so many.
+pub(crate) fn per_second(position: u64, first: u64, elapsed: Duration) -> u64 {
+    (position.saturating_sub(first) as f64 / elapsed.as_secs_f64().max(1e-3)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_counts_what_was_done_since_the_job_began() {
+        let second = Duration::from_secs(1);
+        assert_eq!(per_second(3 << 40, 3 << 40, Duration::ZERO), 0);
+        assert_eq!(per_second((3 << 40) + 500, 3 << 40, second), 500);
+        assert_eq!(per_second(0, 5, second), 0);
+    }
 }

@@ -104,7 +104,7 @@ impl Write for Output {
 
 fn on_stderr(style: Style, word: &str, text: &str) {
     let mut stderr = anstream::stderr().lock();
-    // Where nobody hears it, nothing can be done about it.
+    // Where it cannot be written, nothing can be done about it.
     let _ = writeln!(stderr, "{style}{word}{style:#}{text}");
 }
 

@@ -3,7 +3,7 @@
 use super::lines::one_line;
 use super::source::without_end;
 use super::template::{Part, Template};
-use super::{Changes, Next, ReadRows, Source, WriteRows};
+use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -120,6 +120,12 @@ impl WriteRows for JsonWriter {
             JsonWriter::Pairs => crate::bytes::json_record(&mut out, key, Some(value)),
             JsonWriter::Values => {
                 one_line("value", value)?;
+                if serde_json::from_slice::<Map<String, Value>>(value).is_err() {
+                    let shown = crate::bytes::escape(&key[..key.len().min(60)]);
+                    return Err(broken(format!(
+                        "the value of the key \"{shown}\" is no JSON object: leave --values-only out"
+                    )));
+                }
                 out.write_all(value)?;
                 out.write_all(b"\n")
             }

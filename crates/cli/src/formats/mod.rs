@@ -88,7 +88,8 @@ pub enum Next {
 
 /// Finds rows in a stream. When it returns, the bytes of the row are at the beginning of the source: the caller takes them away.
 pub trait ReadRows {
-    /// The next row: `row` is set to how many bytes it takes. What it says is added to `changes`.
+    /// Finds the next row: `row` is set to how many bytes it takes, or, with an error, to the place
+    /// of what is wrong. What it says is added to `changes`.
     ///
     /// # Errors
     /// As the source says, or when nothing that follows can be understood.

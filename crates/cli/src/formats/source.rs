@@ -22,6 +22,8 @@ pub struct Source {
     /// Where `start` is in the stream.
     offset: u64,
     is_over: bool,
+    /// The longest row.
+    longest: usize,
     /// The last bytes that were taken away and are not in the buffer any more.
     tail: Vec<u8>,
 }
@@ -45,8 +47,17 @@ impl Source {
             end: 0,
             offset,
             is_over: false,
+            longest: MAX_ROW,
             tail: Vec::new(),
         }
+    }
+
+    /// Refuses rows longer than this, as long as that is less than [`MAX_ROW`]: a row stands in
+    /// memory whole.
+    #[must_use]
+    pub fn longest(mut self, bytes: usize) -> Source {
+        self.longest = bytes.min(MAX_ROW);
+        self
     }
 
     /// Where in the stream it is.
@@ -69,9 +80,17 @@ impl Source {
         if self.is_over {
             return Ok(false);
         }
-        if self.end - self.start > MAX_ROW {
+        if self.end - self.start > self.longest {
+            let (longest, hint) = (
+                self.longest,
+                if self.longest < MAX_ROW {
+                    "; --memory SIZE allows longer ones"
+                } else {
+                    ""
+                },
+            );
             return Err(broken(format!(
-                "a row of more than {MAX_ROW} bytes: is a quote or a line end missing?"
+                "a row of more than {longest} bytes: is a quote or a line end missing?{hint}"
             )));
         }
         if self.start > 0 {
@@ -81,7 +100,7 @@ impl Source {
         }
         if self.buffer.len() < self.end + CHUNK {
             // Twice as much each time, so that a long row is not copied again and again.
-            let wanted = (self.end + CHUNK).max(self.end * 2);
+            let wanted = (self.end * 2).min(self.longest + 2 * CHUNK).max(self.end + CHUNK);
             self.buffer.resize(wanted, 0);
         }
         loop {

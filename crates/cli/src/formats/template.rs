@@ -3,6 +3,7 @@
 /// How a key is made of a row's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
+    text: String,
     parts: Vec<Part>,
 }
 
@@ -28,6 +29,7 @@ impl Template {
         }
         if !text.contains(['{', '}']) {
             return Ok(Template {
+                text: text.to_owned(),
                 parts: vec![Part::Field(text.to_owned())],
             });
         }
@@ -64,7 +66,16 @@ impl Template {
                 "{text:?} names no field, so all rows would have one key: write {{name}}"
             ));
         }
-        Ok(Template { parts })
+        Ok(Template {
+            text: text.to_owned(),
+            parts,
+        })
+    }
+
+    /// The text that it was read from.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Its pieces, in their order.

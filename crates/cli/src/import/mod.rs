@@ -4,17 +4,24 @@
 //!
 //! *Does not know*: formats; what is shown meanwhile.
 //!
-//! *Read in this order*: `progress.rs` (what is remembered), `rejects.rs`, `parser.rs` (rows to blocks), `writer.rs` (blocks into the store), this file.
+//! *Read in this order*: `progress.rs` (what is remembered), `layout.rs` (what a table looked
+//! like), `rejects.rs`, `seen.rs` (keys that came before),
+//! `parser.rs` (rows to blocks), `writer.rs` (blocks into the store), this file.
 
+pub(crate) mod layout;
 mod parser;
 mod progress;
 mod rejects;
+mod seen;
 mod writer;
 
+pub(crate) use layout::{Layout, layout_key};
 pub(crate) use parser::Parser;
-pub(crate) use progress::{Identity, PROGRESS, Saved, header_key};
+pub(crate) use progress::{Identity, PROGRESS, Saved};
 pub(crate) use rejects::Rejects;
+pub(crate) use writer::Uniqueness;
 
+use crate::exit::Failure;
 use alluvium::{Db, Keyspace};
 use anyhow::Result;
 use std::sync::mpsc::sync_channel;
@@ -39,28 +46,36 @@ pub(crate) enum End {
 }
 
 impl<'a> Job<'a> {
-    pub(crate) fn new(db: &'a Db, keyspace: Keyspace, places: Keyspace, identity: Identity) -> Job<'a> {
+    pub(crate) fn new(
+        db: &'a Db,
+        keyspace: Keyspace,
+        places: Keyspace,
+        identity: Identity,
+        layout: Option<Layout>,
+        uniqueness: Uniqueness,
+    ) -> Job<'a> {
         Job {
-            writer: Writer::new(db, keyspace, places, identity),
+            writer: Writer::new(db, keyspace, places, identity, layout, uniqueness),
         }
     }
 
-    /// Imports until the end, or until somebody asks it to stop; `moved` hears where in the input it is. How it ended, and how far it is then.
-    ///
-    /// # Errors
-    /// As the input or the store says. What stands before the error is in the store.
-    pub(crate) fn run(mut self, parser: Parser, moved: impl Fn(u64)) -> Result<(End, Saved)> {
+    /// Imports until the end, or until it is asked to stop; `moved` hears where in the input it is.
+    /// How far it is then, and how it ended: what stands before an error is in the store.
+    pub(crate) fn run(mut self, parser: Parser, moved: impl Fn(u64)) -> (Saved, Result<End>) {
         let name = parser.name.clone();
         let mut saved = parser.saved.clone();
         // Before anything was imported, there is nothing to go on behind.
-        self.writer.saved = (saved.offset > 0).then(|| saved.clone());
-        thread::scope(|scope| {
+        self.writer.saved = (saved.rows > 0).then(|| saved.clone());
+        let ended = thread::scope(|scope| {
             let (sender, blocks) = sync_channel(WAITING);
             let parsing = scope.spawn(move || parser.run(&|block| sender.send(block).is_ok()));
             let write = || -> Result<()> {
                 for block in blocks {
                     let next = block.saved.clone();
                     self.writer.take(&block).map_err(|error| {
+                        if error.is::<Failure>() {
+                            return error.context(name.clone());
+                        }
                         let what = format!(
                             "writing rows before line {} of {name}; run the same command again to go on",
                             next.lines + 1
@@ -77,8 +92,8 @@ impl<'a> Job<'a> {
             let parsed = parsing
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            written?;
-            Ok((parsed?, saved))
-        })
+            written.and(parsed)
+        });
+        (saved, ended)
     }
 }

@@ -1,6 +1,7 @@
 //! Rows of a stream to blocks that are written at once.
 
 use super::progress::{self, Saved};
+use super::seen::Seen;
 use super::{End, Rejects};
 use crate::exit::{Exit, failure};
 use crate::formats::{Change, Changes, Format, Next, ReadRows, Source};
@@ -25,6 +26,9 @@ pub(crate) struct Parser {
     /// How the input is called in messages.
     pub(crate) name: String,
     pub(crate) format: Format,
+    /// Whether blocks say of which line each change is.
+    pub(crate) keeps_lines: bool,
+    seen: Seen,
 }
 
 /// What rows say that are written together, and how far the import is then.
@@ -32,6 +36,9 @@ pub(crate) struct Parser {
 pub(super) struct Block {
     pub(super) changes: Changes,
     pub(super) bytes: usize,
+    /// The line of each change's row if that is kept, and the line before all of them.
+    pub(super) lines: Vec<u64>,
+    pub(super) begins_behind: u64,
     pub(super) saved: Saved,
     pub(super) order: Order,
     pub(super) is_last: bool,
@@ -68,12 +75,42 @@ impl Order {
 }
 
 impl Parser {
-    /// Reads until the end, or until somebody asks it to stop; each block is handed to `send`, which says whether anybody wants more.
+    /// A parser that compares keys with those before them in about so many bytes of memory.
+    pub(crate) fn new(
+        source: Source,
+        reader: Box<dyn ReadRows + Send>,
+        rejects: Option<Rejects>,
+        saved: Saved,
+        input: (String, Format),
+        memory: usize,
+    ) -> Parser {
+        let (name, format) = input;
+        let mut seen = Seen::new(memory);
+        seen.duplicates = saved.duplicates;
+        // Of an import that goes on, the keys of earlier rows are not known.
+        seen.is_partial = saved.is_partial || saved.rows > 0;
+        Parser {
+            source,
+            reader,
+            rejects,
+            keeps_lines: false,
+            seen,
+            saved,
+            name,
+            format,
+        }
+    }
+
+    /// Reads until the end, or until it is asked to stop; each block is handed to `send`, which
+    /// says whether more is wanted.
     ///
     /// # Errors
     /// As the input says. What stands before has been sent.
     pub(super) fn run(mut self, send: &dyn Fn(Block) -> bool) -> Result<End> {
-        let mut block = Block::default();
+        let mut block = Block {
+            begins_behind: self.saved.lines,
+            ..Block::default()
+        };
         loop {
             if stop::asked() {
                 self.send(&mut block, send)?;
@@ -85,7 +122,8 @@ impl Parser {
                 Ok(next) => next,
                 Err(error) => {
                     block.changes.truncate(mark);
-                    let text = format!("{}: {error}; what stands before is imported", self.place());
+                    let place = self.place(row);
+                    let text = format!("{place}: {error}; {}", self.kept());
                     self.send(&mut block, send)?;
                     return Err(failure(Exit::BadRows, text));
                 }
@@ -112,8 +150,28 @@ impl Parser {
         }
     }
 
-    /// The place of the row at the beginning of the source, for people.
-    fn place(&self) -> String {
+    /// What became of the rows before the one that ends the import.
+    fn kept(&self) -> &'static str {
+        match self.saved.rows {
+            0 => "nothing is imported",
+            _ => "what stands before is imported",
+        }
+    }
+
+    /// The line of what stands `at` so many bytes behind the beginning of the source. Line ends
+    /// before a row of CSV belong to the row before.
+    fn line(&self, at: usize) -> u64 {
+        let is_table = matches!(self.format, Format::Csv | Format::Tsv);
+        let (before, behind) = self.source.rest().split_at(at);
+        let blank = behind
+            .iter()
+            .take_while(|byte| is_table && matches!(byte, b'\r' | b'\n'));
+        let blank = blank.filter(|&&byte| byte == b'\n').count() as u64;
+        self.saved.lines + 1 + memchr::memchr_iter(b'\n', before).count() as u64 + blank
+    }
+
+    /// The same, for people.
+    fn place(&self, at: usize) -> String {
         if self.format == Format::Binary {
             return format!(
                 "{}, record {}",
@@ -121,12 +179,7 @@ impl Parser {
                 self.saved.rows + self.saved.rejected + 1
             );
         }
-        // Line ends before a row of CSV belong to the row before.
-        let is_table = matches!(self.format, Format::Csv | Format::Tsv);
-        let rest = self.source.rest().iter();
-        let blank = rest.take_while(|byte| is_table && matches!(byte, b'\r' | b'\n'));
-        let line = self.saved.lines + 1 + blank.filter(|&&byte| byte == b'\n').count() as u64;
-        format!("{}, line {line}", self.name)
+        format!("{}, line {}", self.name, self.line(at))
     }
 
     /// Counts a row whose changes begin at `mark`, or says why it cannot be imported. What does not fit beside others gets a block of its own.
@@ -162,10 +215,19 @@ impl Parser {
             block.changes = alone;
             mark = 0;
         }
+        if self.keeps_lines {
+            block.lines.resize(block.changes.len(), self.line(0));
+        }
         for change in block.changes.iter_from(mark) {
             block.order.note(change);
+            match change {
+                Change::Put(key, ..) => self.seen.put(key),
+                Change::Delete(key) => self.seen.delete(key),
+            }
         }
         block.bytes += bytes;
+        self.saved.duplicates = self.seen.duplicates;
+        self.saved.is_partial = self.seen.is_partial;
         self.saved.rows += u64::from(block.changes.len() > mark);
         Ok(None)
     }
@@ -178,17 +240,24 @@ impl Parser {
         why: &str,
         send: &dyn Fn(Block) -> bool,
     ) -> Result<()> {
-        let place = self.place();
+        let place = self.place(0);
         if let Some(rejects) = &mut self.rejects {
             rejects.add(&format!("{place}: {why}"), &self.source.rest()[..row])?;
             self.saved.rejected += 1;
             return Ok(());
         }
         self.send(block, send)?;
-        let text = format!(
-            "{place}: {why}; what stands before is imported. Correct the row and run the same command again to go on, \
-             or begin again with --restart --rejects FILE, which takes such rows"
-        );
+        let text = match self.saved.rows {
+            0 => format!(
+                "{place}: {why}; {}. Correct the row, or choose another --format or other columns; --rejects FILE takes such rows",
+                self.kept()
+            ),
+            _ => format!(
+                "{place}: {why}; {}. Correct the row and run the same command again to go on, \
+                 or begin again with --restart --rejects FILE, which takes such rows",
+                self.kept()
+            ),
+        };
         Err(failure(Exit::BadRows, text))
     }
 
@@ -202,7 +271,11 @@ impl Parser {
         self.saved.tail = progress::fingerprint(&tail);
         self.saved.tail_bytes = tail.len() as u64;
         block.saved = self.saved.clone();
-        Ok(send(std::mem::take(block)))
+        let next = Block {
+            begins_behind: self.saved.lines,
+            ..Block::default()
+        };
+        Ok(send(std::mem::replace(block, next)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! How far an import is, remembered in the store itself.
 
+use super::layout::Layout;
 use crate::exit::{Exit, failure};
 use alluvium::Keyspace;
 use anyhow::{Result, anyhow};
@@ -10,6 +11,9 @@ use twox_hash::XxHash3_64;
 
 /// The keyspace in which imports remember how far they are.
 pub(crate) const PROGRESS: &str = "alluvium.imports";
+
+/// The version of what is remembered.
+const VERSION: u64 = 2;
 
 /// Which import it is: of what, into which keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +27,6 @@ impl Identity {
     pub(crate) fn key(&self) -> Vec<u8> {
         format!("progress\0{}\0{}", self.keyspace, self.input).into_bytes()
     }
-}
-
-/// Under this key the header is kept of the rows that a keyspace's values are.
-pub(crate) fn header_key(keyspace: &str) -> Vec<u8> {
-    format!("header\0{keyspace}").into_bytes()
 }
 
 /// What is remembered.
@@ -45,9 +44,11 @@ pub(crate) struct Saved {
     /// A fingerprint of the bytes before the place, and how many they are.
     pub(crate) tail: u64,
     pub(crate) tail_bytes: u64,
-    /// The header of the input, and how many columns it has if it has none.
-    pub(crate) header: Option<Vec<u8>>,
-    pub(crate) columns: u64,
+    /// How many keys earlier rows have put already, and whether each was compared with all of them.
+    pub(crate) duplicates: u64,
+    pub(crate) is_partial: bool,
+    /// How the input is laid out, if it is a table.
+    pub(crate) layout: Option<Layout>,
     /// Rows that are being loaded all at once, if any.
     pub(crate) pending: Option<Box<Pending>>,
 }
@@ -84,7 +85,7 @@ impl Saved {
             })
         });
         json!({
-            "version": 1,
+            "version": VERSION,
             "options": self.options,
             "offset": self.offset,
             "rows": self.rows,
@@ -93,8 +94,9 @@ impl Saved {
             "rejects_bytes": self.rejects_bytes,
             "tail": self.tail,
             "tail_bytes": self.tail_bytes,
-            "header": self.header.as_ref().map(|header| STANDARD.encode(header)),
-            "columns": self.columns,
+            "duplicates": self.duplicates,
+            "is_partial": self.is_partial,
+            "layout": self.layout.as_ref().map(|layout| STANDARD.encode(layout.encode())),
             "pending": pending,
         })
     }
@@ -108,14 +110,13 @@ impl Saved {
 
     /// From JSON; none if something is missing.
     fn read(value: &Value) -> Option<Saved> {
-        if value["version"] != 1 {
+        if value["version"] != VERSION {
             return None;
         }
         let number = |name: &str| value[name].as_u64();
-        let header = match &value["header"] {
+        let layout = match &value["layout"] {
             Value::Null => None,
-            Value::String(text) => Some(STANDARD.decode(text).ok()?),
-            _ => return None,
+            text => Some(Layout::decode(&STANDARD.decode(text.as_str()?).ok()?).ok()?),
         };
         let pending = match &value["pending"] {
             Value::Null => None,
@@ -135,8 +136,9 @@ impl Saved {
             rejects_bytes: number("rejects_bytes")?,
             tail: number("tail")?,
             tail_bytes: number("tail_bytes")?,
-            header,
-            columns: number("columns")?,
+            duplicates: number("duplicates")?,
+            is_partial: value["is_partial"].as_bool()?,
+            layout,
             pending,
         })
     }
@@ -158,8 +160,8 @@ impl Saved {
             return Ok(());
         }
         let text = format!(
-            "an import of the same input stands at byte {}, begun with other options ({} instead of {options}): \
-             use those, or begin again with --restart",
+            "an import of the same input stands at byte {}, begun with {} and not with {options}: \
+             use those options, or begin again with --restart",
             self.offset, self.options
         );
         Err(failure(Exit::Usage, text))
@@ -182,6 +184,8 @@ impl Saved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::formats::Format;
+    use crate::formats::csv::Head;
 
     #[test]
     fn what_is_remembered_is_read_again() {
@@ -189,8 +193,13 @@ mod tests {
             options: "csv".to_owned(),
             offset: u64::MAX,
             tail: u64::MAX - 1,
-            header: Some(vec![0xff, 10]),
-            columns: 3,
+            duplicates: 3,
+            layout: Some(Layout {
+                format: Format::Csv,
+                separator: b',',
+                head: Head::default(),
+                column: None,
+            }),
             pending: Some(Box::new(Pending {
                 key: vec![0, 0xff],
                 before: None,

@@ -3,7 +3,7 @@
 use crate::screen;
 use anyhow::{Context, Result};
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// So many are reported one by one.
@@ -29,8 +29,11 @@ impl Rejects {
             .write(true)
             .open(path)
             .with_context(what)?;
-        file.set_len(bytes).with_context(what)?;
-        file.seek(SeekFrom::Start(bytes)).with_context(what)?;
+        // A device or a pipe has no length.
+        if file.metadata().with_context(what)?.is_file() {
+            file.set_len(bytes).with_context(what)?;
+            file.seek(SeekFrom::Start(bytes)).with_context(what)?;
+        }
         Ok(Rejects {
             path: path.to_owned(),
             file: BufWriter::new(file),
@@ -74,7 +77,11 @@ impl Rejects {
         if !self.is_synced {
             let what = || format!("writing to {}", self.path.display());
             self.file.flush().with_context(what)?;
-            self.file.get_ref().sync_data().with_context(what)?;
+            match self.file.get_ref().sync_data() {
+                // Nothing is kept there that could be lost.
+                Err(error) if error.kind() == ErrorKind::InvalidInput => {}
+                synced => synced.with_context(what)?,
+            }
             self.is_synced = true;
         }
         Ok(self.bytes)

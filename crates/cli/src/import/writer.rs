@@ -4,11 +4,15 @@
 //! speed of the device, and in effect all at once. A load is a commit of its own, so what it will have done is remembered before it takes effect
 //! ([`Pending`]); whoever goes on after a kill looks whether it has. It is done again otherwise, and only what it says anyway is written again.
 
+use super::layout::{Layout, layout_key};
 use super::parser::{Block, Order};
 use super::progress::{Identity, Pending, Saved, fingerprint};
+use crate::bytes::escape;
+use crate::exit::{Exit, failure};
 use crate::formats::Change;
 use alluvium::{Db, Ingest, Keyspace, WriteBatch};
 use anyhow::Result;
+use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Rows are loaded once so many bytes of them came in order.
@@ -25,6 +29,9 @@ pub(super) struct Writer<'a> {
     keyspace: Keyspace,
     places: Keyspace,
     identity: Identity,
+    /// What is to be known of the table once there are rows of it.
+    layout: Option<Layout>,
+    uniqueness: Uniqueness,
     load: Option<Load>,
     /// The last key, while keys ascend, and how many bytes did.
     last: Option<Vec<u8>>,
@@ -32,6 +39,15 @@ pub(super) struct Writer<'a> {
     enough: usize,
     /// How far the import is in the store.
     pub(super) saved: Option<Saved>,
+}
+
+/// What happens to a row whose key has a value already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uniqueness {
+    /// It replaces the value.
+    Replaced,
+    /// It ends the import.
+    Refused,
 }
 
 /// Whether a block's keys are all above those before it.
@@ -51,8 +67,17 @@ struct Load {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(db: &'a Db, keyspace: Keyspace, places: Keyspace, identity: Identity) -> Writer<'a> {
+    pub(super) fn new(
+        db: &'a Db,
+        keyspace: Keyspace,
+        places: Keyspace,
+        identity: Identity,
+        layout: Option<Layout>,
+        uniqueness: Uniqueness,
+    ) -> Writer<'a> {
         Writer {
+            layout,
+            uniqueness,
             db,
             keyspace,
             places,
@@ -70,8 +95,16 @@ impl<'a> Writer<'a> {
         if self.follow(block) == Follows::No {
             self.settle()?;
         }
-        if block.order == Order::Empty && self.load.is_some() && !block.is_last {
+        let is_nothing = self.load.is_some() || block.saved.rows == 0;
+        if block.order == Order::Empty && is_nothing && !block.is_last {
             return Ok(());
+        }
+        if self.uniqueness == Uniqueness::Refused {
+            self.refuse_duplicates(block)?;
+        }
+        if let Some(layout) = self.layout.take() {
+            self.places
+                .put(layout_key(&self.identity.keyspace), layout.encode())?;
         }
         if self.ascended < self.enough {
             self.settle()?;
@@ -84,6 +117,35 @@ impl<'a> Writer<'a> {
         }
         if block.is_last {
             self.places.delete(self.identity.key())?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a block in which a row puts a key that has a value: in the store, or of a row before
+    /// it.
+    fn refuse_duplicates(&self, block: &Block) -> Result<()> {
+        let key_of = |change| match change {
+            Change::Put(key, ..) | Change::Delete(key) => key,
+        };
+        let keys: Vec<&[u8]> = block.changes.iter().map(key_of).collect();
+        let stored = self.keyspace.multi_get(&keys)?;
+        let mut has_value: HashMap<&[u8], bool> = HashMap::with_capacity(keys.len());
+        for (key, value) in keys.iter().zip(&stored) {
+            has_value.insert(key, value.is_some());
+        }
+        for (index, change) in block.changes.iter().enumerate() {
+            let key = key_of(change);
+            let is_put = matches!(change, Change::Put(..));
+            if has_value.insert(key, is_put) == Some(true) && is_put {
+                let line = block.lines.get(index).copied().unwrap_or_default();
+                let text = format!(
+                    "line {line}: the key \"{}\" has a value already, of an earlier row or from before the import, which --unique refuses; \
+                     what stands before line {} is imported",
+                    escape(&key[..key.len().min(60)]),
+                    block.begins_behind + 1
+                );
+                return Err(failure(Exit::BadRows, text));
+            }
         }
         Ok(())
     }
@@ -161,8 +223,7 @@ impl<'a> Writer<'a> {
                 pending: Some(Box::new(pending)),
                 ..self.saved.clone().unwrap_or_else(|| Saved {
                     options: load.saved.options.clone(),
-                    header: load.saved.header.clone(),
-                    columns: load.saved.columns,
+                    layout: load.saved.layout.clone(),
                     ..Saved::default()
                 })
             };
@@ -216,6 +277,7 @@ mod tests {
             bytes: rows as usize * 1036,
             saved: Saved {
                 offset: u64::from(first + rows),
+                rows: u64::from(first + rows),
                 ..Saved::default()
             },
             order: Order::Ascending(
@@ -223,6 +285,7 @@ mod tests {
                 (first + rows - 1).to_be_bytes().to_vec(),
             ),
             is_last: false,
+            ..Block::default()
         }
     }
 
@@ -246,7 +309,14 @@ mod tests {
                 .expect("it is there");
             Saved::decode(&saved).expect("it was encoded")
         };
-        let mut writer = Writer::new(&db, keyspace.clone(), places.clone(), identity.clone());
+        let mut writer = Writer::new(
+            &db,
+            keyspace.clone(),
+            places.clone(),
+            identity.clone(),
+            None,
+            Uniqueness::Replaced,
+        );
         let before = db.sequence();
         for first in 0..8 {
             writer.take(&block(first * 1000, 1000)).expect("there is room");

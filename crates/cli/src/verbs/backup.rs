@@ -57,7 +57,7 @@ pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
         };
         if bar.message() != message {
             bar.set_message(message);
-            bar.reset_eta();
+            bar.reset_elapsed();
         }
         bar.set_length(progress.total_bytes);
         bar.set_position(progress.done_bytes);
@@ -66,6 +66,7 @@ pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
 
 impl Backup {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        context::vacant(&self.to)?;
         let db = context.open()?;
         stop::listen()?;
         let bar = progress::bytes("copying", Some(0));

@@ -29,7 +29,7 @@ pub struct Check {
 
 impl Check {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let db = context.open()?;
+        let db = context.open_to_read()?;
         stop::listen()?;
         let bar = progress::bytes("checking", Some(0));
         let found = if self.structure {

@@ -2,6 +2,7 @@
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
+use crate::confirm::Consent;
 use crate::context::{self, Context};
 use crate::exit::failure;
 use crate::range::Range;
@@ -16,6 +17,7 @@ Examples:
   alluvium delete Elbe Oder           # both or none
   alluvium delete --prefix session:   # all keys that begin so, for the price of one
   alluvium delete --from a --to n
+  alluvium delete --prefix '' --yes   # all keys of the keyspace
 
 The exit code is 1 if one of the keys is not there (not with --force); the others are deleted.";
 
@@ -36,6 +38,8 @@ pub struct Delete {
     pub force: bool,
     #[command(flatten)]
     pub encoding: Encoding,
+    #[command(flatten)]
+    pub consent: Consent,
 }
 
 impl Delete {
@@ -73,6 +77,10 @@ impl Delete {
                     Exit::Usage,
                     "--from must be before --to: nothing was deleted",
                 ));
+            }
+            if bounds.from.is_empty() && bounds.to.is_none() {
+                let loss = format!("all keys of the keyspace {:?} would be deleted", self.keyspace);
+                self.consent.ask(&loss)?;
             }
             keyspace.delete_range(&bounds.from, bounds.to.as_deref())?;
         }

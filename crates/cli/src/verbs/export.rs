@@ -3,15 +3,16 @@
 use super::import::{field_separator, format_of};
 use crate::Exit;
 use crate::bytes::Encoding;
+use crate::confirm::Consent;
 use crate::context::{self, Access, Context};
 use crate::exit::failure;
 use crate::formats::binary::Binary;
-use crate::formats::csv::{self, CsvWriter, Header};
+use crate::formats::csv::{self, CsvWriter, Header, LineEnd};
 use crate::formats::json::JsonWriter;
 use crate::formats::lines::{Lines, Parts};
 use crate::formats::redis::Redis;
 use crate::formats::{Format, WriteRows};
-use crate::import::{PROGRESS, header_key};
+use crate::import::{Layout, PROGRESS, layout_key};
 use crate::range::{Bounds, Range};
 use crate::remote::Direction;
 use crate::screen::{self, Output};
@@ -33,7 +34,7 @@ Examples:
   alluvium export - --format redis | redis-cli --pipe
 
 What is exported is the store of one moment, in the order of the keys; when a value expires is not exported. A file appears under its name \
-when it is complete.";
+when it is complete; one that is there already is replaced with --yes, or after a question.";
 
 /// How often the bar and Ctrl-C are looked at, in records.
 const LOOK: u64 = 1024;
@@ -53,7 +54,8 @@ pub struct Export {
     pub keyspace: String,
     #[command(flatten)]
     pub range: Range,
-    /// Write the values alone: rows of CSV below the header that they were imported with, lines, JSON objects.
+    /// Write the values alone: rows of CSV as they were imported, or one column of values; lines;
+    /// JSON objects.
     #[arg(long)]
     pub values_only: bool,
     /// Write no header.
@@ -62,10 +64,21 @@ pub struct Export {
     /// What stands between the fields of CSV, or between key and value of lines.
     #[arg(long, value_name = "TEXT")]
     pub separator: Option<String>,
+    #[command(flatten)]
+    pub consent: Consent,
 }
 
 /// Keys and values, in order.
 type Rows = Box<dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>>;
+
+/// Where an export goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    Output,
+    /// A pipe or a device.
+    Device,
+    File,
+}
 
 /// How many records and bytes went out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,17 +91,20 @@ impl Export {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let format = format_of(self.format, &self.file)?;
         let bounds = self.range.bounds(Encoding::default())?;
+        let to = self.destination()?;
         stop::listen()?;
         let access = context.open_or_served()?;
         let mut writer = self.writer(format, &access)?;
         let bar = progress::bytes("exporting", None);
         let mut rows = self.rows(&access, &bounds)?;
-        let written = if self.file.as_os_str() == "-" {
-            let mut out = Output::new();
-            let written = copy(&mut rows, &mut *writer, &mut out, &bar);
-            written.and_then(|written| Ok(out.flush().map(|()| written)?))
-        } else {
-            self.to_file(&mut rows, &mut *writer, &bar)
+        let written = match to {
+            To::Output => {
+                let mut out = Output::new();
+                let written = copy(&mut rows, &mut *writer, &mut out, &bar);
+                written.and_then(|written| Ok(out.flush().map(|()| written)?))
+            }
+            To::Device => self.to_device(&mut rows, &mut *writer, &bar),
+            To::File => self.to_file(&mut rows, &mut *writer, &bar),
         };
         bar.finish_and_clear();
         drop(rows);
@@ -145,18 +161,18 @@ impl Export {
         }
         Ok(match format {
             Format::Csv | Format::Tsv => {
-                let separator = field_separator(format, self.separator.as_deref())?;
-                let rows = if values {
-                    csv::Rows::Values(self.kept_header(access)?)
-                } else {
-                    csv::Rows::Pairs
+                let header = match self.no_header {
+                    true => Header::Left,
+                    false => Header::Written,
                 };
-                let header = if self.no_header {
-                    Header::Left
-                } else {
-                    Header::Written
+                let writer = match values {
+                    true => self.values_writer(format, header, self.layout(access)?)?,
+                    false => {
+                        let separator = field_separator(format, self.separator.as_deref())?;
+                        CsvWriter::new(separator, csv::Rows::Pairs, header)?
+                    }
                 };
-                Box::new(CsvWriter::new(separator, rows, header))
+                Box::new(writer)
             }
             Format::Jsonl if values => Box::new(JsonWriter::Values),
             Format::Jsonl => Box::new(JsonWriter::Pairs),
@@ -177,17 +193,69 @@ impl Export {
         })
     }
 
-    /// The header of the rows that the keyspace's values are.
-    fn kept_header(&self, access: &Access) -> Result<Option<Vec<u8>>> {
-        let key = header_key(&self.keyspace);
-        match access {
+    /// Writes values as the table that they were imported from, or as one column where they are no
+    /// rows.
+    fn values_writer(&self, format: Format, header: Header, layout: Option<Layout>) -> Result<CsvWriter> {
+        let chosen = field_separator(format, self.separator.as_deref())?;
+        let Some(layout) = layout else {
+            let rows = csv::Rows::Fields("value".to_owned(), LineEnd::default());
+            return Ok(CsvWriter::new(chosen, rows, header)?);
+        };
+        let is_alike = layout.format == format && self.separator.is_none();
+        let separator = if is_alike { layout.separator } else { chosen };
+        let header = match layout.head.header {
+            None => Header::Left,
+            Some(_) => header,
+        };
+        let rows = match layout.column {
+            Some(name) => csv::Rows::Fields(name, layout.head.line_end),
+            None => csv::Rows::Table(layout.separator, layout.head),
+        };
+        Ok(CsvWriter::new(separator, rows, header)?)
+    }
+
+    /// The layout of the table that the keyspace was imported from.
+    fn layout(&self, access: &Access) -> Result<Option<Layout>> {
+        let key = layout_key(&self.keyspace);
+        let kept = match access {
             Access::Own(db) => match db.existing_keyspace(PROGRESS) {
-                Ok(places) => Ok(places.get(key)?.map(Vec::from)),
-                Err(_) => Ok(None),
+                Ok(places) => places.get(key)?.map(Vec::from),
+                Err(_) => None,
             },
             // Without imports there is no such keyspace.
-            Access::Served(server) => Ok(server.value(PROGRESS, &key).ok().flatten()),
+            Access::Served(server) => server.value(PROGRESS, &key).ok().flatten(),
+        };
+        kept.map(|kept| Layout::decode(&kept)).transpose()
+    }
+
+    /// Where the rows go. A file that is there already is not replaced unasked.
+    fn destination(&self) -> Result<To> {
+        if self.file.as_os_str() == "-" {
+            return Ok(To::Output);
         }
+        let Ok(metadata) = self.file.metadata() else {
+            return Ok(To::File);
+        };
+        if metadata.is_dir() {
+            let text = format!("{} is a directory: name a file", self.file.display());
+            return Err(failure(Exit::Usage, text));
+        }
+        if !metadata.is_file() {
+            return Ok(To::Device);
+        }
+        let loss = format!("{} is there already and would be replaced", self.file.display());
+        self.consent.ask(&loss)?;
+        Ok(To::File)
+    }
+
+    /// Into a pipe or a device, which keeps its place.
+    fn to_device(&self, rows: &mut Rows, writer: &mut dyn WriteRows, bar: &ProgressBar) -> Result<Written> {
+        let what = || format!("writing to {}", self.file.display());
+        let file = File::options().write(true).open(&self.file).with_context(what)?;
+        let mut out = BufWriter::with_capacity(1 << 18, file);
+        let written = copy(rows, writer, &mut out, bar)?;
+        out.flush().with_context(what)?;
+        Ok(written)
     }
 
     /// Into a file beside it, which then takes its name.

@@ -1,15 +1,16 @@
 //! `import`: the rows of a file into the store.
 
 use crate::Exit;
+use crate::confirm::Consent;
 use crate::context::{self, Context};
 use crate::exit::failure;
 use crate::formats::binary::Binary;
-use crate::formats::csv::{self, CsvReader};
+use crate::formats::csv::{self, CsvReader, LineEnd};
 use crate::formats::json::{JsonReader, Shape};
 use crate::formats::lines::{Lines, Parts};
 use crate::formats::redis::Redis;
 use crate::formats::{Format, ReadRows, Source, Template};
-use crate::import::{End, Identity, Job, PROGRESS, Parser, Rejects, Saved, header_key};
+use crate::import::{End, Identity, Job, Layout, PROGRESS, Parser, Rejects, Saved, Uniqueness};
 use crate::screen::{self, Output};
 use crate::{progress, sizes, stop};
 use alluvium::{Db, Keyspace};
@@ -19,7 +20,7 @@ use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +32,8 @@ Examples:
   alluvium import people.csv --key id --rejects bad.csv   # bad rows go there
 
 An import that was stopped or killed goes on where it was when the same command is given again: how far it is stands in the store, \
-committed with the rows. The exit code is 4 if there were bad rows.";
+committed with the rows. An import that failed before its first row leaves nothing behind. The last of several rows with one key stays; how many there \
+were is said. A row may be as long as --memory. The exit code is 4 if there were bad rows.";
 
 /// Put the rows of a file into the store.
 ///
@@ -67,9 +69,14 @@ pub struct Import {
     /// Rows that cannot be imported go to this file, instead of ending the import.
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
+    /// Refuse a row whose key has a value already: of an earlier row, or from before the import.
+    #[arg(long)]
+    pub unique: bool,
     /// Begin at the beginning, whatever was imported before.
     #[arg(long)]
     pub restart: bool,
+    #[command(flatten)]
+    pub consent: Consent,
 }
 
 /// What becomes of a whole row.
@@ -105,50 +112,83 @@ pub(crate) fn format_of(chosen: Option<Format>, file: &Path) -> Result<Format> {
     })
 }
 
+/// Part of the memory, as one of so many, in which keys of earlier rows are remembered.
+const SEEN: u64 = 8;
+/// The least length that a row may have, in bytes.
+const LEAST_ROW: u64 = 16 << 20;
+
+/// The keyspaces that an import writes to, and which of them it has created.
+struct Target {
+    keyspace: (Keyspace, bool),
+    places: (Keyspace, bool),
+}
+
+impl Target {
+    fn open(db: &Db, name: &str) -> Result<Target> {
+        Ok(Target {
+            keyspace: context::wanted_or_created(db, name)?,
+            places: context::wanted_or_created(db, PROGRESS)?,
+        })
+    }
+
+    /// Removes what was created for an import that has not imported a row.
+    fn undo(&self, db: &Db, name: &str) -> Result<()> {
+        if self.keyspace.1 {
+            db.drop_keyspace(name)?;
+        }
+        if self.places.1 {
+            db.drop_keyspace(PROGRESS)?;
+        }
+        Ok(())
+    }
+}
+
 impl Import {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let format = format_of(self.format, &self.file)?;
         self.check(format)?;
         let (reader, total, input) = self.input()?;
         stop::listen()?;
-        let db = context.open_or_create()?;
-        let keyspace = context::wanted(&db, &self.keyspace)?;
-        let places = context::wanted(&db, PROGRESS)?;
         let identity = Identity {
             keyspace: self.keyspace.clone(),
             input,
         };
-        let (job, parser) = self.job(format, reader, &db, keyspace, places, identity)?;
-        let (started, first) = (Instant::now(), parser.saved.offset);
-        let bar = progress::bytes("importing", total);
-        bar.set_position(first);
-        bar.reset_eta();
-        let ended = job.run(parser, |offset| bar.set_position(offset));
+        // A store that is not there yet is created when it is clear that there is something to
+        // import.
+        let db = match context.path.exists() {
+            true => Some(context.open_or_create()?),
+            false => None,
+        };
+        let mut saved = self.earlier(db.as_ref(), &identity, format)?;
+        let longest = context.memory.map_or(u64::MAX, |memory| memory.max(LEAST_ROW));
+        let mut source = reader
+            .at(&saved)?
+            .longest(usize::try_from(longest).unwrap_or(usize::MAX));
+        let rows = self.reader(format, &mut source, &mut saved)?;
+        let rejects = self.rejects(&saved)?;
+        let db = match db {
+            Some(db) => db,
+            None => context.open_or_create()?,
+        };
+        let target = Target::open(&db, &self.keyspace)?;
+        let first = saved.clone();
+        let job = self.job(&db, &target, identity, &saved);
+        let memory = usize::try_from(db.stats().memory.budget / SEEN).unwrap_or(usize::MAX);
+        let name = (self.file.display().to_string(), format);
+        let mut parser = Parser::new(source, rows, rejects, saved, name, memory);
+        parser.keeps_lines = self.unique;
+        let started = Instant::now();
+        let bar = progress::bytes_from("importing", total, first.offset);
+        let (saved, ended) = job.run(parser, |offset| bar.set_position(offset));
         bar.finish_and_clear();
+        if saved.rows == 0 && (ended.is_err() || saved.rejected > 0) {
+            target.undo(&db, &self.keyspace)?;
+        }
         // Whatever became of it: what was committed is kept by closing in order.
         let closed = context::close(db);
-        let (end, saved) = ended?;
-        let offset = saved.offset;
+        let end = ended?;
         closed?;
-        let seconds = started.elapsed().as_secs_f64();
-        let mut out = Output::new();
-        if context.is_json() {
-            out.json(&json!({
-                "is_complete": end == End::Complete,
-                "rows": saved.rows,
-                "rejected": saved.rejected,
-                "bytes": offset,
-                "resumed_at_byte": first,
-                "seconds": seconds,
-            }))?;
-            out.flush()?;
-        }
-        let rate = sizes::human(((offset - first) as f64 / seconds.max(1e-6)) as u64);
-        let rejected = match saved.rejected {
-            0 => String::new(),
-            some => format!(", {} rejected", sizes::count(some)),
-        };
-        screen::note(&format!("{} rows{rejected}, {rate}/s", sizes::count(saved.rows)));
+        self.tell(context, end, (&first, &saved), started.elapsed())?;
         Ok(match end {
             End::Stopped => {
                 screen::complain("stopped; the same command goes on from here");
@@ -157,6 +197,43 @@ impl Import {
             End::Complete if saved.rejected > 0 => Exit::BadRows,
             End::Complete => Exit::Done,
         })
+    }
+
+    /// What an import that did not fail has done, of which this run did what is behind the first.
+    fn tell(&self, context: &Context, end: End, done: (&Saved, &Saved), took: Duration) -> Result<()> {
+        let (first, saved) = done;
+        if context.is_json() {
+            let mut out = Output::new();
+            out.json(&json!({
+                "is_complete": end == End::Complete,
+                "rows": saved.rows,
+                "rows_of_this_run": saved.rows - first.rows,
+                "rejected": saved.rejected,
+                "duplicates": saved.duplicates,
+                "duplicates_are_all": !saved.is_partial,
+                "bytes": saved.offset,
+                "resumed_at_byte": first.offset,
+                "seconds": took.as_secs_f64(),
+            }))?;
+            out.flush()?;
+        }
+        let mut text = format!("{} rows", sizes::count(saved.rows));
+        if first.rows > 0 {
+            text += &format!(", {} of them now", sizes::count(saved.rows - first.rows));
+        }
+        if saved.rejected > 0 {
+            text += &format!(", {} rejected", sizes::count(saved.rejected));
+        }
+        if saved.duplicates > 0 {
+            let least = if saved.is_partial { "at least " } else { "" };
+            text += &format!(
+                ", {least}{} with the key of an earlier row, which they replace",
+                sizes::count(saved.duplicates)
+            );
+        }
+        let rate = progress::per_second(saved.offset, first.offset, took);
+        screen::note(&format!("{text}, {}/s", sizes::human(rate)));
+        Ok(())
     }
 
     /// Refuses options that mean nothing for a format, before anything is done.
@@ -216,72 +293,99 @@ impl Import {
         Ok((Input::Device(file), None, name))
     }
 
-    /// Everything of the command line that decides what a row means.
+    /// Everything of the command line that decides what a row means, as it is typed.
     fn options(&self, format: Format) -> String {
-        let json = json!({
-            "format": format.name(),
-            "key": self.key.as_ref().map(|key| format!("{:?}", key.parts())),
-            "value": self.value,
-            "value_as": self.value_as.map(|value| format!("{value:?}")),
-            "no_header": self.no_header,
-            "separator": self.separator,
-            "rejects": self.rejects.is_some(),
+        let mut text = format!("--format {}", format.name());
+        let value_as = self.value_as.map(|value| match value {
+            ValueAs::Row => "row",
+            ValueAs::Json => "json",
         });
-        json.to_string()
+        for (flag, value) in [
+            ("--key", self.key.as_ref().map(Template::text)),
+            ("--value", self.value.as_deref()),
+            ("--value-as", value_as),
+            ("--separator", self.separator.as_deref()),
+        ] {
+            if let Some(value) = value {
+                text += &format!(" {flag} {value:?}");
+            }
+        }
+        for (flag, is_given) in [
+            ("--no-header", self.no_header),
+            ("--rejects", self.rejects.is_some()),
+            ("--unique", self.unique),
+        ] {
+            if is_given {
+                text += &format!(" {flag}");
+            }
+        }
+        text
     }
 
-    fn job<'a>(
-        &self,
-        format: Format,
-        input: Input,
-        db: &'a Db,
-        keyspace: Keyspace,
-        places: Keyspace,
-        identity: Identity,
-    ) -> Result<(Job<'a>, Parser)> {
+    /// How far an earlier import of the same input is. One that has no row stands in no other's
+    /// way.
+    fn earlier(&self, db: Option<&Db>, identity: &Identity, format: Format) -> Result<Saved> {
         let options = self.options(format);
-        let earlier = match places.get(identity.key())? {
-            Some(saved) if !self.restart => Some(Saved::decode(&saved)?),
-            _ => None,
+        let begun = Saved {
+            options,
+            ..Saved::default()
         };
-        let mut saved = match earlier {
-            Some(saved) => {
-                saved.fits(&options)?;
-                let saved = saved.settled(&keyspace)?;
-                screen::note(&format!(
-                    "going on behind {} rows, at byte {}",
-                    sizes::count(saved.rows),
-                    sizes::count(saved.offset)
-                ));
-                saved
+        let Some(db) = db.filter(|_| !self.restart) else {
+            return Ok(begun);
+        };
+        let (Ok(keyspace), Ok(places)) = (
+            db.existing_keyspace(&self.keyspace),
+            db.existing_keyspace(PROGRESS),
+        ) else {
+            return Ok(begun);
+        };
+        let Some(saved) = places.get(identity.key())? else {
+            return Ok(begun);
+        };
+        let saved = Saved::decode(&saved)?.settled(&keyspace)?;
+        if saved.rows == 0 {
+            return Ok(begun);
+        }
+        saved.fits(&begun.options)?;
+        screen::note(&format!(
+            "going on behind {} rows, at byte {}",
+            sizes::count(saved.rows),
+            sizes::count(saved.offset)
+        ));
+        Ok(saved)
+    }
+
+    fn job<'a>(&self, db: &'a Db, target: &Target, identity: Identity, saved: &Saved) -> Job<'a> {
+        let uniqueness = match self.unique {
+            true => Uniqueness::Refused,
+            false => Uniqueness::Replaced,
+        };
+        let (keyspace, places) = (target.keyspace.0.clone(), target.places.0.clone());
+        Job::new(db, keyspace, places, identity, saved.layout.clone(), uniqueness)
+    }
+
+    /// The file for rejected rows, if there is one.
+    fn rejects(&self, saved: &Saved) -> Result<Option<Rejects>> {
+        let Some(path) = self.rejects.as_deref() else {
+            return Ok(None);
+        };
+        if let Ok(metadata) = path.metadata() {
+            if path.canonicalize().ok() == self.file.canonicalize().ok() {
+                let text = "--rejects names the input itself: name another file";
+                return Err(failure(Exit::Usage, text));
             }
-            None => Saved {
-                options,
-                ..Saved::default()
-            },
-        };
-        let mut source = input.at(&saved)?;
-        let reader = self.reader(format, &mut source, &mut saved)?;
-        if let (Some(header), Format::Csv | Format::Tsv) = (&saved.header, format) {
-            places.put(header_key(&self.keyspace), header)?;
+            if metadata.is_file() && metadata.len() > 0 && saved.rows == 0 {
+                let loss = format!("{} is there already and would be replaced", path.display());
+                self.consent.ask(&loss)?;
+            }
         }
-        let mut rejects = self
-            .rejects
-            .as_deref()
-            .map(|path| Rejects::open(path, saved.rejects_bytes))
-            .transpose()?;
-        if let (Some(rejects), Some(header)) = (&mut rejects, &saved.header) {
-            rejects.header(header)?;
+        let mut rejects = Rejects::open(path, saved.rejects_bytes)?;
+        if let Some(head) = saved.layout.as_ref().map(|layout| &layout.head)
+            && let Some(header) = &head.header
+        {
+            rejects.header(&[header, head.line_end.bytes()].concat())?;
         }
-        let parser = Parser {
-            source,
-            reader,
-            rejects,
-            saved,
-            name: self.file.display().to_string(),
-            format,
-        };
-        Ok((Job::new(db, keyspace, places, identity), parser))
+        Ok(Some(rejects))
     }
 
     fn reader(
@@ -300,7 +404,7 @@ impl Import {
                 Some(separator) if separator.is_empty() => {
                     return Err(failure(
                         Exit::Usage,
-                        "--separator is empty: write what stands between key and value",
+                        "--separator is empty: write the text between key and value",
                     ));
                 }
                 Some(separator) => Parts::Both(separator.clone().into_bytes()),
@@ -313,15 +417,19 @@ impl Import {
 
     fn csv(&self, format: Format, source: &mut Source, saved: &mut Saved) -> Result<CsvReader> {
         let separator = field_separator(format, self.separator.as_deref())?;
-        let is_at_start = source.offset() == 0;
         let wrong = |error: io::Error| failure(Exit::Usage, format!("{}: {error}", self.file.display()));
-        if is_at_start && self.no_header {
-            saved.columns = csv::columns(source, separator).map_err(wrong)? as u64;
-        } else if is_at_start {
-            let header = csv::header(source, separator).map_err(wrong)?;
-            saved.lines += memchr::memchr_iter(b'\n', &header).count() as u64;
-            saved.header = Some(header);
-        }
+        let kept = saved.layout.take();
+        let head = match &kept {
+            Some(layout) => layout.head.clone(),
+            None if self.no_header => csv::first_row(source, separator).map_err(wrong)?,
+            None => {
+                let head = csv::header(source, separator).map_err(wrong)?;
+                let header = head.header.as_deref().unwrap_or_default();
+                saved.lines += memchr::memchr_iter(b'\n', header).count() as u64;
+                saved.lines += u64::from(head.line_end != LineEnd::Cr);
+                head
+            }
+        };
         let value = match (&self.value, self.value_as) {
             (Some(column), _) => Some(csv::Value::Column(column.clone())),
             (None, Some(ValueAs::Row)) => Some(csv::Value::Row),
@@ -338,15 +446,22 @@ impl Import {
             key,
             value,
         };
-        let reader = CsvReader::new(&options, saved.header.as_deref(), saved.columns as usize);
-        reader.map_err(|error| {
+        let reader = CsvReader::new(&options, &head);
+        let reader = reader.map_err(|error| {
             let hint = if self.key.is_none() {
                 ": choose the key with --key"
             } else {
                 ""
             };
             failure(Exit::Usage, format!("{}: {error}{hint}", self.file.display()))
-        })
+        })?;
+        saved.layout = Some(kept.unwrap_or_else(|| Layout {
+            format,
+            separator,
+            head,
+            column: reader.value_column().map(str::to_owned),
+        }));
+        Ok(reader)
     }
 }
 

@@ -38,7 +38,7 @@ fn run_name(text: &str) -> Result<(u64, usize), String> {
 
 impl Inspect {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let db = context.open()?;
+        let db = context.open_to_read()?;
         let mut out = Output::new();
         if let Some((group, place)) = self.run {
             let run = db.outline_run(group, place);

@@ -2,9 +2,10 @@
 
 use crate::Exit;
 use crate::bytes;
+use crate::confirm::Consent;
 use crate::context::{self, Context};
 use crate::exit::failure;
-use crate::import::PROGRESS;
+use crate::import::{PROGRESS, layout};
 use crate::screen::Output;
 use crate::sizes::{self, Bytes};
 use alluvium::{Compression, Db, KeyspaceOptions};
@@ -19,7 +20,7 @@ Examples:
   alluvium keyspaces create events --compression zstd
   alluvium keyspaces create hits --merge-operator add
   alluvium keyspaces rename events old-events
-  alluvium keyspaces drop old-events";
+  alluvium keyspaces drop old-events       # asks first; --yes does not";
 
 /// List, create, drop and rename keyspaces.
 #[derive(Args, Debug)]
@@ -44,10 +45,12 @@ pub enum Action {
     #[command(after_help = "Example:\n  alluvium keyspaces create events --compression zstd")]
     Create(Create),
     /// Drop one with everything in it. Its space comes back in the background.
-    #[command(after_help = "Example:\n  alluvium keyspaces drop events")]
+    #[command(after_help = "Example:\n  alluvium keyspaces drop events --yes")]
     Drop {
         /// Its name.
         name: String,
+        #[command(flatten)]
+        consent: Consent,
     },
     /// Give one another name.
     #[command(after_help = "Example:\n  alluvium keyspaces rename events old-events")]
@@ -70,7 +73,7 @@ pub struct Create {
     /// Values longer than this are kept apart from their keys.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub value_threshold: Option<Bytes>,
-    /// The operator that folds what is merged: add, append, min or max.
+    /// The operator that folds what is merged: add or append.
     #[arg(long, value_name = "NAME")]
     pub merge_operator: Option<String>,
 }
@@ -110,10 +113,14 @@ impl Keyspaces {
             None | Some(Action::List { all: false }) => list(context, |name| name != PROGRESS),
             Some(Action::List { all: true }) => list(context, |_| true),
             Some(Action::Create(create)) => create.run(context),
-            Some(Action::Drop { name }) => {
+            Some(Action::Drop { name, consent }) => {
                 let db = context.open()?;
                 context::existing(&db, name)?;
+                consent.ask(&format!(
+                    "the keyspace {name:?} and everything in it would be dropped"
+                ))?;
                 db.drop_keyspace(name)?;
+                layout::forget(&db, name)?;
                 context::close(db)?;
                 Ok(Exit::Done)
             }
@@ -121,6 +128,7 @@ impl Keyspaces {
                 let db = context.open()?;
                 context::existing(&db, from)?;
                 db.rename_keyspace(from, to)?;
+                layout::rename(&db, from, to)?;
                 context::close(db)?;
                 Ok(Exit::Done)
             }
@@ -151,14 +159,21 @@ impl Create {
             );
             return Err(failure(Exit::Failed, text));
         }
-        db.keyspace_with(&self.name, &options)?;
+        db.keyspace_with(&self.name, &options)
+            .map_err(|error| match error {
+                alluvium::Error::NotRegistered { name, .. } => {
+                    let text = format!("there is no merge operator {name:?}: choose add or append");
+                    failure(Exit::Usage, text)
+                }
+                error => error.into(),
+            })?;
         context::close(db)?;
         Ok(Exit::Done)
     }
 }
 
 fn list(context: &Context, shown: impl Fn(&str) -> bool) -> Result<Exit> {
-    let db = context.open()?;
+    let db = context.open_to_read()?;
     let mut out = Output::new();
     let names: Vec<String> = db.keyspaces().into_iter().filter(|name| shown(name)).collect();
     if context.is_json() {

@@ -130,9 +130,24 @@ impl From<Word> for Durability {
     }
 }
 
+/// An error of the server in the words of the command line.
+fn in_flags(error: alluvium_server::Error) -> anyhow::Error {
+    match error {
+        alluvium_server::Error::Unprotected { address, wanted } => failure(
+            Exit::Usage,
+            format!(
+                "{address} can be reached from other machines: set {wanted} (--password, --tls-certificate with --tls-key), \
+                 or add --unprotected if that is meant"
+            ),
+        ),
+        error => error.into(),
+    }
+}
+
 impl Serve {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let options = self.options()?;
+        context.check()?;
         stop::listen()?;
         let db = context
             .options()
@@ -165,7 +180,7 @@ impl Serve {
         if self.redis.0.is_none() && self.memcached.0.is_none() && self.web.0.is_none() {
             return Err(failure(
                 Exit::Usage,
-                "--redis, --memcached and --web are all off: nobody could connect",
+                "--redis, --memcached and --web are all off: no client could connect",
             ));
         }
         let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));

@@ -1,6 +1,6 @@
 //! `bench`: tiny runs by the real binary and its children.
 
-use crate::{Place, Said};
+use crate::{Place, Said, as_other_user};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -429,4 +429,38 @@ fn what_a_cache_can_do_at_best_is_counted_without_an_engine() {
         .run(["bench", "ceiling", "--phases", "e"])
         .ended(2)
         .complained("scans or batches");
+}
+
+#[test]
+fn without_control_groups_it_measures_without_a_cap_and_says_so() {
+    let place = Place::new();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(place.path(""), open).unwrap();
+    let data = place.path("bench data");
+    let data = data.to_str().unwrap();
+    let arguments = [
+        "bench",
+        "ycsb",
+        "--records",
+        "2000",
+        "--phases",
+        "load",
+        "--settle",
+        "0s",
+        "--json",
+        "--directory",
+        data,
+    ];
+    let own = place.command(arguments);
+    let Some(other) = as_other_user(&own) else {
+        return;
+    };
+    for mut command in [own, other] {
+        let said: Said = command.stdin(Stdio::null()).output().unwrap().into();
+        let said = said.ended(0);
+        assert_eq!(said.json()["results"].as_array().unwrap().len(), 2, "{said:?}");
+        let is_capped = said.err.contains("page cache included");
+        let is_said = said.err.contains("measuring without a memory cap") && said.err.contains("cap: none");
+        assert!(is_capped != is_said, "{said:?}");
+    }
 }

@@ -279,3 +279,98 @@ fn rows_in_order_and_out_of_order_end_as_what_was_said_last() {
     );
     place.done(["check"]);
 }
+
+#[test]
+fn keys_that_come_twice_are_counted_and_refused_on_demand() {
+    let place = Place::new();
+    let file = place.file("a.csv", "key,value\nb,1\na,1\nb,2\nc,1\na,2\nb,3\n");
+    let said = place.done(["import", text(&file), "--json"]);
+    let json = said.json();
+    assert_eq!(
+        (&json["rows"], &json["duplicates"], &json["duplicates_are_all"]),
+        (&6.into(), &3.into(), &true.into())
+    );
+    said.complained("6 rows, 3 with the key of an earlier row, which they replace");
+    assert_eq!(lines(&place.done(["scan"]).text()), ["a\t2", "b\t3", "c\t1"]);
+    // What was there before is no key of an earlier row.
+    let said = place.done(["import", text(&file), "--json"]);
+    assert_eq!(said.json()["duplicates"], 3);
+    place
+        .run(["import", text(&file), "-k", "new", "--unique"])
+        .ended(4)
+        .complained("a.csv: line 4: the key \"b\" has a value already");
+    place.run(["scan", "-k", "new"]).ended(1);
+    let file = place.file("b.csv", "key,value\na,1\nd,1\n");
+    place
+        .run(["import", text(&file), "--unique"])
+        .ended(4)
+        .complained("line 2: the key \"a\" has a value already");
+    assert_eq!(place.done(["get", "a"]).out, b"2");
+    let file = place.file("c.csv", "key,value\ne,1\nd,1\n");
+    place.done(["import", text(&file), "--unique"]);
+    assert_eq!(place.done(["scan"]).text().lines().count(), 5);
+}
+
+#[test]
+fn duplicates_among_many_rows_are_found_by_both_ways_of_writing() {
+    let place = Place::new();
+    let row = |key: u32| format!("{key:07},{}\n", "x".repeat(60));
+    let mut table = String::from("key,value\n");
+    // Enough in order that rows are loaded, then one of them again.
+    (0..120_000).for_each(|key| table.push_str(&row(key)));
+    table.push_str(&row(60_000));
+    let file = place.file("rows.csv", &table);
+    let json = place.done(["import", text(&file), "--json"]).json();
+    assert_eq!(json["duplicates"], 1, "{json}");
+    place
+        .run(["import", text(&file), "-k", "unique", "--unique"])
+        .ended(4)
+        .complained("line 120002: the key \"0060000\"");
+    assert!(
+        place
+            .done(["scan", "-k", "unique", "--keys-only"])
+            .text()
+            .lines()
+            .count()
+            <= 120_000
+    );
+}
+
+#[test]
+fn an_import_that_failed_before_its_first_row_leaves_nothing() {
+    let place = Place::new();
+    let file = place.file("a.csv", "key,value\na,1\n");
+    // Not even a store, while it is clear before that nothing will come of it.
+    place.run(["import", text(&file), "--key", "river"]).ended(2);
+    assert!(!place.path("store").exists());
+    place.done(["keyspaces", "create", "other"]);
+    let keyspaces = || place.done(["keyspaces", "list", "--all"]).text();
+    let before = keyspaces();
+    for (wrong, code) in [
+        (&["--key", "river"][..], 2),
+        (&["-f", "jsonl"], 4),
+        (&["-f", "binary"], 4),
+        (&["-f", "lines", "--separator", "="], 4),
+        (&["-f", "lines", "--separator", "=", "--rejects", "/dev/null"], 4),
+    ] {
+        place
+            .run([&["import", text(&file), "-k", "new"][..], wrong].concat())
+            .ended(code);
+        assert_eq!(keyspaces(), before, "{wrong:?}");
+    }
+    // Other options are no obstacle: nothing was begun.
+    place.done(["import", text(&file), "-k", "new"]);
+    assert_eq!(place.done(["scan", "-k", "new"]).text(), "a\t1\n");
+    // A keyspace that was there stays, and so does what is known of its table.
+    place
+        .run(["import", text(&file), "-k", "new", "-f", "jsonl"])
+        .ended(4);
+    assert_eq!(place.done(["scan", "-k", "new"]).text(), "a\t1\n");
+    // An empty table is no failure.
+    let empty = place.file("empty.csv", "key,value\n");
+    place.done(["import", text(&empty), "-k", "empty"]);
+    assert_eq!(
+        place.done(["export", "-", "-f", "csv", "-k", "empty"]).text(),
+        "key,value\n"
+    );
+}

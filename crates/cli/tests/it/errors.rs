@@ -52,6 +52,48 @@ fn a_directory_that_is_no_store_is_named_as_such() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_store_is_named_as_such() {
+    let place = Place::new();
+    let file = place.file("store", "dear");
+    for verb in [
+        &["get", "a"][..],
+        &["put", "a", "1"],
+        &["check"],
+        &["keyspaces"],
+        &["serve"],
+    ] {
+        let said = place.run(verb).ended(2).complained("is a file: --db");
+        assert!(!said.err.contains("device"), "{said:?}");
+    }
+    assert_eq!(fs::read(file).unwrap(), b"dear");
+}
+
+#[test]
+fn an_error_is_in_the_words_of_the_command_line() {
+    let place = Place::new();
+    let said = place
+        .run([
+            "serve",
+            "--redis",
+            "0.0.0.0:0",
+            "--memcached",
+            "off",
+            "--web",
+            "off",
+        ])
+        .ended(2)
+        .complained("--unprotected");
+    assert!(!said.err.contains("::"), "{said:?}");
+    let file = place.file("a.csv", "key,value\na,1\nb\n");
+    let file = file.to_str().unwrap();
+    place.run(["import", file]).ended(4);
+    place
+        .run(["import", file, "--value", "value"])
+        .ended(2)
+        .complained("begun with --format csv and not with --format csv --value \"value\"");
+}
+
+#[test]
 fn a_store_that_is_open_elsewhere_is_code_6() {
     let place = Place::new();
     let _db = alluvium::Db::open(place.path("store")).unwrap();
@@ -77,8 +119,8 @@ fn too_little_memory_is_said_and_so_are_keys_that_are_too_long() {
     let place = Place::new();
     place
         .run(["put", "a", "1", "--memory", "1M"])
-        .ended(3)
-        .complained("memory");
+        .ended(2)
+        .complained("--memory 1.00 MiB: a store works with 16.0 MiB or more");
     place
         .fed(["put", &"k".repeat(100_000), "v"], b"")
         .ended(3)

@@ -1,7 +1,7 @@
 //! What every format's writer writes, its reader reads, whatever the bytes are and however they arrive.
 
 use alluvium_cli::formats::binary::Binary;
-use alluvium_cli::formats::csv::{self, CsvReader, CsvWriter, Header, Rows};
+use alluvium_cli::formats::csv::{self, CsvReader, CsvWriter, Head, Header, LineEnd, Rows};
 use alluvium_cli::formats::json::{JsonReader, JsonWriter, Shape};
 use alluvium_cli::formats::lines::{Lines, Parts};
 use alluvium_cli::formats::redis::Redis;
@@ -89,7 +89,15 @@ fn found(bytes: &[u8], piece: usize, reader: impl Fn(&mut Source, u64) -> Box<dy
     }
 }
 
-fn table(separator: u8, header: &'static str) -> impl Fn(&mut Source, u64) -> Box<dyn ReadRows> {
+fn head(header: &str, line_end: LineEnd) -> Head {
+    Head {
+        header: Some(header.as_bytes().to_vec()),
+        columns: header.split([',', '\t']).count(),
+        line_end,
+    }
+}
+
+fn table(separator: u8, head: Head) -> impl Fn(&mut Source, u64) -> Box<dyn ReadRows> {
     move |source, _| {
         let options = csv::Options {
             separator,
@@ -97,9 +105,36 @@ fn table(separator: u8, header: &'static str) -> impl Fn(&mut Source, u64) -> Bo
             value: None,
         };
         if source.offset() == 0 {
-            csv::header(source, separator).unwrap();
+            assert_eq!(csv::header(source, separator).unwrap(), head);
         }
-        Box::new(CsvReader::new(&options, Some(header.as_bytes()), 0).unwrap())
+        Box::new(CsvReader::new(&options, &head).unwrap())
+    }
+}
+
+/// The fields of rows, as another library reads them.
+fn fields_by_csv_core(bytes: &[u8], separator: u8) -> Vec<Vec<Vec<u8>>> {
+    let mut reader = csv_core::ReaderBuilder::new().delimiter(separator).build();
+    let (mut rows, mut input) = (Vec::new(), bytes);
+    let (mut room, mut ends) = (vec![0; 1 << 16], vec![0; 1 << 10]);
+    loop {
+        let (mut written, mut ended) = (0, 0);
+        loop {
+            let (result, read, out, more) =
+                reader.read_record(input, &mut room[written..], &mut ends[ended..]);
+            input = &input[read..];
+            (written, ended) = (written + out, ended + more);
+            match result {
+                csv_core::ReadRecordResult::Record => break,
+                csv_core::ReadRecordResult::End => return rows,
+                csv_core::ReadRecordResult::InputEmpty => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let starts = std::iter::once(&0).chain(&ends);
+        let fields = starts
+            .zip(&ends[..ended])
+            .map(|(&start, &end)| room[start..end].to_vec());
+        rows.push(fields.collect());
     }
 }
 
@@ -108,9 +143,13 @@ proptest! {
 
     #[test]
     fn csv_and_tsv_say_everything(pairs in pairs(), piece in 1usize..9) {
-        for (separator, header) in [(b',', "key,value\n"), (b'\t', "key\tvalue\n")] {
-            let bytes = written(&mut CsvWriter::new(separator, Rows::Pairs, Header::Written), &pairs);
-            prop_assert_eq!(&found(&bytes, piece, table(separator, header)), &pairs);
+        for (separator, header) in [(b',', "key,value"), (b'\t', "key\tvalue")] {
+            let mut writer = CsvWriter::new(separator, Rows::Pairs, Header::Written).unwrap();
+            let bytes = written(&mut writer, &pairs);
+            let read = found(&bytes, piece, table(separator, head(header, LineEnd::Lf)));
+            prop_assert_eq!(&read, &pairs);
+            let fields = pairs.iter().map(|(key, value)| vec![key.clone(), value.clone()]).collect::<Vec<_>>();
+            prop_assert_eq!(&fields_by_csv_core(&bytes, separator)[1..], fields);
         }
     }
 
@@ -149,9 +188,13 @@ proptest! {
     }
 
     #[test]
-    fn rows_of_csv_are_kept_as_they_stand(cells in vec((hostile(), hostile(), hostile()), 1..8), piece in 1usize..9) {
+    fn rows_of_csv_are_kept_as_they_stand(
+        cells in vec((hostile(), hostile(), hostile()), 0..8),
+        end in prop::sample::select(LineEnd::ALL.to_vec()),
+        piece in 1usize..9,
+    ) {
         let mut writer = csv_core::Writer::new();
-        let mut bytes = b"key,a,b\n".to_vec();
+        let mut bytes = [b"key,a,b", end.bytes()].concat();
         let mut room = vec![0; 4096];
         for (key, a, b) in &cells {
             let mut at = 0;
@@ -161,15 +204,43 @@ proptest! {
                 }
                 at += writer.field(field, &mut room[at..]).2;
             }
+            // A quote that closes the last field comes with the end of the row.
             at += writer.terminator(&mut room[at..]).1;
-            bytes.extend_from_slice(&room[..at]);
+            bytes.extend_from_slice(&room[..at - 1]);
+            bytes.extend_from_slice(end.bytes());
         }
-        let rows = found(&bytes, piece, table(b',', "key,a,b\n"));
+        let head = head("key,a,b", end);
+        let rows = found(&bytes, piece, table(b',', head.clone()));
         let keys: Vec<_> = rows.iter().map(|row| &row.0).collect();
         prop_assert_eq!(keys, cells.iter().map(|cell| &cell.0).collect::<Vec<_>>());
-        let header = Some(b"key,a,b\n".to_vec());
-        let again = written(&mut CsvWriter::new(b',', Rows::Values(header), Header::Written), &rows);
-        prop_assert_eq!(again, bytes);
+        let again = written(&mut CsvWriter::new(b',', Rows::Table(b',', head.clone()), Header::Written).unwrap(), &rows);
+        prop_assert_eq!(&again, &bytes);
+        // With other separators they are the same fields.
+        let tabs = written(&mut CsvWriter::new(b'\t', Rows::Table(b',', head), Header::Written).unwrap(), &rows);
+        prop_assert_eq!(fields_by_csv_core(&tabs, b'\t'), fields_by_csv_core(&bytes, b','));
+    }
+
+    #[test]
+    fn a_column_of_csv_says_everything(values in vec(hostile(), 0..8), piece in 1usize..9) {
+        let pairs: Pairs = values.iter().map(|value| (value.clone(), value.clone())).collect();
+        let mut writer = CsvWriter::new(b',', Rows::Fields("key".to_owned(), LineEnd::CrLf), Header::Written).unwrap();
+        let bytes = written(&mut writer, &pairs);
+        let read = found(&bytes, piece, table(b',', head("key", LineEnd::CrLf)));
+        prop_assert_eq!(read.into_iter().map(|row| row.0).collect::<Vec<_>>(), values);
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_of_csv_panic(pieces in vec(hostile(), 0..20), piece in 1usize..9) {
+        let bytes = pieces.concat();
+        let options = csv::Options { separator: b',', key: Template::parse("1").unwrap(), value: None };
+        let mut input = source(&bytes, 0, piece);
+        let Ok(head) = csv::first_row(&mut input, b',') else { return Ok(()) };
+        let mut reader = CsvReader::new(&options, &head).unwrap();
+        let (mut row, mut changes) = (0, Changes::new());
+        while let Ok(Next::Row | Next::Bad(_)) = reader.next(&mut input, &mut row, &mut changes) {
+            prop_assert!(row > 0);
+            input.take(row);
+        }
     }
 
     #[test]

@@ -5,11 +5,14 @@
 mod basics;
 mod bench;
 mod bulk;
+mod consent;
 mod errors;
 mod formats;
 mod keyspaces;
+mod read_only;
 mod resume;
 mod serve;
+mod tables;
 mod terminal;
 mod upkeep;
 
@@ -124,6 +127,35 @@ impl Place {
         feeding.join().expect("the input is fed");
         said
     }
+}
+
+/// A user that owns no file here.
+const OTHER: u32 = 65534;
+
+/// The same command as another user than root; none where that cannot be, which is printed.
+pub(crate) fn as_other_user(command: &Command) -> Option<Command> {
+    let other = |program: &OsStr| {
+        let mut other = Command::new("setpriv");
+        other
+            .args([format!("--reuid={OTHER}"), format!("--regid={OTHER}")])
+            .arg("--clear-groups")
+            .arg(program);
+        other
+    };
+    // SAFETY: it asks for a number.
+    if unsafe { libc::geteuid() } != 0 {
+        let mut same = Command::new(command.get_program());
+        same.args(command.get_args());
+        return Some(same);
+    }
+    let tried = other(command.get_program()).arg("--version").output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        println!("skipped: the binary cannot be run as another user here");
+        return None;
+    }
+    let mut other = other(command.get_program());
+    other.args(command.get_args());
+    Some(other)
 }
 
 pub(crate) fn binary() -> Command {

@@ -103,6 +103,7 @@ fn standard_input_goes_on_where_it_was_too() {
     place
         .fed(arguments, b"a,1\nb,2\nc,3\n")
         .ended(0)
-        .complained("going on behind 2 rows");
+        .complained("going on behind 2 rows")
+        .complained("3 rows, 1 of them now");
     assert_eq!(place.done(["scan"]).text(), "a\t1\nb\t2\nc\t3\n");
 }

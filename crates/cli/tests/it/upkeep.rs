@@ -111,7 +111,10 @@ fn a_backup_is_a_store_and_is_made_one_again() {
         place.done(["scan", "--db", restored]).out == before,
         "what was restored differs"
     );
-    place.run(["backup", backup]).ended(3);
+    place
+        .run(["backup", backup])
+        .ended(3)
+        .complained("holds a store already, and a copy goes into an empty directory");
     place.run(["restore", "nowhere", "--db", "nowhere-else"]).ended(1);
 }
 

@@ -5,8 +5,9 @@
 //! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a test.
 //!
 //! *Read in this order*: `source.rs` and `workspace.rs` (the material), `rooms.rs` (the floor table), then the checks:
-//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `unfinished.rs`, `headers.rs`, `sizes.rs` with
-//! `ratchet.rs`.
+//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `unfinished.rs`, `headers.rs`,
+//! `packages.rs`,
+//! `sizes.rs` with `ratchet.rs`.
 
 pub mod documents;
 pub mod floors;
@@ -15,6 +16,7 @@ pub mod headers;
 pub mod io;
 mod lexer;
 pub mod modules;
+pub mod packages;
 pub mod ratchet;
 pub mod rooms;
 pub mod sizes;
@@ -69,6 +71,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         unfinished::check,
         headers::check,
         sizes::check,
+        packages::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(workspace)).collect();
     findings.sort();

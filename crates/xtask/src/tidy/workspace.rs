@@ -30,6 +30,22 @@ pub struct Package {
     pub dependencies: Vec<(String, Use)>,
     /// The features it declares.
     pub features: Vec<String>,
+    /// What it says about itself, if it can be published.
+    pub publication: Option<Publication>,
+}
+
+/// What a package says that can be published.
+#[derive(Clone, Debug)]
+pub struct Publication {
+    /// Whether it says what it is.
+    pub has_description: bool,
+    /// Whether it says under which licence.
+    pub has_license: bool,
+    /// Whether it names a page to read.
+    pub has_readme: bool,
+    /// The crates of the workspace that it depends on, except for its tests, and whether each is
+    /// named by its version.
+    pub local: Vec<(String, bool)>,
 }
 
 /// A Markdown file.
@@ -167,9 +183,28 @@ fn packages(metadata: &Metadata, root: &Path) -> Vec<Package> {
                 .collect(),
             dependencies: dependencies.collect(),
             features: package.features.keys().cloned().collect(),
+            publication: publication(package),
         }
     };
     metadata.packages.iter().map(package).collect()
+}
+
+/// What a package says about itself, if it can be published.
+fn publication(package: &cargo_metadata::Package) -> Option<Publication> {
+    if package.publish.as_ref().is_some_and(Vec::is_empty) {
+        return None;
+    }
+    let local = package.dependencies.iter().filter(|dependency| {
+        dependency.path.is_some() && dependency.kind != cargo_metadata::DependencyKind::Development
+    });
+    Some(Publication {
+        has_description: package.description.is_some(),
+        has_license: package.license.is_some(),
+        has_readme: package.readme.is_some(),
+        local: local
+            .map(|dependency| (dependency.name.clone(), !dependency.req.comparators.is_empty()))
+            .collect(),
+    })
 }
 
 /// Every file below a folder but what is built or belongs to version control.
@@ -244,6 +279,7 @@ impl Workspace {
                 .map(|(name, used)| ((*name).to_owned(), *used))
                 .collect(),
             features: Vec::new(),
+            publication: None,
         });
         self
     }

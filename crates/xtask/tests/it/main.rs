@@ -23,6 +23,18 @@ fn the_house_is_in_order() {
     );
 }
 
+#[test]
+fn the_library_and_the_crates_below_it_can_be_published() {
+    let workspace = Workspace::load(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
+    for name in ["alluvium", "alluvium-model"] {
+        let package = workspace.packages.iter().find(|package| package.name == name);
+        assert!(
+            package.is_some_and(|package| package.publication.is_some()),
+            "{name}"
+        );
+    }
+}
+
 /// Plants a workspace of one room, whose library is the given text.
 fn plant(lib: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
@@ -37,7 +49,7 @@ fn plant(lib: &str) -> tempfile::TempDir {
     );
     write(
         "crates/base/Cargo.toml",
-        "[package]\nname = \"alluvium-base\"\nedition = \"2024\"\n",
+        "[package]\nname = \"alluvium-base\"\nedition = \"2024\"\npublish = false\n",
     );
     write("crates/base/src/lib.rs", lib);
     write(

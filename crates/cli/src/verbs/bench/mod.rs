@@ -17,6 +17,7 @@ use crate::exit::failure;
 use crate::screen::{self, Output};
 use crate::sizes::{self, Bytes, count, human};
 use crate::stop;
+use alluvium_bench::cgroup;
 use alluvium_bench::engine::Log;
 use alluvium_bench::engines::{OWN, find};
 use alluvium_bench::report::compare::compare;
@@ -112,7 +113,8 @@ pub struct Common {
     /// Without a log, for engines that can.
     #[arg(long)]
     pub without_log: bool,
-    /// No control group: engines are told the cap, and the page cache takes what there is.
+    /// No control group: engines are told the cap, and the page cache takes what there is. So it is
+    /// without root, too, which is said.
     #[arg(long)]
     pub no_cap: bool,
     /// The memory that engines are told to use, instead of what they or their documentation make of the cap.
@@ -261,7 +263,7 @@ impl Table {
     }
 }
 
-/// What a process may take if nobody says it: a quarter of the data.
+/// Returns the cap of a process if none is given: a quarter of the data.
 fn default_cap(data: u64) -> u64 {
     (data / 4).max(64 << 20)
 }
@@ -276,6 +278,23 @@ impl Common {
             warm: self.warm,
             run: self.run,
             rate: self.rate.map(|rate| rate as f64),
+        }
+    }
+
+    /// Whether processes are capped: not where the system has no control groups for us, which is
+    /// said.
+    fn cap(&self, bytes: u64) -> Cap {
+        if self.no_cap {
+            return Cap::None;
+        }
+        match cgroup::try_cap(bytes) {
+            Ok(()) => Cap::Group,
+            Err(why) => {
+                screen::note(&format!(
+                    "measuring without a memory cap, so the page cache takes what there is: {why:#}"
+                ));
+                Cap::None
+            }
         }
     }
 
@@ -306,6 +325,8 @@ impl Common {
             ));
         }
         let data = self.records * (24 + self.value_bytes as u64);
+        let bytes = context.memory.unwrap_or(default_cap(data));
+        let cap = self.cap(bytes);
         let job = Job {
             engine: String::new(),
             repetition: 0,
@@ -318,7 +339,7 @@ impl Common {
             is_loaded: self.reuse,
             seed: self.seed,
             log: if self.without_log { Log::Off } else { Log::On },
-            cap: context.memory.unwrap_or(default_cap(data)),
+            cap: bytes,
             memory: self.engine_memory.map(|memory| memory.0),
             settle_ms,
             verify_every: 8,
@@ -330,7 +351,7 @@ impl Common {
             repetitions: self.repetitions,
             loads: if self.load_once { Loads::Once } else { Loads::Each },
             job,
-            cap: if self.no_cap { Cap::None } else { Cap::Group },
+            cap,
             files: if self.keep || self.reuse {
                 Files::Kept
             } else {

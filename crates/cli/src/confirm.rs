@@ -1,0 +1,37 @@
+//! Questions before something is lost that cannot be had again.
+
+use crate::exit::{Exit, failure};
+use anyhow::Result;
+use clap::Args;
+use std::io::{self, BufRead, IsTerminal, Write};
+
+/// Whether questions are asked.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Consent {
+    /// Do it without asking.
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+impl Consent {
+    /// Goes on if --yes was given, or if the answer on the terminal is yes. `loss` says what will
+    /// be lost.
+    pub(crate) fn ask(self, loss: &str) -> Result<()> {
+        if self.yes {
+            return Ok(());
+        }
+        let (input, mut output) = (io::stdin(), io::stderr());
+        if !input.is_terminal() || !output.is_terminal() {
+            let text = format!("{loss}: add --yes if that is meant; nothing was done");
+            return Err(failure(Exit::Usage, text));
+        }
+        write!(output, "{loss}. Go on? [y/N] ")?;
+        output.flush()?;
+        let mut answer = String::new();
+        input.lock().read_line(&mut answer)?;
+        match answer.trim().to_ascii_lowercase().as_str() {
+            "y" | "yes" => Ok(()),
+            _ => Err(failure(Exit::Failed, "nothing was done")),
+        }
+    }
+}

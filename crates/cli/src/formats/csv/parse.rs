@@ -1,0 +1,282 @@
+//! One row of CSV: where it ends, and where its fields are.
+
+use super::{Source, broken};
+use std::borrow::Cow;
+use std::io;
+use std::ops::Range;
+
+/// The mark of the byte order, which may stand before a header and is no part of a name.
+pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The fields of a row, by their places in the bytes that were parsed.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    fields: Vec<Field>,
+    /// The row without blank lines before it and without its line end.
+    pub(super) row: Range<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    /// Between the quotes, if there are any.
+    place: Range<usize>,
+    /// Whether quotes in it are doubled.
+    is_doubled: bool,
+}
+
+impl Fields {
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// The bytes of a field of the row that begins the bytes.
+    pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Cow<'a, [u8]> {
+        let Field { place, is_doubled } = &self.fields[index];
+        let field = &bytes[place.clone()];
+        if !is_doubled {
+            return Cow::Borrowed(field);
+        }
+        let mut plain = Vec::with_capacity(field.len());
+        let mut start = 0;
+        for at in memchr::memchr_iter(b'"', field) {
+            // The second of two quotes ends nothing.
+            if at >= start {
+                plain.extend_from_slice(&field[start..=at]);
+                start = at + 2;
+            }
+        }
+        plain.extend_from_slice(field.get(start..).unwrap_or_default());
+        Cow::Owned(plain)
+    }
+
+    fn push(&mut self, place: Range<usize>, is_doubled: bool) {
+        self.fields.push(Field { place, is_doubled });
+    }
+}
+
+/// What stands at the beginning of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A row of so many bytes, with its line end and blank lines before it.
+    Row(usize),
+    /// A row of so many bytes whose fields cannot be told apart, and why.
+    Bad(usize, String),
+    /// No row any more, only blank lines of so many bytes.
+    End(usize),
+}
+
+/// Bytes that may grow at their end.
+pub(super) trait Window {
+    /// What is there.
+    fn rest(&self) -> &[u8];
+
+    /// Reads more; whether there was any.
+    fn fill(&mut self) -> io::Result<bool>;
+}
+
+impl Window for Source {
+    fn rest(&self) -> &[u8] {
+        Source::rest(self)
+    }
+
+    fn fill(&mut self) -> io::Result<bool> {
+        Source::fill(self)
+    }
+}
+
+impl Window for &[u8] {
+    fn rest(&self) -> &[u8] {
+        self
+    }
+
+    fn fill(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+fn byte(window: &mut impl Window, at: usize) -> io::Result<Option<u8>> {
+    while window.rest().len() <= at {
+        if !window.fill()? {
+            return Ok(None);
+        }
+    }
+    Ok(Some(window.rest()[at]))
+}
+
+/// The first place from `at` on where `find` finds something.
+fn place(
+    window: &mut impl Window,
+    mut at: usize,
+    find: impl Fn(&[u8]) -> Option<usize>,
+) -> io::Result<Option<usize>> {
+    loop {
+        if let Some(found) = find(window.rest().get(at..).unwrap_or_default()) {
+            return Ok(Some(at + found));
+        }
+        at = window.rest().len().max(at);
+        if !window.fill()? {
+            return Ok(None);
+        }
+    }
+}
+
+/// Finds a row that stands whole in memory, on one line that ends with `\n` and without quotes: how
+/// many bytes it takes. None says nothing about what is there.
+pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut Fields) -> Option<usize> {
+    let end = memchr::memchr(b'\n', rest).filter(|&end| end > 0)?;
+    let line = &rest[..end];
+    if memchr::memchr2(b'"', b'\r', line).is_some() {
+        return None;
+    }
+    fields.fields.clear();
+    let mut start = 0;
+    for stop in memchr::memchr_iter(separator, line).chain([end]) {
+        fields.push(start..stop, false);
+        start = stop + 1;
+    }
+    fields.row = 0..end;
+    Some(end + 1)
+}
+
+/// Finds a row. Where the stream ends inside quotes, `fault` is the place of the quote that opens
+/// them.
+pub(super) fn row(
+    separator: u8,
+    window: &mut impl Window,
+    fields: &mut Fields,
+    fault: &mut usize,
+) -> io::Result<Found> {
+    fields.fields.clear();
+    let mut at = 0;
+    while let Some(b'\r' | b'\n') = byte(window, at)? {
+        at += 1;
+    }
+    if byte(window, at)?.is_none() {
+        return Ok(Found::End(at));
+    }
+    let start = at;
+    loop {
+        if byte(window, at)? == Some(b'"') {
+            at = quoted(window, at, fields, fault)?;
+        } else {
+            let end = place(window, at, |rest| memchr::memchr3(separator, b'\r', b'\n', rest))?;
+            let end = end.unwrap_or(window.rest().len());
+            fields.push(at..end, false);
+            at = end;
+        }
+        match byte(window, at)? {
+            Some(next) if next == separator => at += 1,
+            None | Some(b'\r' | b'\n') => break,
+            Some(_) => {
+                let end = place(window, at, |rest| memchr::memchr(b'\n', rest))?;
+                let end = end.map_or(window.rest().len(), |end| end + 1);
+                let why = format!(
+                    "text stands behind the closing quote of column {}: inside quotes, a quote is written twice",
+                    fields.len()
+                );
+                return Ok(Found::Bad(end, why));
+            }
+        }
+    }
+    fields.row = start..at;
+    if byte(window, at)? == Some(b'\r') {
+        at += 1;
+    }
+    if byte(window, at)? == Some(b'\n') {
+        at += 1;
+    }
+    Ok(Found::Row(at))
+}
+
+/// Finds the end of the quoted field at `at`: the place behind its closing quote.
+fn quoted(
+    window: &mut impl Window,
+    opening: usize,
+    fields: &mut Fields,
+    fault: &mut usize,
+) -> io::Result<usize> {
+    let (mut at, mut is_doubled) = (opening + 1, false);
+    loop {
+        let quote = place(window, at, |rest| memchr::memchr(b'"', rest)).map_err(|error| {
+            if error.kind() != io::ErrorKind::InvalidData {
+                return error;
+            }
+            *fault = opening;
+            broken(format!("the quote that opens here is not closed: {error}"))
+        })?;
+        let Some(quote) = quote else {
+            *fault = opening;
+            return Err(broken("the quote that opens here is never closed"));
+        };
+        if byte(window, quote + 1)? != Some(b'"') {
+            fields.push(opening + 1..quote, is_doubled);
+            return Ok(quote + 1);
+        }
+        is_doubled = true;
+        at = quote + 2;
+    }
+}
+
+/// Finds the fields of bytes that are one row and nothing else.
+///
+/// # Errors
+/// A sentence that says what else it is.
+pub(super) fn whole(separator: u8, mut bytes: &[u8], fields: &mut Fields) -> Result<(), String> {
+    let all = bytes.len();
+    match row(separator, &mut bytes, fields, &mut 0) {
+        Ok(Found::Row(_)) if fields.row == (0..all) => Ok(()),
+        Ok(Found::Row(_) | Found::End(_)) => Err("it is not one row".to_owned()),
+        Ok(Found::Bad(_, why)) => Err(why),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(row_bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut fields = Fields::default();
+        let found = row(b',', &mut &row_bytes[..], &mut fields, &mut 0).unwrap();
+        assert!(matches!(found, Found::Row(_)), "{found:?}");
+        (0..fields.len())
+            .map(|index| fields.get(row_bytes, index).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn quotes_open_fields_and_are_doubled_inside() {
+        assert_eq!(
+            fields(b"a,\"b\"\"\"\"c\",\"\",d\"e\r\n"),
+            [&b"a"[..], b"b\"\"c", b"", b"d\"e"]
+        );
+        assert_eq!(fields(b"\n\r\n\"x\ny\""), [b"x\ny"]);
+        assert_eq!(fields(b",\n"), [b"", b""]);
+        assert_eq!(fields(b"\"\"\"\"\n"), [b"\""]);
+    }
+
+    #[test]
+    fn a_line_end_of_two_bytes_is_one() {
+        let mut fields = Fields::default();
+        for (bytes, taken) in [(&b"a\r\nb"[..], 3), (b"a\rb", 2), (b"a\nb", 2), (b"\n\na\n\n", 4)] {
+            let mut rest = bytes;
+            assert_eq!(
+                row(b',', &mut rest, &mut fields, &mut 0).unwrap(),
+                Found::Row(taken)
+            );
+        }
+        assert_eq!(
+            row(b',', &mut &b"\r\n\n"[..], &mut fields, &mut 0).unwrap(),
+            Found::End(3)
+        );
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_is_named_by_its_place() {
+        let (mut fields, mut fault) = (Fields::default(), 0);
+        row(b',', &mut &b"a,\"b\nc\n"[..], &mut fields, &mut fault).unwrap_err();
+        assert_eq!(fault, 2);
+        let found = row(b',', &mut &b"\"b\nc\" d,e\nf\n"[..], &mut fields, &mut fault).unwrap();
+        assert!(matches!(found, Found::Bad(10, _)), "{found:?}");
+    }
+}

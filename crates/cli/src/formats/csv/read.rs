@@ -1,0 +1,158 @@
+//! Rows of CSV to keys and values.
+
+use super::super::template::Part;
+use super::super::{Changes, Next, ReadRows};
+use super::parse::{self, Fields, Found};
+use super::{Head, Options, Source, Value, broken, names};
+use std::io;
+
+/// A piece of a key, by the place of its column.
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(Vec<u8>),
+    Column(usize),
+}
+
+#[derive(Clone, Debug)]
+enum Wanted {
+    Column(usize),
+    Row,
+    Json,
+}
+
+/// Reads CSV.
+#[derive(Debug)]
+pub struct CsvReader {
+    separator: u8,
+    fields: Fields,
+    names: Vec<String>,
+    key: Vec<Piece>,
+    value: Wanted,
+    scratch: Vec<u8>,
+}
+
+impl CsvReader {
+    /// A reader whose source stands behind the header; without a header, columns have numbers from
+    /// one on.
+    ///
+    /// # Errors
+    /// When a column that is named is not there.
+    pub fn new(options: &Options, head: &Head) -> io::Result<CsvReader> {
+        let names = match &head.header {
+            Some(header) => names(header, options.separator)?,
+            None => (1..=head.columns).map(|number| number.to_string()).collect(),
+        };
+        let is_empty = names.is_empty();
+        let find = |name: &str| {
+            // Of an input without rows, nothing is ever looked for.
+            let known = names.iter().position(|known| known == name);
+            known.or(is_empty.then_some(0)).ok_or_else(|| {
+                broken(format!(
+                    "there is no column {name:?}: there are {}",
+                    names.join(", ")
+                ))
+            })
+        };
+        let mut key = Vec::new();
+        for part in options.key.parts() {
+            key.push(match part {
+                Part::Text(text) => Piece::Text(text.clone()),
+                Part::Field(name) => Piece::Column(find(name)?),
+            });
+        }
+        let value = match (&options.value, &key[..]) {
+            (Some(Value::Column(name)), _) => Wanted::Column(find(name)?),
+            (Some(Value::Json), _) => Wanted::Json,
+            (None, &[Piece::Column(column)]) if names.len() == 2 => Wanted::Column(1 - column),
+            (Some(Value::Row) | None, _) => Wanted::Row,
+        };
+        Ok(CsvReader {
+            separator: options.separator,
+            fields: Fields::default(),
+            names,
+            key,
+            value,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// The column that values are, if they are not whole rows.
+    #[must_use]
+    pub fn value_column(&self) -> Option<&str> {
+        match self.value {
+            Wanted::Column(column) => Some(self.names.get(column).map_or("value", String::as_str)),
+            Wanted::Json => Some("value"),
+            Wanted::Row => None,
+        }
+    }
+
+    fn json(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let out = &mut self.scratch;
+        out.clear();
+        for (index, name) in self.names.iter().enumerate() {
+            let field = self.fields.get(bytes, index);
+            let field = std::str::from_utf8(&field)
+                .map_err(|_| format!("column {name:?} is no UTF-8 text, which JSON needs"))?;
+            out.push(if index == 0 { b'{' } else { b',' });
+            let pair = serde_json::to_writer(&mut *out, name).and_then(|()| {
+                out.push(b':');
+                serde_json::to_writer(&mut *out, field)
+            });
+            pair.map_err(|error| error.to_string())?;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+impl ReadRows for CsvReader {
+    fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next> {
+        let found = match parse::plain(self.separator, source.rest(), &mut self.fields) {
+            Some(bytes) => Found::Row(bytes),
+            None => parse::row(self.separator, source, &mut self.fields, row)?,
+        };
+        match found {
+            Found::Row(bytes) => *row = bytes,
+            Found::Bad(bytes, why) => {
+                *row = bytes;
+                return Ok(Next::Bad(why));
+            }
+            Found::End(bytes) => {
+                *row = bytes;
+                return Ok(Next::End);
+            }
+        }
+        if self.fields.len() != self.names.len() {
+            let (there, wanted) = (self.fields.len(), self.names.len());
+            return Ok(Next::Bad(format!("{there} columns instead of {wanted}")));
+        }
+        let bytes = source.rest();
+        if let Wanted::Json = self.value
+            && let Err(why) = self.json(bytes)
+        {
+            return Ok(Next::Bad(why));
+        }
+        let column;
+        let value = match self.value {
+            Wanted::Column(index) => {
+                column = self.fields.get(bytes, index);
+                &column[..]
+            }
+            Wanted::Row => &bytes[self.fields.row.clone()],
+            Wanted::Json => &self.scratch,
+        };
+        if let [Piece::Column(column)] = self.key[..] {
+            changes.put(&self.fields.get(bytes, column), value);
+            return Ok(Next::Row);
+        }
+        let mut key = Vec::new();
+        for piece in &self.key {
+            match piece {
+                Piece::Text(text) => key.extend_from_slice(text),
+                Piece::Column(column) => key.extend_from_slice(&self.fields.get(bytes, *column)),
+            }
+        }
+        changes.put(&key, value);
+        Ok(Next::Row)
+    }
+}

@@ -1,0 +1,144 @@
+//! Keys and values to rows of CSV.
+
+use super::super::WriteRows;
+use super::parse::{self, Fields, MARK};
+use super::{Head, Header, LineEnd, Rows, broken, names};
+use std::io::{self, Write};
+
+/// Writes CSV.
+#[derive(Debug)]
+pub struct CsvWriter {
+    separator: u8,
+    rows: Rows,
+    header: Header,
+    fields: Fields,
+}
+
+impl CsvWriter {
+    /// A writer.
+    ///
+    /// # Errors
+    /// When the header of a table is no row.
+    pub fn new(separator: u8, rows: Rows, header: Header) -> io::Result<CsvWriter> {
+        if let Rows::Table(
+            from,
+            Head {
+                header: Some(header), ..
+            },
+        ) = &rows
+        {
+            names(header, *from)?;
+        }
+        Ok(CsvWriter {
+            separator,
+            rows,
+            header,
+            fields: Fields::default(),
+        })
+    }
+
+    fn line_end(&self) -> &'static [u8] {
+        match &self.rows {
+            Rows::Pairs => LineEnd::Lf.bytes(),
+            Rows::Fields(_, line_end) | Rows::Table(_, Head { line_end, .. }) => line_end.bytes(),
+        }
+    }
+
+    /// A row of a table: as it stands, or with other separators.
+    fn table(&mut self, out: &mut dyn Write, key: &[u8], row: &[u8]) -> io::Result<()> {
+        let Rows::Table(from, head) = &self.rows else {
+            unreachable!("only tables have rows");
+        };
+        let (from, columns) = (*from, head.columns);
+        let refused = |why: String| {
+            broken(format!(
+                "the value of the key \"{}\" is no row of the {columns} columns that the table was imported with ({why}): \
+                 leave --values-only out, or choose another --format",
+                crate::bytes::escape(&key[..key.len().min(60)])
+            ))
+        };
+        parse::whole(from, row, &mut self.fields).map_err(refused)?;
+        if self.fields.len() != columns {
+            return Err(refused(format!("it has {}", self.fields.len())));
+        }
+        self.copy(out, from, row)
+    }
+
+    /// The row whose fields were found.
+    fn copy(&self, out: &mut dyn Write, from: u8, row: &[u8]) -> io::Result<()> {
+        if from == self.separator {
+            return out.write_all(row);
+        }
+        for index in 0..self.fields.len() {
+            if index > 0 {
+                out.write_all(&[self.separator])?;
+            }
+            let field = self.fields.get(row, index);
+            write_field(out, self.separator, &field, self.fields.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// A field of a row of so many, in quotes where it must be.
+fn write_field(out: &mut dyn Write, separator: u8, field: &[u8], fields: usize) -> io::Result<()> {
+    let is_plain = memchr::memchr3(b'"', b'\r', b'\n', field).is_none()
+        && memchr::memchr(separator, field).is_none()
+        // A blank line says nothing, and a mark of the byte order at the beginning is none.
+        && !(fields == 1 && field.is_empty())
+        && !field.starts_with(MARK);
+    if is_plain {
+        return out.write_all(field);
+    }
+    out.write_all(b"\"")?;
+    let mut start = 0;
+    for at in memchr::memchr_iter(b'"', field) {
+        out.write_all(&field[start..=at])?;
+        // The same quote once more, before what follows.
+        start = at;
+    }
+    out.write_all(&field[start..])?;
+    out.write_all(b"\"")
+}
+
+impl WriteRows for CsvWriter {
+    fn begin(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if self.header == Header::Left {
+            return Ok(());
+        }
+        match self.rows.clone() {
+            Rows::Pairs => {
+                out.write_all(b"key")?;
+                out.write_all(&[self.separator])?;
+                out.write_all(b"value")?;
+            }
+            Rows::Fields(name, _) => write_field(out, self.separator, name.as_bytes(), 1)?,
+            Rows::Table(_, Head { header: None, .. }) => return Ok(()),
+            Rows::Table(
+                from,
+                Head {
+                    header: Some(header), ..
+                },
+            ) => {
+                let row = header.strip_prefix(MARK).unwrap_or(&header);
+                out.write_all(&header[..header.len() - row.len()])?;
+                parse::whole(from, row, &mut self.fields).map_err(broken)?;
+                self.copy(out, from, row)?;
+            }
+        }
+        out.write_all(self.line_end())
+    }
+
+    fn row(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
+        match self.rows {
+            Rows::Pairs => {
+                write_field(out, self.separator, key, 2)?;
+                out.write_all(&[self.separator])?;
+                write_field(out, self.separator, value, 2)?;
+            }
+            Rows::Fields(..) => write_field(out, self.separator, value, 1)?,
+            Rows::Table(..) => self.table(out, key, value)?,
+        }
+        out.write_all(self.line_end())
+    }
+}

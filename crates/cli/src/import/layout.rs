@@ -1,0 +1,150 @@
+//! The layout of the table that a keyspace was imported from, so that its values can be written as
+//! they were.
+
+use super::PROGRESS;
+use crate::formats::Format;
+use crate::formats::csv::{Head, LineEnd};
+use alluvium::{Db, Keyspace};
+use anyhow::{Result, anyhow};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// The version of what is kept.
+const VERSION: u64 = 1;
+
+/// How a table of CSV was laid out, and which part of its rows the values are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) format: Format,
+    pub(crate) separator: u8,
+    pub(crate) head: Head,
+    /// The column that values are; none if they are whole rows.
+    pub(crate) column: Option<String>,
+}
+
+/// Under this key the layout of a keyspace is kept.
+pub(crate) fn layout_key(keyspace: &str) -> Vec<u8> {
+    format!("layout\0{keyspace}").into_bytes()
+}
+
+impl Layout {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let line_end = std::str::from_utf8(self.head.line_end.bytes());
+        let json = json!({
+            "version": VERSION,
+            "format": self.format.name(),
+            "separator": self.separator,
+            "header": self.head.header.as_ref().map(|header| STANDARD.encode(header)),
+            "columns": self.head.columns,
+            "line_end": line_end.unwrap_or_default(),
+            "column": self.column,
+        });
+        json.to_string().into_bytes()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Layout> {
+        let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        Layout::read(&value).ok_or_else(|| {
+            anyhow!("the layout that the keyspace was imported with cannot be read: import it again, or leave --values-only out")
+        })
+    }
+
+    /// From JSON; none if something is missing.
+    fn read(value: &Value) -> Option<Layout> {
+        if value["version"] != VERSION {
+            return None;
+        }
+        let line_end = value["line_end"].as_str()?.as_bytes();
+        let header = match &value["header"] {
+            Value::Null => None,
+            text => Some(STANDARD.decode(text.as_str()?).ok()?),
+        };
+        Some(Layout {
+            format: [Format::Csv, Format::Tsv]
+                .into_iter()
+                .find(|format| value["format"] == format.name())?,
+            separator: value["separator"].as_u64()?.try_into().ok()?,
+            head: Head {
+                header,
+                columns: value["columns"].as_u64()?.try_into().ok()?,
+                line_end: LineEnd::ALL.into_iter().find(|known| known.bytes() == line_end)?,
+            },
+            column: match &value["column"] {
+                Value::Null => None,
+                name => Some(name.as_str()?.to_owned()),
+            },
+        })
+    }
+}
+
+/// The prefix of everything that is remembered of imports into a keyspace, but its layout.
+fn progress_prefix(keyspace: &str) -> Vec<u8> {
+    format!("progress\0{keyspace}\0").into_bytes()
+}
+
+/// Forgets what imports have left about a keyspace that is dropped.
+pub(crate) fn forget(db: &Db, keyspace: &str) -> Result<()> {
+    let Ok(places) = db.existing_keyspace(PROGRESS) else {
+        return Ok(());
+    };
+    for key in keys(&places, keyspace)? {
+        places.delete(key)?;
+    }
+    Ok(())
+}
+
+/// Moves what imports have left about a keyspace to its new name.
+pub(crate) fn rename(db: &Db, from: &str, to: &str) -> Result<()> {
+    let Ok(places) = db.existing_keyspace(PROGRESS) else {
+        return Ok(());
+    };
+    let prefix = progress_prefix(from);
+    for key in keys(&places, from)? {
+        let Some(value) = places.get(&key)? else { continue };
+        let new = match key.strip_prefix(&prefix[..]) {
+            Some(input) => [&progress_prefix(to)[..], input].concat(),
+            None => layout_key(to),
+        };
+        places.put(new, &value)?;
+        places.delete(key)?;
+    }
+    Ok(())
+}
+
+/// The keys of what imports have left about a keyspace.
+fn keys(places: &Keyspace, keyspace: &str) -> Result<Vec<Vec<u8>>> {
+    let prefix = progress_prefix(keyspace);
+    let end = crate::range::successor(&prefix).unwrap_or_default();
+    let mut keys = vec![layout_key(keyspace)];
+    for row in places.range(&prefix[..]..&end[..]) {
+        keys.push(row?.0);
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_again() {
+        for (header, column, line_end) in [
+            (Some(b"id,\xff".to_vec()), None, LineEnd::CrLf),
+            (None, Some("2".to_owned()), LineEnd::Lf),
+        ] {
+            let layout = Layout {
+                format: Format::Tsv,
+                separator: b';',
+                head: Head {
+                    header,
+                    columns: 2,
+                    line_end,
+                },
+                column,
+            };
+            assert_eq!(Layout::decode(&layout.encode()).unwrap(), layout);
+        }
+        assert!(Layout::decode(b"{}").is_err() && Layout::decode(b"id,name\n").is_err());
+    }
+}
