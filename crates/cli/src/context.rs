@@ -4,7 +4,7 @@ use crate::arguments::Arguments;
 use crate::exit::{self, Exit, failure};
 use crate::remote::Remote;
 use crate::{screen, sizes};
-use alluvium::{Db, Keyspace, KeyspaceOptions, MIN_MEMORY, Options};
+use alluvium::{Db, Keyspace, MIN_MEMORY, Options};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 

@@ -102,7 +102,9 @@ fn in_flags(error: &Error) -> Option<String> {
         Error::NoSuchKeyspace { name } => {
             format!("there is no keyspace {name:?}: `alluvium keyspaces list` says which there are")
         }
-        Error::NotRegistered { keyspace, what, name } => format!(
+        Error::NotRegistered {
+            keyspace, what, name, ..
+        } => format!(
             "the keyspace {keyspace:?} uses the {what} {name:?}, which only the program has that created it: open the store with that program"
         ),
         Error::ReadOnly => "the store was opened for reading only".to_owned(),
@@ -201,6 +203,7 @@ mod tests {
                 keyspace: "a".into(),
                 what: "merge operator",
                 name: "b".into(),
+                known: "add".into(),
             },
         ] {
             let said = sentence(&anyhow::Error::new(error).context("opening"));

@@ -200,7 +200,10 @@ impl Error {
     pub fn from_io(operation: Operation, file: &str, offset: u64, len: u64, source: io::Error) -> Error {
         let file = file.to_owned();
         // A write or a sync that fails so has failed: some of it may have been done.
-        let has_failed = matches!(operation, Operation::Write | Operation::Sync | Operation::SyncDirectory);
+        let has_failed = matches!(
+            operation,
+            Operation::Write | Operation::Sync | Operation::SyncDirectory
+        );
         if let Some(remedy) = source.raw_os_error().and_then(remedy).filter(|_| !has_failed) {
             return Error::Exhausted {
                 operation,

@@ -9,10 +9,10 @@ use crate::web::{Setting, Web};
 use alluvium::Db;
 use mio::net::TcpListener;
 use parking_lot::{Condvar, Mutex};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -263,7 +263,11 @@ fn protected(options: &ServerOptions) -> Result<()> {
         return Ok(());
     }
     let addresses = [options.redis, options.memcached, options.web];
-    match addresses.into_iter().flatten().find(|address| !address.ip().is_loopback()) {
+    match addresses
+        .into_iter()
+        .flatten()
+        .find(|address| !address.ip().is_loopback())
+    {
         Some(address) => Err(Error::Unprotected { address }),
         None => Ok(()),
     }
@@ -308,7 +312,9 @@ fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>> {
             .map_err(|error| bad(format!("the clients' authority is no certificate: {error}")))?;
     }
     if roots.is_empty() {
-        return Err(bad("there is no certificate in the file of the clients' authority".to_owned()));
+        return Err(bad(
+            "there is no certificate in the file of the clients' authority".to_owned(),
+        ));
     }
     Ok(Arc::new(roots))
 }

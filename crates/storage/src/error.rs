@@ -208,5 +208,4 @@ impl Error {
             _ => false,
         }
     }
-
 }

@@ -76,7 +76,10 @@ fn first_line(path: &Path) -> Result<String> {
         Some(line) if !line.is_empty() => Ok(line.to_owned()),
         _ => Err(failure(
             Exit::Usage,
-            &format!("--password-file {}: its first line is empty, write the password there", path.display()),
+            format!(
+                "--password-file {}: its first line is empty, write the password there",
+                path.display()
+            ),
         )),
     }
 }
@@ -86,7 +89,7 @@ fn in_flags(error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
             Exit::Usage,
-            &format!(
+            format!(
                 "{address} can be reached from other machines, and nothing keeps them out: set --password-file, or --tls-client-ca \
                  with --tls-certificate and --tls-key (TLS alone lets every client in), or say --unprotected if that is meant"
             ),
@@ -127,20 +130,6 @@ impl From<Word> for Durability {
             Word::Process => Durability::Process,
             Word::Disk => Durability::Disk,
         }
-    }
-}
-
-/// An error of the server in the words of the command line.
-fn in_flags(error: alluvium_server::Error) -> anyhow::Error {
-    match error {
-        alluvium_server::Error::Unprotected { address, wanted } => failure(
-            Exit::Usage,
-            format!(
-                "{address} can be reached from other machines: set {wanted} (--password, --tls-certificate with --tls-key), \
-                 or add --unprotected if that is meant"
-            ),
-        ),
-        error => error.into(),
     }
 }
 

@@ -355,7 +355,11 @@ impl Iterator for Drawn {
 
     fn next(&mut self) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
-        Some(self.distinct.pop().unwrap_or_else(|| fastrand::usize(..self.many)))
+        Some(
+            self.distinct
+                .pop()
+                .unwrap_or_else(|| fastrand::usize(..self.many)),
+        )
     }
 }
 

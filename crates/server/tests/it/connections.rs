@@ -244,7 +244,9 @@ fn clients_of_memcached_give_the_password_first() {
         "CLIENT_ERROR unauthenticated\r\n".repeat(4)
     );
     assert_eq!(
-        ask(b"set x 0 0 7\r\ndefault\r\nset x 0 0 15\r\ndefault se creT\r\nset x 0 0 13\r\nother se cret\r\n"),
+        ask(
+            b"set x 0 0 7\r\ndefault\r\nset x 0 0 15\r\ndefault se creT\r\nset x 0 0 13\r\nother se cret\r\n"
+        ),
         "CLIENT_ERROR authentication failure\r\n".repeat(3)
     );
     assert_eq!(
@@ -290,7 +292,8 @@ fn clients_without_a_certificate_of_the_authority_are_kept_out() {
         ..options()
     });
     let ask = |config: rustls::ClientConfig| {
-        let session = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+        let session =
+            rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
         let socket = std::net::TcpStream::connect(fixture.server.redis_addr().unwrap()).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut stream = rustls::StreamOwned::new(session, socket);

@@ -154,7 +154,13 @@ fn numbers_of_clients_size_nothing() {
     }
     let reply = client.ask(&format!("HRANDFIELD h {} WITHVALUES", i64::MAX));
     assert_eq!(reply, "-ERR value is out of range");
-    assert_eq!(client.ask("SRANDMEMBER s 9223372036854775807").matches(' ').count(), 2);
+    assert_eq!(
+        client
+            .ask("SRANDMEMBER s 9223372036854775807")
+            .matches(' ')
+            .count(),
+        2
+    );
 }
 
 #[test]
