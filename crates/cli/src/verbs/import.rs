@@ -181,17 +181,22 @@ impl Import {
         let bar = progress::bytes_from("importing", total, first.offset);
         let (saved, ended) = job.run(parser, |offset| bar.set_position(offset));
         bar.finish_and_clear();
-        if saved.rows == 0 && (ended.is_err() || saved.rejected > 0) {
-            target.undo(&db, &self.keyspace)?;
-        }
+        let is_complete = matches!(ended, Ok(End::Complete));
+        let undone = match saved.rows == 0 && (!is_complete || saved.rejected > 0) {
+            true => target.undo(&db, &self.keyspace),
+            false => Ok(()),
+        };
         // Whatever became of it: what was committed is kept by closing in order.
         let closed = context::close(db);
         let end = ended?;
-        closed?;
+        undone.and(closed)?;
         self.tell(context, end, (&first, &saved), started.elapsed())?;
         Ok(match end {
             End::Stopped => {
-                screen::complain("stopped; the same command goes on from here");
+                screen::complain(match saved.rows {
+                    0 => "stopped before the first row: nothing is imported",
+                    _ => "stopped; the same command goes on from here",
+                });
                 Exit::Interrupted
             }
             End::Complete if saved.rejected > 0 => Exit::BadRows,
