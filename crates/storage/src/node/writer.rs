@@ -381,7 +381,10 @@ fn begin(
     let whole = extent.units == options.extent_units;
     let buffer = match spare.pop().filter(|_| whole) {
         Some(buffer) => buffer,
-        None => Buffer::zeroed((extent.bytes() as usize).min(len.max(FIRST_BUFFER))),
+        // What is written ends with a block of the device, and compressed nodes end anywhere before it.
+        None => Buffer::zeroed(
+            (extent.bytes() as usize).min(len.next_multiple_of(DEVICE_BLOCK).max(FIRST_BUFFER)),
+        ),
     };
     Ok(Filling {
         extent,

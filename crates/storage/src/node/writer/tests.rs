@@ -96,6 +96,31 @@ fn every_node_is_read_back_and_live_bytes_are_exact() {
 }
 
 #[test]
+fn a_node_alone_in_its_extent_is_written_whatever_it_compresses_to() {
+    let mut random = fastrand::Rng::with_seed(11);
+    for page in [4096, 8192, 16384, 32768, 65536] {
+        let page_size = PageSize::new(page).unwrap();
+        for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+            let bed = bed(ExtentOptions::default());
+            for pages in 1..=MAX_PAGES {
+                // The share of noise says what is left of it: from nothing to all.
+                let noise = random.usize(1..=8);
+                let fill = |at: usize| match at / 64 % 8 < noise {
+                    true => random.u8(..),
+                    false => 0,
+                };
+                let node: Vec<u8> = (0..page_size.node_bytes(pages)).map(fill).collect();
+                let mut writer = bed.writer(options(codec, page_size));
+                let pointer = writer.add(&node).unwrap();
+                bed.extents.install(&writer.finish().unwrap().extents);
+                let read = read_node(&bed.tiers, &pointer, page_size, Purpose::Check).unwrap();
+                assert!(read == node, "{pages} pages of {page}, {codec:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_lies_between_nodes_is_zero_although_buffers_are_used_again() {
     let bed = bed(ExtentOptions::default());
     let mut random = fastrand::Rng::with_seed(6);
