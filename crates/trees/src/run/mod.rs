@@ -61,7 +61,7 @@ mod weigh;
 
 pub use build::Builder;
 pub use check::Violation;
-#[cfg(test)]
+#[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) use cursor::ENTERED;
 pub use cursor::{Cursor, open_many};
 pub use examine::{Examined, examine};

@@ -421,7 +421,7 @@ fn leaf_of<'v>(root: &'v Node, probe: &Probe) -> &'v Node {
 mod tests {
     use super::*;
     use crate::memtable::Memtable;
-    use crate::tiered::{Progress, TreeOptions};
+    use crate::tiered::{MemtableEntry, Progress, TreeOptions};
     use alluvium_base::Message;
     use alluvium_base::message::LAST;
     use alluvium_device::memory::MemoryDirectory;
@@ -548,6 +548,91 @@ mod tests {
         }
         for start in [199, 150, 103] {
             read(Direction::Backward, start, first + 1);
+        }
+    }
+
+    /// Keys that are overwritten all the time, and others beside them: in a memtable, or written out with every version. The
+    /// versions of a key, and the last of all.
+    fn hot_keys(is_written_out: bool) -> (Tree, Arc<One>, u64) {
+        const VERSIONS: u64 = 5000;
+        let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"");
+        let tree = Tree::create(Arc::new(store.unwrap()), TreeOptions::default());
+        let memtable = Memtable::new(16 << 20);
+        let mut sequence = 0;
+        for key in 0..20u8 {
+            sequence += 1;
+            memtable
+                .insert(&[2 * key, 0], Message::put(sequence, b"cold"))
+                .unwrap();
+        }
+        for _ in 0..VERSIONS {
+            for key in 0..6u8 {
+                sequence += 1;
+                let value = sequence.to_be_bytes();
+                memtable
+                    .insert(&[5 * key, 1], Message::put(sequence, &value))
+                    .unwrap();
+            }
+        }
+        let (memtable, mut above) = (Arc::new(memtable), Vec::new());
+        if is_written_out {
+            // Nothing says yet that anything may be folded.
+            let mut writing = tree.incorporate(memtable, sequence, Class::Normal).unwrap();
+            while writing.poll(usize::MAX).unwrap() == Progress::More {}
+        } else {
+            above.push(MemtableEntry { memtable, base: 0 });
+        }
+        (tree, Arc::new(One(Arc::new(above))), sequence)
+    }
+
+    #[derive(Debug)]
+    struct One(MemtableList);
+
+    impl Memtables for One {
+        fn newest_first(&self) -> MemtableList {
+            Arc::clone(&self.0)
+        }
+    }
+
+    /// Versions that were looked at since the last call.
+    fn visited() -> u64 {
+        let take = |count: &std::cell::Cell<u64>| count.replace(0);
+        crate::memtable::STEPS.with(take) + crate::run::ENTERED.with(take)
+    }
+
+    #[test]
+    fn scans_and_lookups_pass_by_what_they_do_not_see_of_hot_keys() {
+        for is_written_out in [false, true] {
+            let (tree, above, last) = hot_keys(is_written_out);
+            let version_of = |at: u64, key: u64| {
+                let turn = (at - 20).checked_sub(key + 1)? / 6;
+                Some(20 + 6 * turn + key + 1)
+            };
+            for at in [last, last - 1, last / 2, 1000, 21, 20] {
+                for direction in [Direction::Forward, Direction::Backward] {
+                    visited();
+                    let memtables: Arc<dyn Memtables> = above.clone();
+                    let mut iter = tree.iter_with(memtables, KeyRange::everything(), direction, at, 0);
+                    let (mut hot, mut cold) = (Vec::new(), 0);
+                    while let Some((key, value)) = iter.next().unwrap() {
+                        match key[1] {
+                            0 => cold += 1,
+                            _ => hot.push((u64::from(key[0] / 5), value.to_vec())),
+                        }
+                    }
+                    hot.sort();
+                    let expected =
+                        (0..6).filter_map(|key| Some((key, version_of(at, key)?.to_be_bytes().to_vec())));
+                    assert_eq!((hot, cold), (expected.collect(), 20), "{direction:?} at {at}");
+                    let visited = visited();
+                    // Each hot key is sought up to three times, in 2 log n steps; in a run, a step for each leaf that it fills.
+                    let most = 6 * 3 * 2 * 13 + 20;
+                    assert!(
+                        visited < most,
+                        "{visited} versions looked at of 26 keys, {direction:?} at {at}, {is_written_out}"
+                    );
+                }
+            }
         }
     }
 }

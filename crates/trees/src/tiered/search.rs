@@ -287,3 +287,156 @@ impl Search {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::memtable::Memtable;
+    use crate::merge::{Append, Direction};
+    use crate::range::KeyRange;
+    use crate::tiered::{KeyspaceRules, OneKeyspace, Progress, Tree, TreeOptions};
+    use alluvium_base::Message;
+    use alluvium_base::message::LAST;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_storage::extents::Class;
+    use alluvium_storage::store::{Store, StoreOptions};
+    use std::sync::Arc;
+
+    fn tree() -> Tree {
+        let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"");
+        let rules = KeyspaceRules {
+            operator: Some(Arc::new(Append)),
+            ..KeyspaceRules::default()
+        };
+        let options = TreeOptions {
+            schema: Arc::new(OneKeyspace::new(rules)),
+            ..TreeOptions::default()
+        };
+        Tree::create(Arc::new(store.unwrap()), options)
+    }
+
+    fn write(tree: &Tree, messages: &[(&[u8], Message<'_>)]) {
+        let memtable = Memtable::new(1 << 20);
+        for (key, message) in messages {
+            memtable.insert(key, *message).unwrap();
+        }
+        let cut = messages
+            .iter()
+            .map(|(_, message)| message.sequence)
+            .max()
+            .unwrap();
+        tree.horizon().raise(cut);
+        let mut step = tree.incorporate(Arc::new(memtable), cut, Class::Normal).unwrap();
+        while step.poll(100).unwrap() == Progress::More {}
+    }
+
+    /// Asks for the value of a key in every way there is.
+    fn found(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
+        let found = tree.get(key, LAST, 0).unwrap();
+        assert_eq!(
+            tree.multi_get(&[key, key], LAST, 0).unwrap(),
+            [found.clone(), found.clone()]
+        );
+        assert_eq!(tree.lookup(key, LAST, 0).wait().unwrap(), found);
+        let behind = [key, &[0]].concat();
+        let mut iter = tree.iter(KeyRange::new(key, Some(&behind)), Direction::Forward, LAST, 0);
+        assert_eq!(iter.next().unwrap().map(|(_, value)| value.to_vec()), found);
+        found
+    }
+
+    #[test]
+    fn every_run_of_a_group_that_may_have_a_key_is_asked() {
+        const RUNS: u64 = 6;
+        let tree = tree();
+        let value = |number: u64| format!("{number},").into_bytes();
+        for number in 1..=RUNS {
+            let operand = value(number);
+            write(&tree, &[(b"k", Message::merge(number, &operand))]);
+        }
+        // The runs of all bundles as one group, as compactions that leave what is older alone make it.
+        tree.change(None, |_, _, root| {
+            let mut root = root.draft();
+            let bundles = std::mem::take(&mut root.bundles);
+            let parts = bundles.iter().flat_map(|bundle| &bundle.parts);
+            let groups: Vec<&Arc<Group>> = parts.map(|part| &part.group).collect();
+            let sources = groups.iter().enumerate().map(|(place, group)| maplet::Source {
+                maplet: group.maplet.clone(),
+                rewrite: [Some(place as u16)].into(),
+            });
+            let spec = tree.maplet_spec(alluvium_base::Purpose::Other, Class::Normal);
+            let mut merger = maplet::Merger::new(tree.store(), &spec, sources.collect(), None)?;
+            let written = loop {
+                if let maplet::Progress::Done(written) = merger.step(1000)? {
+                    break written;
+                }
+            };
+            tree.store().extents().install(&written.extents);
+            let runs = groups.iter().map(|group| group.runs[0].get().cloned());
+            let group = Group::new(tree.next_group(), runs, written.maplet.clone());
+            let part = Part {
+                group: Arc::new(group),
+                clip: None,
+            };
+            root.bundles = vec![Arc::new(super::super::node::Bundle {
+                number: root.next - 1,
+                parts: vec![part],
+            })];
+            let pivot = &mut root.pivots[0];
+            pivot.live = vec![vec![run::Weight::default()]];
+            pivot.first = root.next - 1;
+            Ok(Some(root))
+        })
+        .unwrap();
+        let expected: Vec<u8> = (1..=RUNS).flat_map(value).collect();
+        assert_eq!(found(&tree, b"k"), Some(expected));
+    }
+
+    #[test]
+    fn what_came_from_one_of_two_nodes_counts_up_to_where_the_other_began() {
+        let tree = tree();
+        // Two leaves, before and from `m` on.
+        tree.change(None, |_, shaper, _| {
+            let leaves = [KeyRange::new(b"", Some(b"m")), KeyRange::new(b"m", None)];
+            Ok(Some(shaper.crown(leaves.map(Node::leaf).into())))
+        })
+        .unwrap();
+        write(
+            &tree,
+            &[(b"a", Message::put(1, b"left")), (b"m", Message::put(2, b"old"))],
+        );
+        write(
+            &tree,
+            &[(b"m", Message::delete(3)), (b"z", Message::put(4, b"right"))],
+        );
+        // The right one is compacted, so that nothing is left of `m`; in what lies above the left one it still is.
+        tree.compact_fully(b"m").unwrap();
+        let mut others = Vec::new();
+        while let Some(mut job) = tree.next_job().unwrap() {
+            if job.describe().starts_with("compaction at height 0") {
+                while job.poll(100).unwrap() == Progress::More {}
+            } else {
+                others.push(job);
+            }
+        }
+        drop(others);
+        tree.change(None, |_, shaper, root| {
+            let mut root = root.draft();
+            shaper.merge(&mut root, 0)?;
+            Ok(Some(root))
+        })
+        .unwrap();
+        let version = tree.version();
+        let joined = version.root.pivots[0].child.as_deref().expect("one leaf is left");
+        assert!(
+            joined.stack(0).any(|layer| {
+                let clip = layer.part.clip.as_deref();
+                clip.is_some_and(|clip| clip.high.as_deref() == Some(b"m"))
+                    && layer.part.group.runs().any(|(_, run)| run.high() >= &b"m"[..])
+            }),
+            "a run of the left one has `m`"
+        );
+        assert_eq!(found(&tree, b"m"), None);
+        assert_eq!(found(&tree, b"a"), Some(b"left".to_vec()));
+        assert_eq!(found(&tree, b"z"), Some(b"right".to_vec()));
+    }
+}

@@ -313,3 +313,124 @@ impl Uses {
         found
     }
 }
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::maplet::{Maplet, MapletSpec};
+    use crate::merge::Direction;
+    use crate::run::{Access, Builder, RunOptions};
+    use crate::tiered::node::Group;
+    use alluvium_base::{Message, Purpose};
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_storage::Codec;
+    use alluvium_storage::extents::Class;
+    use alluvium_storage::store::{Store, StoreOptions};
+    use std::sync::Arc;
+
+    fn store() -> Store {
+        Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
+    }
+
+    /// A part of one run, which is built by `push`.
+    fn part_of(store: &Store, id: u64, push: impl FnOnce(&mut Builder)) -> Part {
+        let mut options = RunOptions::new(Purpose::Other);
+        (options.codec, options.value_threshold) = (Codec::Zstd, Some(0));
+        let mut builder = Builder::new(store, &options).unwrap();
+        push(&mut builder);
+        let built = builder.finish().unwrap().expect("something was pushed");
+        store.extents().install(&built.extents);
+        let spec = MapletSpec {
+            fingerprint_bits: 24,
+            purpose: Purpose::Other,
+            class: Class::Normal,
+        };
+        let written = Maplet::build(store, &spec, built.hashes, 0).unwrap();
+        store.extents().install(&written.extents);
+        Part {
+            group: Arc::new(Group::new(id, [Some(built.run)], written.maplet)),
+            clip: None,
+        }
+    }
+
+    fn run_of(part: &Part) -> &Run {
+        part.group.runs().next().expect("there is one").1
+    }
+
+    /// A part whose values are in a node that compresses well, and one with the tiny value of it.
+    fn shared(store: &Store) -> (Part, Part) {
+        let all = part_of(store, 1, |builder| {
+            builder.push(b"b", Message::put(1, &[0; 3000]).into()).unwrap();
+            builder.push(b"c", Message::put(2, b"x").into()).unwrap();
+        });
+        let tiny = part_of(store, 2, |builder| {
+            let everything = KeyRange::everything();
+            builder.inherit_from(run_of(&all), &everything);
+            let mut cursor = run_of(&all).cursor(store, everything, Direction::Forward, Access::Cached);
+            cursor.seek(b"c").unwrap();
+            builder.push(b"c", cursor.record()).unwrap();
+        });
+        (all, tiny)
+    }
+
+    fn counted(uses: &Uses, parts: &[&Part]) -> Vec<String> {
+        let pins: Vec<(Part, KeyRange)> = parts
+            .iter()
+            .map(|&part| (part.clone(), KeyRange::everything()))
+            .collect();
+        uses.differences(&Uses::of([], &pins))
+    }
+
+    #[test]
+    fn an_extent_is_counted_as_long_as_a_run_lists_it_however_little_of_it() {
+        let store = store();
+        let (all, tiny) = shared(&store);
+        let inherited = run_of(&tiny).extents().iter().find(|used| used.inherited);
+        let inherited = inherited.expect("the tiny value is passed on").clone();
+        assert_eq!(inherited.live, 0, "its share of the node is less than a byte");
+        let everything = KeyRange::everything();
+        let mut uses = Uses::default();
+        uses.acquire(&all, &everything);
+        uses.acquire(&tiny, &everything);
+        assert_eq!(counted(&uses, &[&all, &tiny]), Vec::<String>::new());
+        uses.release(&all, &everything);
+        assert!(
+            uses.sweep().contains(&inherited.extent),
+            "one reference to it is given up"
+        );
+        assert_eq!(counted(&uses, &[&tiny]), Vec::<String>::new());
+        assert_eq!(uses.reachable().get(&inherited.extent), Some(&1));
+        uses.release(&tiny, &everything);
+        assert!(uses.sweep().contains(&inherited.extent));
+        assert_eq!(counted(&uses, &[]), Vec::<String>::new());
+        assert!(uses.live.is_empty() && uses.memory == Held::default());
+    }
+
+    #[test]
+    fn what_another_run_lists_does_not_come_free_and_what_none_does_comes() {
+        let store = store();
+        let (all, tiny) = shared(&store);
+        let everything = KeyRange::everything();
+        let mut uses = Uses::default();
+        uses.acquire(&all, &everything);
+        let alone = |uses: &Uses, part: &Part| uses.alone(std::iter::once((part, everything.clone())));
+        let bytes = |part: &Part, counts: &dyn Fn(&crate::run::Use) -> bool| -> u64 {
+            let of_run = run_of(part).extents().iter().filter(|used| counts(used));
+            let of_maplet = part.group.maplet.extents().map(|(extent, _)| extent.bytes());
+            of_run.map(|used| used.extent.bytes()).chain(of_maplet).sum()
+        };
+        assert_eq!(alone(&uses, &all), bytes(&all, &|_| true));
+        uses.acquire(&tiny, &everything);
+        let inherited = run_of(&tiny)
+            .extents()
+            .iter()
+            .find(|used| used.inherited)
+            .unwrap();
+        let others = |used: &crate::run::Use| used.extent != inherited.extent;
+        assert_eq!(alone(&uses, &all), bytes(&all, &others));
+        assert_eq!(alone(&uses, &tiny), bytes(&tiny, &others));
+        uses.release(&all, &everything);
+        uses.sweep();
+        assert_eq!(alone(&uses, &tiny), bytes(&tiny, &|_| true));
+    }
+}

@@ -197,9 +197,10 @@ fn overwritten(snapshots: &[u64]) -> (u64, u64) {
     for _ in 0..MEMTABLES {
         for _ in 0..EACH {
             sequence += 1;
+            let value = value(sequence);
             let message = match sequence % 3 {
                 0 => Message::merge(sequence, b"m"),
-                _ => Message::put(sequence, &value(sequence)),
+                _ => Message::put(sequence, &value),
             };
             memtable.insert(b"hot", message).unwrap();
         }
@@ -216,10 +217,9 @@ fn overwritten(snapshots: &[u64]) -> (u64, u64) {
         tree.store().reclaim(ReclaimLimit::default()).unwrap();
         memtable = Arc::into_inner(sealed).expect("it is written out").cleared();
     }
-    for &at in snapshots.iter().chain([&LAST, &0]) {
+    for &at in snapshots.iter().chain([&LAST]) {
         let newest = at.min(sequence);
         let wanted = match newest % 3 {
-            _ if newest == 0 => None,
             0 => Some([value(newest - 1), b"m".to_vec()].concat()),
             _ => Some(value(newest)),
         };

@@ -96,6 +96,7 @@ pub(crate) fn store_options() -> StoreOptions {
 fn store_options_of(workload: &Workload) -> StoreOptions {
     StoreOptions {
         page_size: PageSize::new(workload.page).expect("a size of a page"),
+        cache_bytes: store_options().cache_bytes.max(256 * u64::from(workload.page)),
         ..store_options()
     }
 }
