@@ -20,6 +20,7 @@ use std::sync::Arc;
 const SEGMENT: usize = 4096;
 
 const OPTIONS: LogOptions = LogOptions {
+    starts_small: false,
     limit_bytes: 64 * 1024,
     segment_bytes: SEGMENT as u64,
     reserve_bytes: SEGMENT as u64,

@@ -5,6 +5,7 @@ mod basics;
 mod changes;
 mod crashes;
 mod dropped;
+mod filesystems;
 mod ingest;
 mod kill;
 mod panics;

@@ -119,3 +119,38 @@ fn fill_and_delete(value_bytes: usize) {
     }
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }
+
+/// The bytes that the files of a directory have on the file system.
+fn occupied(place: &std::path::Path) -> Vec<(String, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(place).unwrap().map(Result::unwrap);
+    files
+        .map(|file| {
+            let bytes = file.metadata().unwrap().blocks() * 512;
+            (file.file_name().to_string_lossy().into_owned(), bytes)
+        })
+        .collect()
+}
+
+#[test]
+fn a_new_store_takes_no_more_than_a_mebibyte() {
+    for options in [Options::new(), Options::new().memory(16 << 20)] {
+        let place = tempfile::tempdir().unwrap();
+        let db = options.open(place.path()).unwrap();
+        let keyspace = db.keyspace("main").unwrap();
+        // What the background makes ready for writers comes with the first of them.
+        std::thread::sleep(Duration::from_millis(300));
+        let files = occupied(place.path());
+        let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+        println!("{total} bytes in {} files", files.len());
+        assert!(total <= 1 << 20, "{total} bytes: {files:?}");
+        for number in 0..2000u32 {
+            keyspace.put(number.to_be_bytes(), [7; 1000]).unwrap();
+        }
+        assert_eq!(keyspace.iter().map(Result::unwrap).count(), 2000);
+        db.close().unwrap();
+        let db = options.open(place.path()).unwrap();
+        assert_eq!(db.keyspace("main").unwrap().iter().count(), 2000);
+        assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    }
+}

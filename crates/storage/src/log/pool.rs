@@ -46,7 +46,7 @@ pub(super) struct Pool {
     unlimited: AtomicBool,
     /// Whether slots are mapped. Cleared for good where the file system refuses.
     mapped: AtomicBool,
-    /// Whether no writer has come yet since the log was created: nothing is made ready for them meanwhile.
+    /// Whether hardly anything was written since the log was created: nothing is made ready for writers meanwhile.
     untouched: AtomicBool,
     idle: Mutex<Idle>,
 }
@@ -273,10 +273,12 @@ impl Pool {
             idle.let_past = live;
         }
         idle.idle_steps = 0;
-        if claim != Claim::Control {
+        let short = idle.take_short(total, claim);
+        if claim != Claim::Control && idle.short.len() < self.options.lanes {
+            // A writer has filled a short slot, or several have come: what they need next is made meanwhile.
             self.untouched.store(false, Ordering::Relaxed);
         }
-        if let Some(slot) = idle.take_short(total, claim) {
+        if let Some(slot) = short {
             idle.live -= len - slot.len;
             drop(idle);
             return self.account(slot.len, Ok(slot), reserved);
@@ -382,7 +384,7 @@ impl Pool {
     }
 
     /// Makes the short slots that a new log begins with: one for each lane, one for a note and one as the reserve. Nothing else is made
-    /// before the first writer comes, so that a new store is small.
+    /// before writers have used some of them, so that a new store is small.
     ///
     /// # Errors
     /// As the device says.

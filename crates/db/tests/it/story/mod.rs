@@ -109,6 +109,7 @@ impl Whole {
             memtable,
             cache: 1 << 20,
             log: LogOptions {
+                starts_small: false,
                 limit_bytes: 96 << 10,
                 segment_bytes: 8 << 10,
                 reserve_bytes: 16 << 10,

@@ -61,6 +61,7 @@ impl Tiered {
             },
             log: log::LogOptions {
                 limit_bytes: 64 << 10,
+                starts_small: false,
                 segment_bytes: 8 << 10,
                 reserve_bytes: 16 << 10,
                 // One, so that the death of the process leaves a prefix of the commits: what a merge or a range delete comes

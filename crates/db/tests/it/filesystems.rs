@@ -1,0 +1,453 @@
+//! A full disk on real file systems: a process fills the disk to the last byte, goes on, is killed, and the store opens again.
+//!
+//! One row for each file system, on a loop device or in memory. A row is skipped, and says so, where it may not be mounted.
+//! The store is used in a child process, so that a signal is seen as a death and not suffered.
+
+use alluvium::{Db, Keyspace, Options};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const DIRECTORY: &str = "ALLUVIUM_FILE_SYSTEM_DIRECTORY";
+
+/// How long a store may take to write again once there is room.
+const HEALING: Duration = Duration::from_secs(5);
+
+/// How long a step may take altogether before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const VALUE: usize = 8000;
+
+/// How much room a row has, in bytes: more takes longer and shows nothing else.
+const ROOM: u64 = 56 << 20;
+
+/// Records of the first step.
+const SOME: u64 = 600;
+
+/// Records that are deleted from a full disk.
+const DELETED: u64 = 100;
+
+/// What a row promises beyond what all promise: nobody dies, nothing acknowledged is lost, and writes go on once there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Promise {
+    /// On the full disk the store opens and deletes.
+    OpensAndDeletes,
+    /// Every block is shared with a copy, so that each change needs a new one: on the full disk the store opens for reading.
+    OpensToRead,
+}
+
+/// A file system made for one row; what was mounted last is unmounted first.
+struct Volume {
+    mounts: Vec<PathBuf>,
+    root: PathBuf,
+    _place: TempDir,
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        for mount in self.mounts.iter().rev() {
+            let plain = Command::new("umount").arg(mount).output();
+            if !plain.is_ok_and(|done| done.status.success()) {
+                let _ = Command::new("umount").arg("-l").arg(mount).status();
+            }
+        }
+    }
+}
+
+/// Runs a command, or says why the row is skipped.
+fn runs(row: &str, command: &mut Command) -> Option<()> {
+    let why = match command.output() {
+        Ok(output) if output.status.success() => return Some(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    println!("{row:14} skipped: {command:?}: {why}");
+    None
+}
+
+impl Volume {
+    fn empty() -> Volume {
+        let place = tempfile::tempdir().unwrap();
+        Volume {
+            mounts: Vec::new(),
+            root: place.path().join("root"),
+            _place: place,
+        }
+    }
+
+    fn mount(&mut self, row: &str, at: &Path, arguments: &[&str]) -> Option<()> {
+        std::fs::create_dir_all(at).unwrap();
+        runs(row, Command::new("mount").args(arguments).arg(at))?;
+        self.mounts.push(at.to_owned());
+        Some(())
+    }
+
+    /// A file system in a sparse image, of which `ROOM` bytes are left free.
+    fn image(row: &str, make: &[&str], mebibytes: u64) -> Option<Volume> {
+        let mut volume = Volume::empty();
+        let image = volume._place.path().join("image");
+        let file = std::fs::File::create(&image).unwrap();
+        file.set_len(mebibytes << 20).unwrap();
+        runs(row, Command::new(make[0]).args(&make[1..]).arg(&image))?;
+        let root = volume.root.clone();
+        volume.mount(row, &root, &["-o", "loop", image.to_str().unwrap()])?;
+        let ballast = std::fs::File::create(root.join("ballast")).unwrap();
+        let surplus = free(&root).saturating_sub(ROOM);
+        if surplus > 0 {
+            // SAFETY: a call on an open descriptor. Where it is refused the row takes longer, and that is all.
+            let _ = unsafe { libc::fallocate(ballast.as_raw_fd(), 0, 0, surplus as i64) };
+        }
+        Some(volume)
+    }
+
+    fn tmpfs(row: &str, mebibytes: u64) -> Option<Volume> {
+        let mut volume = Volume::empty();
+        let root = volume.root.clone();
+        volume.mount(
+            row,
+            &root,
+            &["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "tmpfs"],
+        )?;
+        Some(volume)
+    }
+
+    /// An overlay whose upper layer is this file system.
+    fn overlaid(mut self, row: &str) -> Option<Volume> {
+        let dirs = ["lower", "upper", "work"].map(|name| self.root.join(name));
+        dirs.iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
+        let [lower, upper, work] = dirs.map(|dir| dir.display().to_string());
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let merged = self._place.path().join("merged");
+        self.mount(row, &merged, &["-t", "overlay", "-o", &options, "overlay"])?;
+        self.root = merged;
+        Some(self)
+    }
+
+    /// Takes all room that is left.
+    fn fill(&self) {
+        let path = self.root.join("filler");
+        // Where there is not even room for a name, there is none for anything.
+        let Ok(mut filler) = std::fs::File::options().create(true).append(true).open(path) else {
+            return;
+        };
+        for size in [1 << 20, 4096, 512, 1] {
+            // What one call leaves over because of a reservation, a later one gets.
+            for _ in 0..3 {
+                while filler.write_all(&vec![0xff; size]).is_ok() {}
+                let _ = filler.sync_all();
+            }
+        }
+    }
+
+    fn heal(&self) {
+        let _ = std::fs::remove_file(self.root.join("filler"));
+    }
+}
+
+/// The process that uses the store.
+struct User {
+    child: Child,
+    commands: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl User {
+    fn start(store: &Path) -> User {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "filesystems::the_user_does_as_it_is_told",
+                "--nocapture",
+            ])
+            .env(DIRECTORY, store)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        User {
+            commands: child.stdin.take().unwrap(),
+            answers: BufReader::new(child.stdout.take().unwrap()).lines(),
+            child,
+        }
+    }
+
+    /// Has a command done; its answer, or how the process died.
+    fn ask(&mut self, command: &str) -> Result<String, String> {
+        let _ = writeln!(self.commands, "{command}");
+        let answer = self.answers.by_ref().find_map(|line| {
+            let line = line.ok()?;
+            line.strip_prefix("answer ").map(str::to_owned)
+        });
+        answer.ok_or_else(|| {
+            let status = self.child.wait().unwrap();
+            format!(
+                "{command}: the process died: {status}, signal {:?}",
+                status.signal()
+            )
+        })
+    }
+
+    /// As `ask`, for an answer that is a number.
+    fn number(&mut self, command: &str) -> Result<u64, String> {
+        let answer = self.ask(command)?;
+        answer.parse().map_err(|_| format!("{command}: {answer}"))
+    }
+
+    fn done(&mut self, command: &str) -> Result<(), String> {
+        match self.ask(command)?.as_str() {
+            "done" => Ok(()),
+            answer => Err(format!("{command}: {answer}")),
+        }
+    }
+
+    fn killed(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+/// Puts records from `from` on until `until`, or until the disk is full: the first that was not put, or what went wrong.
+fn put(keyspace: &Keyspace, from: u64, until: u64) -> Result<u64, String> {
+    for number in from..until {
+        match keyspace.put(key(number), vec![number as u8; VALUE]) {
+            Ok(()) => {}
+            Err(error) if error.is_full() => return Ok(number),
+            Err(error) => return Err(format!("putting {number}: {error}")),
+        }
+    }
+    Ok(until)
+}
+
+/// Does what one command says.
+fn obey(keyspace: &Keyspace, db: &Db, words: &[&str]) -> Result<String, String> {
+    let numbers: Vec<u64> = words[1..].iter().map(|word| word.parse().unwrap()).collect();
+    let done = || Ok("done".to_owned());
+    match (words[0], &numbers[..]) {
+        ("put", &[from, until]) => put(keyspace, from, until).map(|next| next.to_string()),
+        // Writes until one is taken again.
+        ("heal", &[number]) => {
+            let began = Instant::now();
+            while put(keyspace, number, number + 1)? == number {
+                if began.elapsed() > PATIENCE {
+                    return Err(format!("no write for {PATIENCE:?}"));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Ok(began.elapsed().as_millis().to_string())
+        }
+        ("delete", &[from, until]) => {
+            for number in from..until {
+                keyspace
+                    .delete(key(number))
+                    .map_err(|error| format!("deleting {number}: {error}"))?;
+            }
+            done()
+        }
+        ("read", &[from, until]) => {
+            for number in from..until {
+                let value = keyspace
+                    .get(key(number))
+                    .map_err(|error| format!("reading {number}: {error}"))?;
+                if value.as_deref() != Some(&vec![number as u8; VALUE][..]) {
+                    return Err(format!("{number} is lost"));
+                }
+            }
+            done()
+        }
+        ("check", _) => match db.check() {
+            Ok(found) if found.is_empty() => done(),
+            found => Err(format!("{found:?}")),
+        },
+        _ => Err(format!("what is {words:?}?")),
+    }
+}
+
+/// The process that is filled and killed; without its variable it is none.
+#[test]
+fn the_user_does_as_it_is_told() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else {
+        return;
+    };
+    let options = Options::new().memory(16 << 20);
+    let mut open: Option<(Db, Keyspace)> = None;
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let answer = match (words[0], &open) {
+            ("open" | "open-to-read", _) => {
+                let opened = if words[0] == "open" {
+                    options.open(Path::new(&directory))
+                } else {
+                    options.open_read_only(Path::new(&directory))
+                };
+                opened
+                    .and_then(|db| {
+                        let keyspace = db.keyspace("main")?;
+                        open = Some((db, keyspace));
+                        Ok("done".to_owned())
+                    })
+                    .map_err(|error| format!("opening: {error}"))
+            }
+            (_, Some((db, keyspace))) => obey(keyspace, db, &words),
+            _ => Err("nothing is open".to_owned()),
+        };
+        println!(
+            "\nanswer {}",
+            answer
+                .unwrap_or_else(|error| format!("error: {error}"))
+                .replace('\n', " ")
+        );
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+/// What a row measured, for its line.
+type Row = BTreeMap<&'static str, String>;
+
+fn story(volume: &Volume, promise: Promise) -> Result<Row, String> {
+    let mut row = Row::new();
+    let store = volume.root.join("store");
+    let mut user = User::start(&store);
+    user.done("open")?;
+    let put = user.number(&format!("put 0 {SOME}"))?;
+    if put != SOME {
+        return Err(format!("only {put} records have room on the empty disk"));
+    }
+    if promise == Promise::OpensToRead {
+        let copy = Command::new("cp")
+            .args(["-r", "--reflink=always"])
+            .arg(&store)
+            .arg(volume.root.join("copy"))
+            .output()
+            .unwrap();
+        if !copy.status.success() {
+            return Err(format!("cp: {}", String::from_utf8_lossy(&copy.stderr)));
+        }
+    }
+    // Somebody else fills the disk; the store finds out by and by.
+    volume.fill();
+    let first = user.number(&format!("put {SOME} 1000000"))?;
+    row.insert("1 put before full", (first - SOME).to_string());
+    user.done(&format!("read 0 {first}"))?;
+    if promise == Promise::OpensAndDeletes {
+        user.done(&format!("delete 0 {DELETED}"))?;
+    }
+    volume.heal();
+    let healed = user.number(&format!("heal {first}"))?;
+    row.insert("2 healed ms", healed.to_string());
+    // Now the store itself fills it, and what it leaves over is filled by others.
+    let second = user.number(&format!("put {first} 1000000"))?;
+    row.insert("3 put until full", (second - first).to_string());
+    volume.fill();
+    let third = user.number(&format!("put {second} 1000000"))?;
+    user.done(&format!("read {DELETED} {third}"))?;
+    user.killed();
+    // Killed, and nothing is free.
+    volume.fill();
+    row.insert("4 free at reopening", free(&volume.root).to_string());
+    let mut user = User::start(&store);
+    let began = Instant::now();
+    user.done(if promise == Promise::OpensAndDeletes {
+        "open"
+    } else {
+        "open-to-read"
+    })?;
+    row.insert("5 reopened ms", began.elapsed().as_millis().to_string());
+    user.done(&format!("read {DELETED} {third}"))?;
+    if promise == Promise::OpensAndDeletes {
+        user.done(&format!("delete {DELETED} {}", 2 * DELETED))?;
+        user.done("check")?;
+        volume.heal();
+    } else {
+        user.killed();
+        volume.heal();
+        std::fs::remove_dir_all(volume.root.join("copy")).unwrap();
+        user = User::start(&store);
+        user.done("open")?;
+        user.done(&format!("delete {DELETED} {}", 2 * DELETED))?;
+    }
+    let healed_again = user.number(&format!("heal {third}"))?;
+    row.insert("6 healed ms", healed_again.to_string());
+    user.done(&format!("read {} {}", 2 * DELETED, third + 1))?;
+    user.done("check")?;
+    if healed.max(healed_again) > HEALING.as_millis() as u64 {
+        return Err(format!("it took {healed} and {healed_again} ms to write again"));
+    }
+    Ok(row)
+}
+
+/// The bytes that an ordinary process may still allocate.
+fn free(path: &Path) -> u64 {
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: zeros are a value of this type, and the path ends in a zero.
+    let stat = unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        assert_eq!(libc::statvfs(path.as_ptr(), &raw mut stat), 0);
+        stat
+    };
+    stat.f_bavail * stat.f_frsize
+}
+
+#[test]
+fn a_full_disk_is_survived_on_every_file_system() {
+    let ext4 = || Volume::image("ext4", &["mkfs.ext4", "-q", "-F", "-m", "0"], 64);
+    let ext3 = || Volume::image("ext3", &["mkfs.ext3", "-q", "-F", "-m", "0"], 64);
+    let xfs = |row| Volume::image(row, &["mkfs.xfs", "-q", "-f"], 300);
+    let btrfs = |row| Volume::image(row, &["mkfs.btrfs", "-q", "-f"], 160);
+    let only = std::env::var("ALLUVIUM_FILE_SYSTEM").ok();
+    let full = Promise::OpensAndDeletes;
+    let rows: [(&str, Box<dyn Fn() -> Option<Volume>>, Promise); 8] = [
+        ("ext4", Box::new(ext4), full),
+        ("ext3", Box::new(ext3), full),
+        ("xfs", Box::new(move || xfs("xfs")), full),
+        (
+            "xfs, copied",
+            Box::new(move || xfs("xfs, copied")),
+            Promise::OpensToRead,
+        ),
+        ("btrfs", Box::new(move || btrfs("btrfs")), full),
+        (
+            "overlay/btrfs",
+            Box::new(move || btrfs("overlay/btrfs")?.overlaid("overlay/btrfs")),
+            full,
+        ),
+        (
+            "overlay/ext4",
+            Box::new(move || ext4()?.overlaid("overlay/ext4")),
+            full,
+        ),
+        ("tmpfs", Box::new(|| Volume::tmpfs("tmpfs", 56)), full),
+    ];
+    let mut failed = Vec::new();
+    for (name, make, promise) in &rows {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        let Some(volume) = make() else { continue };
+        let began = Instant::now();
+        match story(&volume, *promise) {
+            Ok(row) => println!("{name:14} {:5.1} s {row:?}", began.elapsed().as_secs_f64()),
+            Err(why) => {
+                println!("{name:14} {:5.1} s FAILED {why}", began.elapsed().as_secs_f64());
+                failed.push(format!("{name}: {why}"));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
