@@ -8,7 +8,7 @@
 
 use alluvium_base::checksum;
 use alluvium_storage::log::format::{
-    BLOCK_BYTES, CloseMark, Decoded, RECORD_BYTES, RecordHeader, SegmentHeader,
+    BLOCK_BYTES, Decoded, Mark, RECORD_BYTES, RecordHeader, SegmentHeader,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -25,8 +25,8 @@ fuzz_target!(|input: &[u8]| {
     if let Decoded::Segment(header) = SegmentHeader::decode(&block) {
         assert_eq!(SegmentHeader::decode(&header.encode()), Decoded::Segment(header));
     }
-    if let Ok(Some(mark)) = CloseMark::decode(&block) {
-        assert_eq!(CloseMark::decode(&mark.encode()), Ok(Some(mark)));
+    if let Ok(mark) = Mark::decode(&block) {
+        assert_eq!(Mark::decode(&mark.encode()), Ok(mark));
     }
     let seed = u64::from(*mode);
     for position in (0..bytes.len()).step_by(8) {

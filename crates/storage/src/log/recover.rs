@@ -8,8 +8,8 @@
 //!      │       missing ≤ complete, on the same boot? ──────── error, with the place
 //!      │       a segment that the mark names is not there? ── error, with the place
 //!      │
-//!      └─ cut before the first gap: segments with records behind it are rewritten as far as they count, the copies
-//!         synced, and then the old segments destroyed, durably
+//!      └─ cut before the first gap: segments end where the records behind it begin; if others follow those, they are
+//!         rewritten as far as they count, the copies synced, and then the old segments destroyed; durably
 //! ```
 //!
 //! *How a gap is judged.* Each record names the completion watermark of the moment when it was appended. A gap above all
@@ -30,6 +30,7 @@
 //! `base` must be there.
 
 use super::format::{Kind, Mark};
+use super::keep::{Trim, cut_off, trim_at, write_again};
 use super::lane::Entry;
 use super::mark;
 use super::merge::{Fact, Found, Merge, Next, Reading};
@@ -41,14 +42,11 @@ use super::shared::{Origin, Shared};
 use super::{Record, RepairReport};
 use crate::{Error, Place, Result, Structure};
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, BootId, Directory};
+use alluvium_device::{BootId, Directory};
 use std::sync::Arc;
 
 /// How many segments have a buffer for payloads at a time.
 const MAX_CURSORS: usize = 32;
-
-/// How much is written once more at a time, in bytes.
-const CHUNK: u64 = 1 << 20;
 
 /// What the caller knows when he opens a log.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +96,38 @@ struct Plan {
     gaps: Vec<(u64, u64)>,
     /// Which sources are rewritten and destroyed.
     rewritten: Vec<bool>,
+    /// Which sources are cut off, and where.
+    trims: Vec<Option<Trim>>,
+}
+
+impl Plan {
+    /// What becomes of each segment when nothing above `last` counts. A repair writes everything anew.
+    fn make(
+        inventory: &Inventory,
+        survey: &Survey,
+        start: Start,
+        last: u64,
+        strictness: Strictness,
+    ) -> Result<Plan> {
+        let mut plan = Plan {
+            last,
+            gaps: survey.gaps.iter().copied().filter(|gap| gap.0 <= last).collect(),
+            rewritten: Vec::new(),
+            trims: Vec::new(),
+        };
+        for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
+            let anew = strictness == Strictness::Repair || fact.superseded;
+            let too_long = fact.highest > last;
+            let trim = if too_long && !anew {
+                trim_at(source, start.from, last)?
+            } else {
+                None
+            };
+            plan.rewritten.push(anew || too_long && trim.is_none());
+            plan.trims.push(trim);
+        }
+        Ok(plan)
+    }
 }
 
 impl Survey {
@@ -310,15 +340,7 @@ pub(super) fn open(
         Some(missing) if strictness == Strictness::Strict => missing - 1,
         _ => survey.last,
     };
-    let rewritten = survey
-        .facts
-        .iter()
-        .map(|fact| strictness == Strictness::Repair || fact.superseded || fact.highest > last);
-    let plan = Plan {
-        last,
-        gaps: survey.gaps.iter().copied().filter(|gap| gap.0 <= last).collect(),
-        rewritten: rewritten.collect(),
-    };
+    let plan = Plan::make(&inventory, &survey, start, last, strictness)?;
     let origin = Origin {
         incarnation: inventory.incarnation().max(marked) + 1,
         base: last,
@@ -495,25 +517,6 @@ fn cover(shared: &Shared, first: u64, last: u64) -> Result<()> {
     repeat(shared, entry)
 }
 
-/// Writes what a segment holds once more, so that the next sync writes it whatever became of an earlier one. A page that a
-/// failed sync left clean could be given up before that, so what was written is read again.
-fn write_again(inventory: &Inventory, source: &Source, fact: &Fact) -> Result<()> {
-    let end = fact.written.next_multiple_of(BLOCK).min(source.end);
-    let mut at = 0;
-    while at < end {
-        let len = CHUNK.min(end - at);
-        let bytes = source.file.read_at(at, len as usize, Purpose::Recovery)?;
-        source.file.write_at(at, bytes, Purpose::Log)?;
-        at += len;
-    }
-    let mut cursor = Cursor::new(Purpose::Recovery);
-    while cursor.next(source)?.is_some() {}
-    if cursor.position() != fact.written {
-        return Err(changed(inventory, fact.highest));
-    }
-    Ok(())
-}
-
 /// Keeps what is still needed, destroys what was rewritten, and makes slots of the rest.
 fn settle(
     shared: &Shared,
@@ -532,10 +535,17 @@ fn settle(
         let fact = &survey.facts[index];
         let slot = slot(source.slot, &source.file);
         shared.pool.count_live(slot.len);
-        if fact.highest > survey.synced {
-            write_again(inventory, source, fact)?;
+        let (written, highest) = match plan.trims[index] {
+            Some(Trim { at, highest }) => {
+                cut_off(source, at, fact.written)?;
+                (at, highest)
+            }
+            None => (fact.written, fact.highest),
+        };
+        if highest > survey.synced {
+            write_again(source, written)?;
         }
-        let segment = Segment::recovered(slot, source.header, fact.written, fact.highest);
+        let segment = Segment::recovered(slot, source.header, written, highest);
         shared.table.lock().push(Arc::new(segment));
     }
     if plan.rewritten.contains(&true) {

@@ -70,7 +70,8 @@ impl Shared {
                 (Vec::new(), self.history.keep(kept))
             } else {
                 self.history.forget_all(&released);
-                (released, Vec::new())
+                let none = std::iter::empty();
+                (released, self.history.keep(none))
             }
         };
         let give_back = || {

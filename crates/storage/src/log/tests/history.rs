@@ -22,7 +22,7 @@ fn lives(log: &Log, keep: u64) {
     log.retain(keep);
     let mut next = 1;
     let mut gone = 0;
-    for generation in 2..12 {
+    for generation in 2..30 {
         for _ in 0..40 {
             write_as(next as usize % 3);
             log.append(next, 1, &[next as u8; 200], Durability::Process)
@@ -32,8 +32,8 @@ fn lives(log: &Log, keep: u64) {
         log.note_generation(generation).unwrap();
         log.release(next - 1 - generation).unwrap();
         let last = next - 1;
-        for after in (0..=last).step_by(7) {
-            match follow(log, after, 2_000) {
+        for after in (0..=last).step_by(61) {
+            match follow(log, after, 9_000) {
                 Some(seen) => assert_eq!(seen, (after + 1..=last).collect::<Vec<_>>(), "after {after}"),
                 None => gone += 1,
             }
@@ -46,7 +46,7 @@ fn lives(log: &Log, keep: u64) {
 
 #[test]
 fn a_follower_gets_everything_or_hears_that_it_is_gone() {
-    for keep in [0, 8 << 12, 30 << 12, 1 << 30] {
+    for keep in [0, 8 << 12, 1 << 30] {
         let options = LogOptions { lanes: 3, ..small() };
         let log = Log::create(&memory(), options, 1).unwrap();
         lives(&log, keep);
