@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use std::convert::Infallible;
 
 mod gallop;
+mod refused;
 
 #[derive(Clone, Debug)]
 struct Keys {
