@@ -10,6 +10,7 @@ mod kill;
 mod races;
 mod reads;
 mod records;
+mod refusals;
 mod repair;
 mod sizes;
 mod space;
