@@ -11,6 +11,7 @@ use alluvium_storage::log::{self, Access, LogOptions};
 use alluvium_trees::merge::Direction;
 use alluvium_trees::tiered::Shape;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -130,6 +131,51 @@ fn a_write_that_has_not_its_place_yet_when_a_drop_begins_is_refused() {
 }
 
 #[test]
+fn a_write_that_waits_when_a_drop_begins_is_refused() {
+    let db = small();
+    let keyspace = db.keyspace("k").unwrap();
+    let engine = engine(&keyspace);
+    // A conditional write waits for an ingest that is being attached.
+    std::thread::scope(|scope| {
+        let attaching = engine.ingests.attaching.write();
+        let swap = scope.spawn(|| keyspace.compare_and_set("key", None, Some(b"x")));
+        std::thread::sleep(WHILE);
+        engine.catalog.begin_drop(keyspace.definition());
+        engine.wait_for_writers();
+        drop(attaching);
+        let refused = swap.join().unwrap();
+        assert!(
+            matches!(refused, Err(Error::KeyspaceDropped { .. })),
+            "{refused:?}"
+        );
+    });
+    keyspace.definition().revive();
+    // Others wait for room in memtables, which nobody makes while the tree is at rest.
+    let acknowledged = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let at_rest = engine.work.at_rest();
+        let puts = scope.spawn(|| {
+            let value = [7; 100_000];
+            loop {
+                match keyspace.put(acknowledged.load(Ordering::SeqCst).to_be_bytes(), value) {
+                    Ok(()) => acknowledged.fetch_add(1, Ordering::SeqCst),
+                    Err(error) => return error,
+                };
+            }
+        });
+        let mut before = u64::MAX;
+        while std::mem::replace(&mut before, acknowledged.load(Ordering::SeqCst)) != before || before == 0 {
+            std::thread::sleep(WHILE);
+        }
+        engine.catalog.begin_drop(keyspace.definition());
+        engine.wait_for_writers();
+        drop(at_rest);
+        assert!(matches!(puts.join().unwrap(), Error::KeyspaceDropped { .. }));
+        assert_eq!(acknowledged.load(Ordering::SeqCst), before);
+    });
+}
+
+#[test]
 fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
     let db = small();
     let keyspace = db.keyspace("locks").unwrap();
@@ -149,10 +195,12 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
             std::thread::yield_now();
         }
         scope.spawn(|| sender.send(keyspace.compare_and_set("lock", None, Some(b"bob")).unwrap()));
-        assert_eq!(answers.recv_timeout(WHILE), Err(RecvTimeoutError::Timeout));
-        assert_eq!(keyspace.get("lock").unwrap(), None, "nobody sees it yet");
+        let early = answers.recv_timeout(WHILE);
+        let seen = keyspace.get("lock").unwrap();
         engine.give_up(slow.first, 1).unwrap();
         engine.visible.complete(slow.first, slow.first);
+        assert_eq!(early, Err(RecvTimeoutError::Timeout));
+        assert_eq!(seen, None, "nobody sees it yet");
         assert!(!answers.recv().unwrap());
         assert_eq!(keyspace.get("lock").unwrap().unwrap(), b"alice");
     });

@@ -80,6 +80,12 @@ impl Work {
     pub(crate) fn slice(&self) -> RwLockReadGuard<'_, ()> {
         self.rest.read()
     }
+
+    /// Nobody changes the tree, for that long.
+    #[cfg(all(test, not(alluvium_model_check)))]
+    pub(super) fn at_rest(&self) -> parking_lot::RwLockWriteGuard<'_, ()> {
+        self.rest.write()
+    }
 }
 
 impl Engine {

@@ -128,6 +128,9 @@ impl Keyspace {
 
     /// The key has this value until `expires`: then it has none, and its space comes back.
     ///
+    /// Expiry follows the clock of the machine, and nothing else. A clock that jumps ahead, if only once and for a moment, has compactions delete
+    /// for good what had expired by it. Snapshots do not keep a value beyond its moment.
+    ///
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn put_until(

@@ -13,6 +13,7 @@ mod races;
 mod ranges;
 mod reads;
 mod records;
+mod refusals;
 mod repair;
 mod sizes;
 mod space;

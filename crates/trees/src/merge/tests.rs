@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 mod gallop;
 mod readers;
+mod refused;
 
 #[derive(Clone, Debug)]
 struct Keys {

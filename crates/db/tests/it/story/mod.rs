@@ -1,18 +1,19 @@
 //! The whole store under the simulator: users who write to several keyspaces at all three durabilities, the background slice by slice, and what a
 //! crash, or a device that fails, may leave.
 
+mod kept;
 mod ops;
 
 use alluvium::{
     Compression, Db, Error, Iter, Keyspace, KeyspaceOptions, MergeOperator, Options, Scale, Snapshot,
     WriteBatch,
 };
-use alluvium_base::checksum;
 use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{self, LogOptions};
 use alluvium_trees::merge::Append;
 use alluvium_trees::tiered::Shape;
+use kept::kept;
 use ops::{Action, KEYSPACES, Op};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,9 +27,6 @@ pub(crate) struct Whole {
     pub(crate) access: log::Access,
     pub(crate) lanes: usize,
 }
-
-/// What the ledger's keys for named snapshots begin with: no keyspace has this letter.
-const KEPT: u8 = b's';
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -49,24 +47,6 @@ impl Drop for System {
     fn drop(&mut self) {
         self.db.abandon();
     }
-}
-
-/// What a named snapshot holds, for the ledger: a key for each keyspace, whose value says at which commit it was made, and what it reads as.
-fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
-    let digest = |letter: u8| {
-        let own = pairs.iter().filter(|(key, _)| key[0] == letter);
-        own.fold((0, 0), |(sum, count), (key, value)| {
-            (checksum::seeded(checksum::seeded(sum, key), value), count + 1)
-        })
-    };
-    let write = |letter| {
-        let (sum, count) = digest(letter);
-        Write {
-            key: [&[KEPT, letter], name.as_bytes()].concat(),
-            value: Some(format!("at {at}: {count} pairs, {sum:016x}").into_bytes()),
-        }
-    };
-    KEYSPACES.into_iter().map(write).collect()
 }
 
 /// What a caller of the simulator sees of an error.
@@ -116,7 +96,6 @@ impl Whole {
                 lanes: self.lanes,
                 access: self.access,
                 identity: 7,
-                starts_small: false,
             },
             extents: ExtentOptions {
                 max_bytes: None,
@@ -404,51 +383,6 @@ impl System {
             }
         }
         Ok(())
-    }
-
-    /// A named snapshot is made, or the first one ended. What each holds is in the ledger, so that it is compared after every crash.
-    fn toggle_named(&mut self, world: &World) -> Result<(), Trouble> {
-        let there = self.db.snapshots();
-        let at = self.db.sequence();
-        if there.is_empty() || there.len() < 2 && at % 3 > 0 {
-            self.names += 1;
-            let name = format!("{}-{}", there.len(), at + self.names);
-            let writes = kept(&name, at, &self.everything()?);
-            self.commit(&writes, Durability::Process, world, |system| {
-                let snapshot = system.db.create_snapshot(&name)?;
-                Ok(snapshot.sequence() == at)
-            })?;
-            self.named.insert(name);
-            return Ok(());
-        }
-        let (name, at) = &there[0];
-        let mut writes = kept(name, *at, &Pairs::new());
-        writes.iter_mut().for_each(|write| write.value = None);
-        self.commit(&writes, Durability::Process, world, |system| {
-            system.db.remove_snapshot(name).map(|()| true)
-        })?;
-        world.coverage.hit(if self.named.remove(name) {
-            "named snapshot removed"
-        } else {
-            "named snapshot of an earlier opening"
-        });
-        Ok(())
-    }
-
-    /// What the named snapshots hold, as the ledger has it.
-    fn kept_now(&self) -> Result<Vec<Write>, Trouble> {
-        let mut all = Vec::new();
-        for (name, at) in self.db.snapshots() {
-            let snapshot = self.db.open_snapshot(&name).map_err(trouble)?;
-            if snapshot.sequence() != at {
-                return Err(Trouble::wrong(format!(
-                    "snapshot {name} is at {}, not at {at}",
-                    snapshot.sequence()
-                )));
-            }
-            all.extend(kept(&name, at, &self.everything_at(&snapshot)?));
-        }
-        Ok(all)
     }
 
     fn work(&self, slices: u32) -> Result<(), Trouble> {

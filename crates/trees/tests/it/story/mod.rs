@@ -69,7 +69,6 @@ impl Tiered {
                 lanes: 1,
                 access: self.access,
                 identity: 7,
-                starts_small: false,
             },
             ..StoreOptions::default()
         }

@@ -1,0 +1,84 @@
+//! Named snapshots: made, removed, and compared after every crash.
+
+use super::ops::KEYSPACES;
+use super::{Pairs, System, trouble};
+use alluvium_base::checksum;
+use alluvium_sim::{Durability, Trouble, World, Write};
+
+/// Slices of the background that follow a removal at once.
+const BEHIND: u32 = 100;
+
+/// What the ledger's keys for named snapshots begin with: no keyspace has this letter.
+const KEPT: u8 = b's';
+
+/// What a named snapshot holds, for the ledger: a key for each keyspace, whose value says at which commit it was made, and what it reads as.
+pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
+    let digest = |letter: u8| {
+        let own = pairs.iter().filter(|(key, _)| key[0] == letter);
+        own.fold((0, 0), |(sum, count), (key, value)| {
+            (checksum::seeded(checksum::seeded(sum, key), value), count + 1)
+        })
+    };
+    let write = |letter| {
+        let (sum, count) = digest(letter);
+        Write {
+            key: [&[KEPT, letter], name.as_bytes()].concat(),
+            value: Some(format!("at {at}: {count} pairs, {sum:016x}").into_bytes()),
+        }
+    };
+    KEYSPACES.into_iter().map(write).collect()
+}
+
+impl System {
+    /// A named snapshot is made, or the first one ended. What each holds is in the ledger, so that it is compared after every crash.
+    pub(super) fn toggle_named(&mut self, world: &World) -> Result<(), Trouble> {
+        let there = self.db.snapshots();
+        let at = self.db.sequence();
+        if there.is_empty() || there.len() < 2 && at % 3 > 0 {
+            self.names += 1;
+            let name = format!("{}-{}", there.len(), at + self.names);
+            let writes = kept(&name, at, &self.everything()?);
+            self.commit(&writes, Durability::Process, world, |system| {
+                let snapshot = system.db.create_snapshot(&name)?;
+                Ok(snapshot.sequence() == at)
+            })?;
+            self.named.insert(name);
+            return Ok(());
+        }
+        let (name, at) = &there[0];
+        let mut writes = kept(name, *at, &Pairs::new());
+        writes.iter_mut().for_each(|write| write.value = None);
+        self.commit(&writes, Durability::Process, world, |system| {
+            system.db.remove_snapshot(name).map(|()| true)
+        })?;
+        // Compactions may fold what it held, and checkpoints hold what they made: the name may still come back.
+        world.ledger.amid(Some("crash behind a removed snapshot"));
+        for _ in 0..BEHIND {
+            if !self.db.work().map_err(trouble)? {
+                break;
+            }
+        }
+        world.coverage.hit(if self.named.remove(name) {
+            "named snapshot removed"
+        } else {
+            "named snapshot of an earlier opening"
+        });
+        Ok(())
+    }
+
+    /// What the named snapshots hold, as the ledger has it.
+    pub(super) fn kept_now(&self) -> Result<Vec<Write>, Trouble> {
+        let mut all = Vec::new();
+        for (name, at) in self.db.snapshots() {
+            let snapshot = self.db.open_snapshot(&name).map_err(trouble)?;
+            if snapshot.sequence() != at {
+                return Err(Trouble::wrong(format!(
+                    "snapshot {name} is at {}, not at {at}",
+                    snapshot.sequence()
+                )));
+            }
+            all.extend(kept(&name, at, &self.everything_at(&snapshot)?));
+        }
+        Ok(all)
+    }
+}
