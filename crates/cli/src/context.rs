@@ -3,6 +3,7 @@
 use crate::arguments::Arguments;
 use crate::exit::{self, Exit, failure};
 use crate::remote::Remote;
+use crate::screen;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
 use anyhow::{Context as _, Result};
 use std::path::PathBuf;
@@ -66,6 +67,13 @@ impl Context {
     pub(crate) fn open_or_served(&self) -> Result<Access> {
         match self.open() {
             Ok(db) => Ok(Access::Own(db)),
+            Err(error) if exit::is_of_map(&error) => {
+                let db = self.options().open_read_only(&self.path);
+                screen::note(
+                    "the extent map is damaged: the store can be read all the same, and `alluvium repair` makes it one that can be written",
+                );
+                Ok(Access::Own(db.with_context(|| self.what())?))
+            }
             Err(error) if exit::classify(&error) == Exit::Busy => match Remote::of(&self.path) {
                 Some(remote) => Ok(Access::Served(remote)),
                 None => Err(error.context(

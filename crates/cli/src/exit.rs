@@ -79,6 +79,16 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     exit
 }
 
+/// Whether the extent map alone is damaged, without which a store can be read.
+pub(crate) fn is_of_map(error: &anyhow::Error) -> bool {
+    use alluvium_storage::{Error as Storage, Structure};
+    let error = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
+    matches!(
+        error,
+        Some(Error::Storage(Storage::Corrupt { place, .. })) if place.structure == Structure::ExtentMap
+    )
+}
+
 pub(crate) fn classify(error: &anyhow::Error) -> Exit {
     for cause in error.chain() {
         if let Some(failure) = cause.downcast_ref::<Failure>() {
@@ -103,7 +113,7 @@ fn of_store(error: &Error) -> Exit {
     use alluvium_storage::Error as Storage;
     match error {
         error if error.is_full() => Exit::Full,
-        Error::BadBackup { .. } => Exit::Damaged,
+        Error::BadBackup { .. } | Error::BadCopy { .. } => Exit::Damaged,
         Error::NoSuchKeyspace { .. } | Error::NoSuchSnapshot { .. } => Exit::NotFound,
         Error::Storage(Storage::Device(Device::Locked { .. })) => Exit::Busy,
         Error::Storage(Storage::Device(Device::NotFound { .. }) | Storage::NotAStore { .. }) => {
