@@ -125,7 +125,7 @@ fn in_flags(error: &Error) -> Option<String> {
 /// Why nothing can be written where the store is, if that is the error.
 pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
     use alluvium_device::Error as Device;
-    use alluvium_storage::Error as Storage;
+    use alluvium_storage::{Error as Storage, Structure};
     let error = error.chain().find_map(|cause| cause.downcast_ref::<Error>())?;
     match error {
         Error::Storage(Storage::Device(Device::PermissionDenied { .. })) => {
@@ -133,6 +133,9 @@ pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
         }
         Error::Storage(Storage::Device(Device::ReadOnlyFileSystem { .. })) => {
             Some("its file system is mounted for reading only")
+        }
+        Error::Storage(Storage::Corrupt { place, .. }) if place.structure == Structure::ExtentMap => {
+            Some("its extent map is damaged, which `alluvium repair` makes anew")
         }
         error if error.is_full() => Some("the disk is full"),
         _ => None,
@@ -163,7 +166,7 @@ fn of_store(error: &Error) -> Exit {
     use alluvium_storage::Error as Storage;
     match error {
         error if error.is_full() => Exit::Full,
-        Error::BadBackup { .. } => Exit::Damaged,
+        Error::BadBackup { .. } | Error::BadCopy { .. } => Exit::Damaged,
         Error::NoSuchKeyspace { .. } | Error::NoSuchSnapshot { .. } => Exit::NotFound,
         Error::Storage(Storage::Device(Device::Locked { .. })) => Exit::Busy,
         Error::Storage(Storage::Device(Device::NotFound { .. }) | Storage::NotAStore { .. }) => {

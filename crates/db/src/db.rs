@@ -3,6 +3,7 @@
 use crate::batch::WriteBatch;
 use crate::catalog::{Catalog, Definition, Owners};
 use crate::changes::Changes;
+use crate::check::CheckReport;
 use crate::engine::{Commit, Engine, Tally, Worked};
 use crate::format;
 use crate::keyspace::KeyspaceOptions;
@@ -430,7 +431,9 @@ impl Db {
     /// every commit that was acknowledged before this was called, opens like any other store, and is durable when this returns. Answers the number
     /// of the last commit in it.
     ///
-    /// Where the file system lets files share blocks (XFS, Btrfs) and both directories are on it, it costs next to nothing. Elsewhere it
+    /// All of the copy that a reader can reach is read and compared with its checksums, so damage of the store is not taken along.
+    ///
+    /// Where the file system lets files share blocks (XFS, Btrfs) and both directories are on it, only that reading costs anything. Elsewhere it
     /// reads and writes what is in use, and nothing of what is free. Space that is given up meanwhile is not used again before it is done.
     /// A copy that was interrupted does not open as a store; copying into the same directory again begins anew.
     ///
@@ -446,7 +449,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Storage`] when the directory holds files, or as the devices say; what was copied is removed then, as far as possible.
+    /// [`Error::BadCopy`] when what was copied is damaged; [`Error::Storage`] when the directory holds files, or as the devices say. What was copied
+    /// is removed then, as far as possible.
     pub fn checkpoint_to(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.checkpoint_to_with(path, |_| ())
     }
@@ -469,7 +473,17 @@ impl Db {
         mut progress: impl FnMut(Progress),
     ) -> Result<u64> {
         self.shared.healthy()?;
-        self.engine().copy_to(target, &mut progress)
+        self.engine().back_up(target, &mut progress)
+    }
+
+    /// As [`Db::checkpoint_to_in`], for who checks the copy.
+    pub(crate) fn copy_to_in(
+        &self,
+        target: &Arc<dyn Directory>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<u64> {
+        self.shared.healthy()?;
+        self.engine().copy_to(target, progress)
     }
 
     /// Everything that is wrong with the store, a sentence each; nothing if it is whole. It reads all of it. Reads and writes go on meanwhile, the
@@ -493,7 +507,28 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::check`].
-    pub fn check_with(&self, mut progress: impl FnMut(Progress)) -> Result<Vec<String>> {
+    pub fn check_with(&self, progress: impl FnMut(Progress)) -> Result<Vec<String>> {
+        Ok(self.check_report(progress)?.findings)
+    }
+
+    /// As [`Db::check_with`], and says how much it has read of what.
+    ///
+    /// Whatever a reader could reach is read from the devices, past the cache: leaves, index nodes, values that are kept apart, maplets, the trunk,
+    /// the extent map, the superblock's copies and the log. Damage to one of them is listed, and the rest is read all the same.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// # db.keyspace("rivers")?.put("Elbe", "1094 km")?;
+    /// # db.checkpoint()?;
+    /// let report = db.check_report(|_| ())?;
+    /// assert!(report.is_whole() && report.records > 0);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::check`].
+    pub fn check_report(&self, mut progress: impl FnMut(Progress)) -> Result<CheckReport> {
         self.engine().is_open()?;
         self.engine().check(Depth::Everything, &mut progress)
     }
@@ -504,7 +539,7 @@ impl Db {
     /// As [`Db::check`].
     pub fn check_structure(&self) -> Result<Vec<String>> {
         self.engine().is_open()?;
-        self.engine().check(Depth::Trunk, &mut |_| ())
+        Ok(self.engine().check(Depth::Trunk, &mut |_| ())?.findings)
     }
 
     /// A slice of the work that is done in the background as a rule, about a millisecond; whether there was any. For programs that have

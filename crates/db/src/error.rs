@@ -163,6 +163,16 @@ pub enum Error {
         /// What is wrong, a sentence each.
         findings: Vec<String>,
     },
+    /// What was copied is damaged, and so is the store, unless the copy was written badly.
+    #[error(
+        "the copy is damaged, so nothing was backed up: see what `alluvium check` says of the store, keep the backups that there are, and repair the store or restore one of them; {} found, the first: {}",
+        findings.len(),
+        findings.first().map_or("", String::as_str)
+    )]
+    BadCopy {
+        /// What is wrong, a sentence each.
+        findings: Vec<String>,
+    },
     /// An option is out of its bounds.
     #[error("option {option}: {why}")]
     BadOption {

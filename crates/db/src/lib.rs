@@ -32,6 +32,7 @@ mod batch;
 mod caps;
 mod catalog;
 mod changes;
+mod check;
 mod db;
 mod engine;
 mod error;
@@ -64,6 +65,7 @@ pub use alluvium_trees::tiered::{
 pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 pub use caps::Background;
 pub use changes::{Change, ChangeSet, Changes};
+pub use check::{CheckReport, CheckedStructure};
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
 pub use engine::RecordStats;

@@ -5,7 +5,8 @@ use crate::{Error, Options, Progress, Result};
 use alluvium_device::file::FileDirectory;
 use alluvium_device::{Access, Directory, OverlayDirectory};
 use alluvium_storage::superblock::{self, SuperblockFile};
-use alluvium_trees::tiered::Depth;
+use alluvium_trees::range::KeyRange;
+use alluvium_trees::tiered::{Depth, Lost};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +35,16 @@ impl RepairReport {
             generation,
             cut,
             report,
+            map_damage,
+            mended,
+            ..
         } = salvaged;
+        self.done.extend_from_slice(mended);
+        if let Some(damage) = map_damage {
+            self.done.push(format!(
+                "the extent map was made anew from what the store reaches; it was damaged: {damage}"
+            ));
+        }
         self.done.push(format!(
             "generation {generation} was taken, with every commit up to {cut}, and {} records of the log after it",
             report.replayed_records
@@ -151,39 +161,112 @@ impl Options {
         let options = self.clone().workers(0);
         superblock::require(&*directory)?;
         let mut report = RepairReport::default();
-        // Tried in memory first: the older generation is not written over before the newest is known to lead somewhere.
-        let attempt = |than| {
-            let overlay = OverlayDirectory::new(Arc::clone(&directory))?;
-            let (engine, _) = Engine::repair(Arc::new(overlay), &options, than)?;
-            engine.abandon();
-            Ok(())
-        };
-        let than = match attempt(None) {
-            Ok(()) => None,
-            Err(error) if is_damage(&error) => {
-                let newest = SuperblockFile::open(&*directory, Access::ReadOnly);
-                let Ok(newest) = newest.map(|file| file.durable().generation) else {
-                    return Err(error);
-                };
-                if attempt(Some(newest)).is_err() {
-                    return Err(error);
-                }
-                report.done.push(format!(
-                    "generation {newest} leads to damage, so the one before was taken: {error}"
-                ));
-                Some(newest)
-            }
-            Err(error) => return Err(error),
-        };
+        let than = choose(&directory, &options, &mut report)?;
         let (engine, salvaged) = Engine::repair(directory, &options, than)?;
         report.tell(&salvaged);
+        for lost in &salvaged.lost {
+            report.lost.extend(told(lost, &engine));
+        }
         if let Some(newest) = than.filter(|&newest| newest > salvaged.report.named_generation) {
             report.lost.push(format!("what generation {newest} alone held"));
         }
         engine.checkpoint_everything()?;
-        report.left = engine.check(Depth::Everything, &mut progress)?;
+        report.left = engine.check(Depth::Everything, &mut progress)?.findings;
         engine.close()?;
         Ok(report)
+    }
+}
+
+/// What an attempt in memory came to.
+struct Attempt {
+    /// Nothing of the tree is lost.
+    keeps_tree: bool,
+    /// The log had everything above it, up to the commit with this number.
+    keeps_log_to: Option<u64>,
+}
+
+/// Says before which generation the one must be that is taken: the newest, unless it leads nowhere, or loses what the one before has and the
+/// log has the rest of. Tried in memory: the older generation is not written over before the newest is known to lead somewhere.
+fn choose(
+    directory: &Arc<dyn Directory>,
+    options: &Options,
+    report: &mut RepairReport,
+) -> Result<Option<u64>> {
+    let attempt = |than| {
+        let overlay = OverlayDirectory::new(Arc::clone(directory))?;
+        let (engine, salvaged) = Engine::repair(Arc::new(overlay), options, than)?;
+        let log = &salvaged.report;
+        let is_dense = log.missing.is_empty() && log.dropped_records == 0;
+        let attempt = Attempt {
+            keeps_tree: salvaged.lost.is_empty(),
+            keeps_log_to: is_dense.then(|| engine.visible()),
+        };
+        engine.abandon();
+        Ok(attempt)
+    };
+    let first = match attempt(None) {
+        Ok(first) if first.keeps_tree => return Ok(None),
+        Err(error) if !is_damage(&error) => return Err(error),
+        first => first,
+    };
+    let newest = SuperblockFile::open(&**directory, Access::ReadOnly);
+    let newest = newest.map(|file| (file.durable().generation, file.durable().cut));
+    let Ok((newest, cut)) = newest else {
+        return first.map(|_| None);
+    };
+    let older = attempt(Some(newest));
+    match (first, older) {
+        (Ok(_), Ok(older)) if older.keeps_tree && older.keeps_log_to >= Some(cut) => {
+            report.done.push(format!(
+                "generation {newest} leads to damage, so the one before was taken, with all that the log has had since"
+            ));
+            Ok(Some(newest))
+        }
+        (Ok(_), _) => Ok(None),
+        (Err(error), Ok(_)) => {
+            report.done.push(format!(
+                "generation {newest} leads to damage, so the one before was taken: {error}"
+            ));
+            Ok(Some(newest))
+        }
+        (Err(error), Err(_)) => Err(error),
+    }
+}
+
+/// What is lost, keyspace by keyspace.
+fn told(lost: &Lost, engine: &Engine) -> Vec<String> {
+    let catalog = &engine.catalog;
+    let of_keyspace = |name: String| {
+        let definition = catalog.get(&name)?;
+        let all = KeyRange::new(&definition.prefix, Some(&definition.end));
+        let range = lost.range.intersect(&all);
+        if range.is_empty() {
+            return None;
+        }
+        let key = |key: &[u8]| {
+            key.get(definition.prefix.len()..)
+                .unwrap_or_default()
+                .escape_ascii()
+                .to_string()
+        };
+        let to = match &range.high {
+            Some(high) if **high < *definition.end => format!("below \"{}\"", key(high)),
+            _ => "to the last".to_owned(),
+        };
+        let low = key(&range.low);
+        Some(format!(
+            "keyspace {name}, keys from \"{low}\" {to}: {}",
+            lost.what
+        ))
+    };
+    let told: Vec<String> = catalog.names().into_iter().filter_map(of_keyspace).collect();
+    match told.is_empty() {
+        // Of what no keyspace has any more, or of the store's own records.
+        true => vec![format!(
+            "keys of no keyspace that there is, {:?}: {}",
+            lost.range, lost.what
+        )],
+        false => told,
     }
 }
 

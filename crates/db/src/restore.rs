@@ -64,7 +64,7 @@ impl Options {
         superblock::require(&**from)?;
         let overlay = OverlayDirectory::new(Arc::clone(from))?;
         let backup = Db::open_in(Arc::new(overlay), &options, Existing::Open)?;
-        backup.checkpoint_to_in(to, &mut progress)?;
+        backup.copy_to_in(to, &mut progress)?;
         drop(backup);
         let findings = options.findings(to, &mut progress);
         match findings {

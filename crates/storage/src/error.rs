@@ -71,7 +71,7 @@ pub enum Error {
     Device(#[from] alluvium_device::Error),
     /// What was read is not what was written. Nothing of it was used.
     #[error(
-        "damaged {place}: expected {expected}, found {found}; restore this file from a backup, or run repair"
+        "damaged {place}: expected {expected}, found {found}; restore the store from a backup, or run `alluvium repair`"
     )]
     Corrupt {
         /// Where.
@@ -124,7 +124,7 @@ pub enum Error {
     /// silently undo commits.
     #[error(
         "the newest readable superblock has generation {opened}, but the log has seen generation {named}: \
-         the newer superblock is damaged or stale; restore from a backup, or run repair to accept the older state"
+         the newer superblock is damaged or stale; restore from a backup, or run `alluvium repair` to accept the older state"
     )]
     OlderGeneration {
         /// The newest generation that can be read.

@@ -11,6 +11,7 @@
 //! - **K1** Keys compare as bytes. Messages of one key are ordered newest first.
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
+pub mod checked;
 pub mod deletes;
 mod fetch;
 mod found;

@@ -19,7 +19,8 @@ Examples:
   alluvium backup /backups/2026-11-22
   alluvium --db /backups/2026-11-22 get Elbe      # a backup is a store
 
-A backup that was interrupted is no store; the same command begins it anew.";
+All of the copy is read and compared with its checksums: damage of the store is not taken along, and the exit code is 5 then. A backup that was \
+interrupted is no store; the same command begins it anew.";
 
 const RESTORE: &str = "\
 Example:
@@ -85,10 +86,10 @@ impl Backup {
         context::close(db)?;
         let mut out = Output::new();
         if context.is_json() {
-            out.json(&json!({ "directory": self.to, "last_commit": last }))?;
+            out.json(&json!({ "directory": self.to, "last_commit": last, "is_checked": true }))?;
         } else {
             out.line(&format!(
-                "{} holds everything up to commit {}",
+                "{} holds everything up to commit {}; all of it was read and is whole",
                 self.to.display(),
                 count(last)
             ))?;
@@ -114,9 +115,12 @@ impl Restore {
         })?;
         let mut out = Output::new();
         if context.is_json() {
-            out.json(&json!({ "directory": context.path, "from": self.from }))?;
+            out.json(&json!({ "directory": context.path, "from": self.from, "is_checked": true }))?;
         } else {
-            out.line(&format!("{} is a whole store", context.path.display()))?;
+            out.line(&format!(
+                "{} is a whole store: all of it was read",
+                context.path.display()
+            ))?;
         }
         out.flush()?;
         Ok(Exit::Done)

@@ -6,12 +6,63 @@ use crate::progress::{Progress, Stage};
 use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_device::Directory;
+use alluvium_storage::store::Copy;
+use alluvium_storage::superblock;
+use alluvium_trees::checked::Files;
+use alluvium_trees::tiered::check_files;
 use std::sync::Arc;
 
 /// Makes the number of a copy out of this opening's and the generation's: odd, so that no two of them become one.
 const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Engine {
+    /// As [`Engine::copy_to`], and reads the copy: one that is damaged is removed.
+    pub(crate) fn back_up(
+        &self,
+        target: &Arc<dyn Directory>,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<Sequence> {
+        let cut = self.copy_to(target, tell)?;
+        let findings = self.findings(&**target, tell);
+        match findings {
+            Ok(findings) if findings.is_empty() => Ok(cut),
+            other => {
+                superblock::undo_creation(&**target);
+                Err(Error::BadCopy { findings: other? })
+            }
+        }
+    }
+
+    /// What is wrong with a copy that nobody has open.
+    fn findings(&self, target: &dyn Directory, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+        let copy = Copy::open(target)?;
+        let files = Files {
+            tiers: copy.tiers(),
+            page_size: self.plan.page_size,
+        };
+        let live_bytes = self.store.usage().0.total().live_bytes;
+        let payload = &copy.superblock().payload;
+        let checked = check_files(files, payload, live_bytes, &mut |checked| {
+            tell(Progress::new(
+                Stage::Checking,
+                checked.done_bytes,
+                checked.total_bytes,
+            ));
+            self.still_open()
+        });
+        match checked {
+            Err(_) if self.is_open().is_err() => Err(Error::Closed),
+            other => Ok([copy.findings(), &other?.found].concat()),
+        }
+    }
+
+    fn still_open(&self) -> alluvium_storage::Result<()> {
+        self.is_open()
+            .map_err(|closed| alluvium_storage::Error::Poisoned {
+                cause: closed.to_string(),
+            })
+    }
+
     /// Copies every commit that everybody sees now. Answers the last one that the copy holds: later ones may be in it, too.
     pub(crate) fn copy_to(
         &self,
@@ -32,10 +83,7 @@ impl Engine {
                 copied.done_bytes,
                 copied.total_bytes,
             ));
-            self.is_open()
-                .map_err(|closed| alluvium_storage::Error::Poisoned {
-                    cause: closed.to_string(),
-                })
+            self.still_open()
         });
         match copied {
             Err(_) if self.is_open().is_err() => Err(Error::Closed),

@@ -18,11 +18,12 @@ use crate::options::{Existing, Options, Plan};
 use alluvium_base::Sequence;
 use alluvium_device::Directory;
 use alluvium_storage::log::{Record, RepairReport};
-use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::store::{Opening, Store, StoreOptions};
 use alluvium_storage::{Epochs, Error, Place, Structure, superblock};
+use alluvium_trees::checked::Files;
 use alluvium_trees::merge::Direction;
 use alluvium_trees::range::KeyRange;
-use alluvium_trees::tiered::{Tree, TreeOptions};
+use alluvium_trees::tiered::{Lost, Salvage, Tree, TreeOptions, reached};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -53,7 +54,17 @@ impl Engine {
             let queue = Queue::new(plan.scale.memtable, 0);
             return Engine::assemble(store, tree, catalog, options, plan, queue, 0);
         }
-        let opening = Store::open(directory, &store_options)?;
+        let opening = match existing {
+            // What is read needs no map, and nothing is written.
+            Existing::ReadOnly => {
+                let mut opening = Store::open_without_map(directory, &store_options)?;
+                if let Some(damage) = rebuild_map(&mut opening)? {
+                    tracing::warn!("reading without the extent map: {damage}");
+                }
+                opening
+            }
+            _ => Store::open(directory, &store_options)?,
+        };
         let recovery = tracing::info_span!("recovery", commits = tracing::field::Empty).entered();
         let cut = opening.superblock().cut;
         let mut replay = Replay::after(cut, &plan);
@@ -78,19 +89,37 @@ impl Engine {
             schema: Arc::clone(&catalog) as Arc<_>,
             ..TreeOptions::default()
         };
-        let opening = match than {
-            None => Store::open(directory, &store_options(&plan))?,
+        let mut opening = match than {
+            None => Store::open_without_map(directory, &store_options(&plan))?,
             Some(than) => Store::open_older(directory, &store_options(&plan), than)?,
         };
+        let (salvage, map_damage) = survey(&mut opening)?;
         let (generation, cut) = (opening.superblock().generation, opening.superblock().cut);
         let mut replay = Replay::after(cut, &plan);
         let (store, report) = opening.repair(&mut |record| replay.take(&record))?;
-        let engine = Engine::replayed(store, replay, catalog, tree_options, options, plan)?;
-        let salvaged = Salvaged {
-            generation,
-            cut,
-            report,
+        let (store, mut salvaged) = (
+            Arc::new(store),
+            Salvaged {
+                generation,
+                cut,
+                report,
+                map_damage,
+                ..Salvaged::default()
+            },
+        );
+        let tree = match salvage {
+            None => Tree::open(Arc::clone(&store), tree_options)?,
+            Some(salvage) => {
+                let opened = Tree::open_salvaged(&store, tree_options, salvage)?;
+                (salvaged.lost, salvaged.mended) = (opened.1, opened.2);
+                opened.0
+            }
         };
+        let engine = Engine::replayed_into(store, tree, replay, catalog, options, plan)?;
+        if !salvaged.lost.is_empty() || !salvaged.mended.is_empty() {
+            // As it is on the disk, the tree leads to damage.
+            engine.checkpoint_now()?;
+        }
         Ok((engine, salvaged))
     }
 
@@ -105,6 +134,17 @@ impl Engine {
     ) -> Result<Engine> {
         let store = Arc::new(store);
         let tree = Tree::open(Arc::clone(&store), tree_options)?;
+        Engine::replayed_into(store, tree, replay, catalog, options, plan)
+    }
+
+    fn replayed_into(
+        store: Arc<Store>,
+        tree: Tree,
+        replay: Replay,
+        catalog: Arc<Catalog>,
+        options: &Options,
+        plan: Plan,
+    ) -> Result<Engine> {
         let last = replay.last.max(store.log().completed());
         replay.queue.skip_to(last);
         Engine::assemble(store, tree, catalog, options, plan, replay.queue, last)
@@ -176,13 +216,19 @@ impl Engine {
 }
 
 /// What was found of a damaged store.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Salvaged {
     /// The generation that was taken, and the last commit that it holds.
     pub(crate) generation: u64,
     pub(crate) cut: Sequence,
     /// What became of the log.
     pub(crate) report: RepairReport,
+    /// What was wrong with the extent map, if it was made anew.
+    pub(crate) map_damage: Option<String>,
+    /// Keys of which the tree has lost something, as the tree names them.
+    pub(crate) lost: Vec<Lost>,
+    /// What of the tree was made anew.
+    pub(crate) mended: Vec<String>,
 }
 
 /// The log's records, as they go into memtables again.
@@ -227,6 +273,39 @@ impl Replay {
         self.last = record.first + writes - 1;
         Ok(())
     }
+}
+
+/// Looks for damage to what an opening needs. Where there is any, the extents are what is sound, whatever the map says.
+fn survey(opening: &mut Opening) -> Result<(Option<Salvage>, Option<String>)> {
+    let superblock = opening.superblock();
+    if superblock.payload.is_empty() {
+        return Ok((None, rebuild_map(opening)?));
+    }
+    let files = Files {
+        tiers: opening.tiers(),
+        page_size: superblock.page_size,
+    };
+    let salvage = Salvage::survey(files, &superblock.payload)?;
+    let damage = opening.map_damage().map(ToString::to_string);
+    if salvage.is_needed() || damage.is_some() {
+        opening.rebuild_map(salvage.reached())?;
+    }
+    Ok((Some(salvage).filter(Salvage::is_needed), damage))
+}
+
+/// Makes the extent map anew where it is damaged: it only says what the superblock's payload reaches. What was wrong with it.
+fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
+    let Some(damage) = opening.map_damage().map(ToString::to_string) else {
+        return Ok(None);
+    };
+    let superblock = opening.superblock();
+    let files = Files {
+        tiers: opening.tiers(),
+        page_size: superblock.page_size,
+    };
+    let reached = reached(files, &superblock.payload)?;
+    opening.rebuild_map(&reached)?;
+    Ok(Some(damage))
 }
 
 pub(super) fn store_options(plan: &Plan) -> StoreOptions {

@@ -5,10 +5,13 @@ use super::policy::{self, Duty, Task, View};
 use super::queue::Slot;
 use super::records::Forgetting;
 use crate::Result;
+use crate::check::CheckReport;
 use crate::progress::{Progress, Stage};
 use alluvium_base::Sequence;
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::log;
+use alluvium_storage::superblock::format::{SLOT_BYTES, SLOTS};
+use alluvium_trees::checked::Amount;
 use alluvium_trees::tiered::{self, Depth, Digesting, Incorporation, Job, Maintenance, Step};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::sync::Arc;
@@ -184,7 +187,7 @@ impl Engine {
     }
 
     /// Everything that is wrong with what is on the disk, a sentence each. The background rests meanwhile; reads and writes go on.
-    pub(crate) fn check(&self, depth: Depth, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+    pub(crate) fn check(&self, depth: Depth, tell: &mut dyn FnMut(Progress)) -> Result<CheckReport> {
         let _at_rest = self.work.rest.write();
         let parked = self.work.parked.lock();
         let jobs: Vec<&Job> = parked
@@ -194,13 +197,23 @@ impl Engine {
                 Step::Reshaped => None,
             })
             .collect();
-        Ok(self.tree.check_with(depth, &jobs, &mut |checked| {
+        let findings = self.tree.check_with(depth, &jobs, &mut |checked| {
             tell(Progress::new(
                 Stage::Checking,
                 checked.done_bytes,
                 checked.total_bytes,
             ));
-        })?)
+            Ok(())
+        })?;
+        let map = self.store.superblock().map;
+        let amount = |nodes, bytes| Amount { nodes, bytes };
+        let (slots, slot_bytes) = (SLOTS as u64, SLOT_BYTES as u64);
+        let files = [
+            ("superblock", amount(slots, slots * slot_bytes)),
+            ("extent map", amount(map.records.into(), map.length)),
+            ("log", findings.read.log),
+        ];
+        Ok(CheckReport::new(findings.found, &findings.read, files))
     }
 
     fn view(&self) -> View {
@@ -353,7 +366,7 @@ impl Engine {
     }
 
     /// A checkpoint, after the one that may be under way.
-    pub(super) fn checkpoint_now(&self) -> Result<()> {
+    pub(crate) fn checkpoint_now(&self) -> Result<()> {
         let _alone = self.work.checkpoint.lock();
         self.checkpoint_alone()
     }

@@ -4,6 +4,7 @@ mod backup;
 mod basics;
 mod changes;
 mod crashes;
+mod damage;
 mod dropped;
 mod filesystems;
 mod ingest;

@@ -63,7 +63,8 @@ pub use check::Violation;
 pub use format::{MapPointer, map_file};
 pub use kept::Keeper;
 pub use map::Frozen;
-pub(crate) use open::live_ranges;
+pub use open::Reached;
+pub(crate) use open::{live_ranges, require_map};
 pub use reclaim::{ReclaimLimit, Reclaimed};
 
 use crate::Tiers;

@@ -4,7 +4,7 @@ use super::allocate::file_units;
 use super::format::{Entry, MapPointer, decode_record, first_link, map_file, map_number, place, record_len};
 use super::map::MapState;
 use super::tier::{Change, Tier};
-use super::{ExtentOptions, Extents, Shared};
+use super::{Extent, ExtentOptions, Extents, Shared};
 use crate::node::tier_file;
 use crate::{Error, Place, Result, Structure, Tiers};
 use alluvium_base::{MIB, Purpose};
@@ -37,25 +37,87 @@ impl Extents {
         for (tier, units) in maps.iter_mut().zip(units) {
             tier.opened(units);
         }
-        let others = directory.list()?;
-        let others = others
-            .iter()
-            .filter_map(|name| map_number(name))
-            .filter(|&number| number != map.file);
-        let replaced: Vec<(u64, u64)> = others.map(|number| (number, 0)).collect();
-        let newest = replaced
-            .iter()
-            .map(|&(number, _)| number)
-            .fold(map.file, u64::max);
-        let state = MapState {
-            directory: Some(Arc::clone(directory)),
-            current: Some((*map, None)),
-            next_file: newest.saturating_add(1),
-            replaced,
-            frozen: false,
-        };
+        let mut state = MapState::beside(directory, |number| (number != map.file).then_some(0))?;
+        state.next_file = state.next_file.max(map.file.saturating_add(1));
+        state.current = Some((*map, None));
         Ok(Extents {
             shared: Arc::new(Shared::new(tiers, options, maps, state)),
+        })
+    }
+
+    /// Makes the extents of a durable generation out of what it reaches, where its map is damaged. The next cut writes a map of its own, and
+    /// the files of others go once that is durable. Where a tier's file has become too short it is lengthened.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when two of them overlap or lie in no tier; as the device says.
+    pub fn rebuild(
+        directory: &Arc<dyn Directory>,
+        tiers: Arc<Tiers>,
+        reached: &[Reached],
+        generation: u64,
+        options: ExtentOptions,
+    ) -> Result<Extents> {
+        let mut maps: Vec<Tier> = (0..tiers.count() as u8).map(Tier::new).collect();
+        let mut ends = vec![0; maps.len()];
+        for &Reached {
+            extent,
+            references,
+            live,
+        } in reached
+        {
+            let tier = usize::from(extent.tier);
+            let change = Change {
+                start: extent.start,
+                units: extent.units,
+                now: Some((references, live.min(extent.bytes()))),
+                known: false,
+            };
+            if !maps.get_mut(tier).is_some_and(|map| map.load(&change)) {
+                let place = Place::new(Structure::Node, tier_file(extent.tier), extent.offset());
+                let expected = "extents of which no two overlap, in a tier that there is";
+                return Err(Error::corrupt(place, expected, extent.to_string()));
+            }
+            ends[tier] = ends[tier].max(extent.range().end);
+        }
+        for (tier, end) in maps.iter_mut().zip(ends) {
+            let file = tiers.get(tier.number)?;
+            if file.len() < end {
+                file.grow(end)?;
+            }
+            tier.opened(file_units(&tiers, tier.number)?);
+        }
+        let state = MapState::beside(directory, |_| Some(generation.saturating_add(1)))?;
+        Ok(Extents {
+            shared: Arc::new(Shared::new(tiers, options, maps, state)),
+        })
+    }
+}
+
+/// An extent that a durable generation leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The extent.
+    pub extent: Extent,
+    /// How many refer to it.
+    pub references: u32,
+    /// How many of its bytes they need.
+    pub live: u64,
+}
+
+impl MapState {
+    /// Beside map files that are there: `until` says from which durable generation on each may go.
+    fn beside(directory: &Arc<dyn Directory>, until: impl Fn(u64) -> Option<u64>) -> Result<MapState> {
+        let names = directory.list()?;
+        let numbers = names.iter().filter_map(|name| map_number(name));
+        let newest = numbers.clone().max().unwrap_or(0);
+        Ok(MapState {
+            directory: Some(Arc::clone(directory)),
+            current: None,
+            next_file: newest.saturating_add(1),
+            replaced: numbers
+                .filter_map(|number| Some((number, until(number)?)))
+                .collect(),
+            frozen: false,
         })
     }
 }
@@ -122,6 +184,15 @@ fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result
         ));
     }
     loader.finish(&pointer.place())
+}
+
+/// Whether a map file says what a pointer means, to the last record.
+pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers: &Tiers) -> Result<()> {
+    let numbers = 0..tiers.count() as u8;
+    let units = numbers
+        .map(|number| file_units(tiers, number))
+        .collect::<Result<Vec<u32>>>()?;
+    read_map(directory, pointer, &units).map(drop)
 }
 
 /// The bytes of each tier's file that a map says are in use, in their order; neighbours are one range. The map's file is open, for whoever

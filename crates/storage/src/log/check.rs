@@ -4,7 +4,7 @@
 //! ends and gaps above the synced watermark are no violations; below it they are.
 
 use super::Log;
-use super::format::{Kind, Mark};
+use super::format::{BLOCK_BYTES, Kind, Mark, record_len};
 use super::mark;
 use super::merge::{Fact, Merge, Next, Reading};
 use super::pool::CONTROL_SEGMENTS;
@@ -60,11 +60,28 @@ pub struct Known {
 /// # Errors
 /// As the device says; damage is no error here but a violation.
 pub fn check(directory: &Arc<dyn Directory>, known: Known) -> Result<Vec<Violation>> {
+    Ok(walk(directory, known)?.violations)
+}
+
+/// What is wrong with a log, and how much of it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// What is wrong.
+    pub violations: Vec<Violation>,
+    /// Segments.
+    pub segments: u64,
+    /// Their bytes, up to the last record of each.
+    pub bytes: u64,
+}
+
+/// As [`check`], and says how much it has read.
+fn walk(directory: &Arc<dyn Directory>, known: Known) -> Result<Walked> {
     let inventory = Inventory::take(directory.as_ref(), known.identity)?;
     let mut walk = Walk {
         inventory: &inventory,
         known,
         violations: Vec::new(),
+        bytes: 0,
     };
     walk.mark(mark::read(directory.as_ref(), known.identity)?);
     walk.files();
@@ -74,7 +91,11 @@ pub fn check(directory: &Arc<dyn Directory>, known: Known) -> Result<Vec<Violati
     walk.order()?;
     walk.violations
         .sort_by(|a, b| (&a.place.file, a.place.offset).cmp(&(&b.place.file, b.place.offset)));
-    Ok(walk.violations)
+    Ok(Walked {
+        violations: walk.violations,
+        segments: inventory.sources.len() as u64,
+        bytes: walk.bytes,
+    })
 }
 
 impl Log {
@@ -83,6 +104,14 @@ impl Log {
     /// # Errors
     /// As the device says; damage is no error here but a violation.
     pub fn check(&self) -> Result<Vec<Violation>> {
+        Ok(self.walk()?.violations)
+    }
+
+    /// As [`Log::check`], and says how much it has read.
+    ///
+    /// # Errors
+    /// As [`Log::check`].
+    pub fn walk(&self) -> Result<Walked> {
         let shared = &self.shared;
         let _lanes: Vec<_> = shared.lanes.each().collect();
         let known = Known {
@@ -91,12 +120,12 @@ impl Log {
             synced_at_least: self.synced(),
             identity: shared.options.identity,
         };
-        let mut violations = check(&shared.directory, known)?;
+        let mut walked = walk(&shared.directory, known)?;
         let usage = shared.usage();
         let control = CONTROL_SEGMENTS * shared.options.segment_bytes;
         let most = shared.pool.most_bytes().max(shared.recovered_bytes() + control);
         if usage.live_bytes > most {
-            violations.push(Violation {
+            walked.violations.push(Violation {
                 place: Place::new(Structure::LogSegment, shared.directory.describe(), 0),
                 what: format!(
                     "{} live bytes where at most {most} may be (L12)",
@@ -104,7 +133,7 @@ impl Log {
                 ),
             });
         }
-        Ok(violations)
+        Ok(walked)
     }
 }
 
@@ -112,6 +141,8 @@ struct Walk<'a> {
     inventory: &'a Inventory,
     known: Known,
     violations: Vec<Violation>,
+    /// Bytes of segments up to their last records.
+    bytes: u64,
 }
 
 impl Walk<'_> {
@@ -187,7 +218,9 @@ impl Walk<'_> {
     fn segment(&mut self, source: &Source) -> Result<()> {
         let mut cursor = Cursor::new(Purpose::Check);
         let (mut synced, mut generation) = (source.header.synced, source.header.generation);
+        let mut end = BLOCK_BYTES as u64;
         while let Some(record) = cursor.next(source)? {
+            end = record.at + record_len(record.header.len.into());
             let place = source.place(Structure::LogRecord, record.at);
             let header = record.header;
             if header.synced < synced {
@@ -214,6 +247,7 @@ impl Walk<'_> {
                 }
             }
         }
+        self.bytes += end;
         if self.known.generation > 0 && generation > self.known.generation {
             let what = format!(
                 "it names generation {generation}, the superblock has {}",

@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: what is in a node, or when it dies.
 //!
-//! *Read in this order*: `format.rs` (the pointer's bytes), `codec.rs` (none, LZ4, Zstd), `writer.rs`.
+//! *Read in this order*: `format.rs` (the pointer's bytes), `codec.rs` (none, LZ4, Zstd), `writer.rs`, `read.rs`.
 //!
 //! Invariants:
 //!
@@ -15,11 +15,13 @@
 
 pub mod codec;
 pub mod format;
+mod read;
 pub mod writer;
 
 pub use codec::Codec;
 pub use format::NodePointer;
-pub use writer::{NodeWriter, WriterOptions, Written, read_node};
+pub use read::{read_node, read_nodes};
+pub use writer::{NodeWriter, WriterOptions, Written};
 
 use crate::{Error, Result};
 

@@ -405,25 +405,5 @@ fn start_of_compressed(at: usize, len: usize) -> usize {
     }
 }
 
-/// Reads a node from its tier, past any cache: verified and decoded.
-///
-/// # Errors
-/// [`Error::Corrupt`] when the bytes are not the ones that are meant; as the device says.
-pub fn read_node(
-    tiers: &Tiers,
-    pointer: &NodePointer,
-    page_size: PageSize,
-    purpose: Purpose,
-) -> Result<Vec<u8>> {
-    pointer.check(&pointer.place(), page_size)?;
-    let encoded = tiers
-        .get(pointer.tier)?
-        .read_at(pointer.offset, pointer.read_len(), purpose)?;
-    pointer.verify(&encoded)?;
-    let mut node = vec![0; page_size.node_bytes(pointer.pages)];
-    Codec::decode(pointer, page_size, &encoded, &mut node)?;
-    Ok(node)
-}
-
 #[cfg(test)]
 mod tests;

@@ -11,13 +11,13 @@
 //! An interrupted copy is no store: opening it says so, and copying again begins anew.
 
 use super::{LOCK_FILE, Store, StoreOptions};
-use crate::extents::{Keeper, live_ranges, map_file};
+use crate::extents::{Keeper, live_ranges, map_file, require_map};
 use crate::log::Log;
 use crate::node::tier_file;
 use crate::superblock::{self, Superblock, SuperblockFile};
 use crate::{Error, Result, Tiers};
 use alluvium_base::{MIB, Purpose};
-use alluvium_device::{BLOCK, Device, Directory, FileOptions};
+use alluvium_device::{Access, BLOCK, Device, Directory, FileOptions};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -142,6 +142,57 @@ impl Kept {
         };
         SuperblockFile::create(&**target, first)?;
         Ok(())
+    }
+}
+
+/// A copy that is done, to be compared with what it should be. Nobody has it open.
+#[derive(Debug)]
+pub struct Copy {
+    superblock: Superblock,
+    tiers: Tiers,
+    /// What is wrong with the superblock or the extent map.
+    findings: Vec<String>,
+}
+
+impl Copy {
+    /// Reads the superblock and the extent map of a copy.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when there is no sound superblock; as the device says.
+    pub fn open(directory: &dyn Directory) -> Result<Copy> {
+        let file = SuperblockFile::open(directory, Access::ReadOnly)?;
+        let superblock = file.durable().clone();
+        let tiers = Tiers::open(
+            directory,
+            usize::from(superblock.tiers),
+            FileOptions::DIRECT.read_only(),
+        )?;
+        let mut findings = file.check()?;
+        let map = require_map(directory, &superblock.map, &tiers);
+        findings.extend(map.err().map(|error| error.to_string()));
+        Ok(Copy {
+            superblock,
+            tiers,
+            findings,
+        })
+    }
+
+    /// The durable superblock.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The data files.
+    #[must_use]
+    pub fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
+    /// What is wrong with the superblock or the extent map.
+    #[must_use]
+    pub fn findings(&self) -> &[String] {
+        &self.findings
     }
 }
 

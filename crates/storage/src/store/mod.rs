@@ -39,12 +39,12 @@ mod options;
 mod tests;
 
 pub use checkpoint::Checkpoint;
-pub use copy::{Copied, Kept};
+pub use copy::{Copied, Copy, Kept};
 pub use options::{CacheMemory, StoreOptions};
 
 use crate::cache::Cache;
 use crate::epoch::Epochs;
-use crate::extents::{Class, Extent, Extents, ReclaimLimit, Reclaimed, Usage};
+use crate::extents::{Class, Extent, Extents, Reached, ReclaimLimit, Reclaimed, Usage};
 use crate::log::{Log, LogUsage, Record, RepairReport};
 use crate::node::{NodeWriter, WriterOptions};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
@@ -84,7 +84,7 @@ pub struct Opening {
     lock: Lock,
     superblock: SuperblockFile,
     tiers: Arc<Tiers>,
-    extents: Extents,
+    extents: Result<Extents>,
     options: StoreOptions,
 }
 
@@ -140,10 +140,25 @@ impl Store {
         superblock::require(&*directory)?;
         let lock = directory.lock(LOCK_FILE)?;
         let superblock = SuperblockFile::open(&*directory, Access::ReadWrite)?;
+        let opening = Self::begin(directory, lock, superblock, options)?;
+        match opening.extents {
+            Err(damage) => Err(damage),
+            Ok(_) => Ok(opening),
+        }
+    }
+
+    /// As [`Store::open`], whether or not the extent map is sound: see [`Opening::map_damage`].
+    ///
+    /// # Errors
+    /// As [`Store::open`], but for a damaged map.
+    pub fn open_without_map(directory: Arc<dyn Directory>, options: &StoreOptions) -> Result<Opening> {
+        superblock::require(&*directory)?;
+        let lock = directory.lock(LOCK_FILE)?;
+        let superblock = SuperblockFile::open(&*directory, Access::ReadWrite)?;
         Self::begin(directory, lock, superblock, options)
     }
 
-    /// As [`Store::open`], but of a generation before `than`, for [`Opening::repair`] alone.
+    /// As [`Store::open_without_map`], but of a generation before `than`, for [`Opening::repair`] alone.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -170,7 +185,11 @@ impl Store {
         .identified();
         options.validate()?;
         let tiers = Arc::new(Tiers::open(&*directory, options.tiers, FileOptions::DIRECT)?);
-        let extents = Extents::open(&directory, Arc::clone(&tiers), &durable.map, options.extents)?;
+        let extents = Extents::open(&directory, Arc::clone(&tiers), &durable.map, options.extents);
+        let extents = match extents {
+            Err(damage @ crate::Error::Corrupt { .. }) => Err(damage),
+            other => Ok(other?),
+        };
         Ok(Opening {
             directory,
             lock,
@@ -344,20 +363,30 @@ impl Store {
     /// [`Cache::check`] is apart.
     ///
     /// # Errors
-    /// As the device says.
+    /// None at present: what cannot be read is reported, not returned.
     pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Result<Vec<String>> {
+        Ok(self.check_counted(reachable).0)
+    }
+
+    /// As [`Store::check`], and says how many segments of the log and how many of their bytes were read.
+    pub fn check_counted(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> (Vec<String>, [u64; 2]) {
+        fn sentences<T: ToString>(found: Result<Vec<T>>) -> Vec<String> {
+            match found {
+                Ok(found) => found.iter().map(ToString::to_string).collect(),
+                Err(error) => vec![error.to_string()],
+            }
+        }
         let superblock = self.superblock.lock();
-        let mut violations = superblock.check()?;
+        let mut violations = sentences(superblock.check());
         let map = superblock.durable().map;
-        violations.extend(self.extents.check(reachable).iter().map(ToString::to_string));
-        violations.extend(
-            self.extents
-                .check_map(&*self.directory, &map)?
-                .iter()
-                .map(ToString::to_string),
-        );
-        violations.extend(self.log.check()?.iter().map(ToString::to_string));
-        Ok(violations)
+        violations.extend(sentences(Ok(self.extents.check(reachable))));
+        violations.extend(sentences(self.extents.check_map(&*self.directory, &map)));
+        let walked = self.log.walk();
+        let read = walked
+            .as_ref()
+            .map_or([0; 2], |walked| [walked.segments, walked.bytes]);
+        violations.extend(sentences(walked.map(|walked| walked.violations)));
+        (violations, read)
     }
 
     /// Closes the store cleanly: the log is synced and marked, so that any damage to it is found at the next open, and others may
@@ -386,6 +415,24 @@ impl Opening {
         &self.tiers
     }
 
+    /// What is wrong with the extent map, if it cannot be read. Nothing else is missing for that: [`Opening::rebuild_map`] makes it anew from what
+    /// the payload reaches, and without that neither of the two ways to go on does.
+    #[must_use]
+    pub fn map_damage(&self) -> Option<&crate::Error> {
+        self.extents.as_ref().err()
+    }
+
+    /// Makes the extents out of what the payload reaches. They are on the disk once a generation was made durable.
+    ///
+    /// # Errors
+    /// As [`Extents::rebuild`].
+    pub fn rebuild_map(&mut self, reached: &[Reached]) -> Result<()> {
+        let (tiers, generation) = (Arc::clone(&self.tiers), self.superblock.durable().generation);
+        let rebuilt = Extents::rebuild(&self.directory, tiers, reached, generation, self.options.extents);
+        self.extents = Ok(rebuilt?);
+        Ok(())
+    }
+
     /// Replays the log from the superblock's cut, in the order of the sequence numbers, and opens the store.
     ///
     /// # Errors
@@ -400,6 +447,7 @@ impl Opening {
             extents,
             options,
         } = self;
+        let extents = extents?;
         let (generation, cut, synced) = {
             let durable = superblock.durable();
             (durable.generation, durable.cut, durable.synced)
@@ -430,6 +478,7 @@ impl Opening {
             extents,
             options,
         } = self;
+        let extents = extents?;
         let durable = superblock.durable().clone();
         let (log, report) = Log::repair(&directory, options.log, durable.cut, durable.generation, replay)?;
         extents.made_durable(durable.generation);

@@ -2,6 +2,7 @@
 
 use super::pages::{Entries, Pages};
 use super::{Maplet, format};
+use crate::checked::{Amount, Amounts, Files};
 use alluvium_base::{Purpose, checksum};
 use alluvium_filters as filters;
 use alluvium_filters::{Builder, Chunk, PageView, SpillView};
@@ -40,19 +41,32 @@ impl Maplet {
     /// (Q1), values and counts. Nothing when it is sound. All of it is read, past the cache.
     #[must_use]
     pub fn check(&self, store: &Store) -> Vec<Violation> {
-        let mut violations = self.check_directory(store);
-        self.check_pages(store, &mut violations);
+        self.check_from(Files::of(store), &mut Amounts::default())
+    }
+
+    /// As [`Maplet::check`], whether or not the store is open; adds what it reads to `read`.
+    pub(crate) fn check_from(&self, files: Files<'_>, read: &mut Amounts) -> Vec<Violation> {
+        let mut violations = self.check_directory(files);
+        let parts = self.shared.root.parts.iter();
+        parts
+            .chain([self.pointer()])
+            .for_each(|node| read.directories.add(node));
+        self.check_pages(files, &mut violations);
+        read.maplets += Amount {
+            nodes: self.shared.root.pages.into(),
+            bytes: u64::from(self.shared.root.pages) * u64::from(self.geometry().page_bytes()),
+        };
         if violations.is_empty()
-            && let Err(violation) = self.check_against_rebuilt(store)
+            && let Err(violation) = self.check_against_rebuilt(files)
         {
             violations.push(violation);
         }
         violations
     }
 
-    fn check_directory(&self, store: &Store) -> Vec<Violation> {
+    fn check_directory(&self, files: Files<'_>) -> Vec<Violation> {
         let mut violations = Vec::new();
-        match Maplet::open(store, self.pointer(), Purpose::Check) {
+        match Maplet::open_from(files, self.pointer(), Purpose::Check) {
             Err(error) => violations.push(of(None, error.to_string())),
             Ok(read) => {
                 let (read, here) = (&read.shared, &self.shared);
@@ -74,7 +88,7 @@ impl Maplet {
                 }
             }
         }
-        let page_size = store.page_size();
+        let page_size = files.page_size;
         let nodes = parts.iter().chain([self.pointer()]);
         let directory: u64 = nodes.map(|node| page_size.node_bytes(node.pages) as u64).sum();
         let wanted = u64::from(*pages) * page_size.bytes() as u64 + directory;
@@ -87,9 +101,9 @@ impl Maplet {
         violations
     }
 
-    fn check_pages(&self, store: &Store, violations: &mut Vec<Violation>) {
+    fn check_pages(&self, files: Files<'_>, violations: &mut Vec<Violation>) {
         let geometry = self.geometry();
-        let mut pages = match Pages::new(self, 0..self.shared.root.pages, store.tiers(), Purpose::Check) {
+        let mut pages = match Pages::new(self, 0..self.shared.root.pages, files.tiers, Purpose::Check) {
             Ok(pages) => pages,
             Err(error) => return violations.push(of(None, error.to_string())),
         };
@@ -110,7 +124,7 @@ impl Maplet {
         }
     }
 
-    fn check_against_rebuilt(&self, store: &Store) -> Result<(), Violation> {
+    fn check_against_rebuilt(&self, files: Files<'_>) -> Result<(), Violation> {
         let checksums = &self.shared.body.checksums;
         let (mut number, mut differing) = (0u32, None);
         let sink = |page: &[u8]| -> filters::Result<()> {
@@ -122,7 +136,7 @@ impl Maplet {
         };
         let mut builder = Builder::new(*self.geometry(), sink);
         let mut entries =
-            Entries::new(self, store.tiers(), Purpose::Check).map_err(|error| of(None, error.to_string()))?;
+            Entries::new(self, files.tiers, Purpose::Check).map_err(|error| of(None, error.to_string()))?;
         let (mut chunk, mut values) = (Chunk::new(), BTreeMap::new());
         while entries
             .fill(&mut chunk)

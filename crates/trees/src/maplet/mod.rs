@@ -38,6 +38,7 @@ pub use merge::{Merger, Progress, Source};
 pub(crate) use pages::Reading;
 pub use write::Written;
 
+use crate::checked::Files;
 use alluvium_base::Purpose;
 use alluvium_filters as filters;
 use alluvium_filters::Geometry;
@@ -107,8 +108,15 @@ impl Maplet {
     /// # Errors
     /// [`Error::Corrupt`] when what is there is no directory; as the device says.
     pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Maplet> {
-        let tiers = store.tiers();
-        let page_size = store.page_size();
+        Self::open_from(Files::of(store), pointer, purpose)
+    }
+
+    /// As [`Maplet::open`], whether or not the store is open.
+    ///
+    /// # Errors
+    /// As [`Maplet::open`].
+    pub(crate) fn open_from(files: Files<'_>, pointer: &NodePointer, purpose: Purpose) -> Result<Maplet> {
+        let Files { tiers, page_size } = files;
         let node = read_node(tiers, pointer, page_size, purpose)?;
         let root = Root::decode(&node, pointer, page_size)?;
         let body = if root.parts.is_empty() {

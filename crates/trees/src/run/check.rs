@@ -3,12 +3,15 @@
 use super::find::record_of;
 use super::footer::Footer;
 use super::leaf::Layout;
-use super::load::{Direct, Nodes, is_long, load_from};
+use super::load::{Direct, assemble, is_long, load_from};
 use super::spans::Spans;
-use super::{Bad, Run, Summary, Value, format, index, value};
+use super::{Bad, Run, Summary, Value, ValuePointer, format, index, value};
+use crate::checked::{Amounts, Files};
+use crate::range::KeyRange;
 use alluvium_base::{Kind, Purpose, Sequence};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Place};
+use std::collections::HashSet;
 use std::fmt;
 
 /// Something that is not as the invariants of [`run`](super) say.
@@ -68,31 +71,83 @@ struct Fences {
     goes_on: bool,
 }
 
+/// A child of an index node, and the keys that it may have.
+struct Wanted {
+    child: index::Child,
+    own: Fences,
+}
+
+/// Leaves that are read at once, at most; index nodes are few.
+const LEAVES_AT_ONCE: usize = 64;
+const INDEX_AT_ONCE: usize = 8;
+/// How many nodes of values are known to have been read.
+const MOST_SEEN: usize = 4096;
+
+/// What a check is told of each key that readers can reach.
+pub(crate) type Keys<'k> = &'k mut dyn FnMut(&[u8]);
+
 struct Checker<'a> {
     run: &'a Run,
     nodes: Direct<'a>,
+    files: Files<'a>,
+    /// Where readers read the run. Of the rest nothing is touched: it may be gone.
+    within: &'a [KeyRange],
+    /// All of the run is within.
+    whole: bool,
+    keys: Keys<'a>,
+    read: &'a mut Amounts,
     violations: Vec<Violation>,
     found: Summary,
     spans: Spans,
-    /// The last record so far: its key and sequence number.
+    /// The last record so far: its key and sequence number. None at the beginning, and behind a leaf that was left out.
     last: Option<(Vec<u8>, Sequence)>,
+    /// A leaf was left out since the last record.
+    left_out: bool,
+    /// Nodes of values that were read a short while ago.
+    seen: HashSet<NodePointer>,
 }
 
 impl Run {
     /// Reads every node of the run, past the cache, and lists what is wrong.
     #[must_use]
     pub fn check(&self, store: &Store) -> Vec<Violation> {
+        let everything = [KeyRange::everything()];
+        self.check_within(
+            Files::of(store),
+            &everything,
+            &mut |_| (),
+            &mut Amounts::default(),
+        )
+    }
+
+    /// As [`Run::check`], of what readers of these ranges can reach: no two of them overlap or touch, and they ascend. Whether or not the
+    /// store is open. Tells `keys` each of its keys, and adds what it reads to `read`.
+    pub(crate) fn check_within(
+        &self,
+        files: Files<'_>,
+        within: &[KeyRange],
+        keys: Keys<'_>,
+        read: &mut Amounts,
+    ) -> Vec<Violation> {
+        let whole = |range: &KeyRange| range.contains(self.low()) && range.contains(self.high());
         let mut checker = Checker {
             run: self,
             nodes: Direct {
-                tiers: store.tiers(),
-                page_size: store.page_size(),
+                tiers: files.tiers,
+                page_size: files.page_size,
                 purpose: Purpose::Check,
             },
+            files,
+            within,
+            whole: within.iter().any(whole),
+            keys,
+            read,
             violations: Vec::new(),
             found: Summary::default(),
             spans: Spans::default(),
             last: None,
+            left_out: false,
+            seen: HashSet::new(),
         };
         checker.check();
         checker.violations
@@ -115,8 +170,14 @@ impl Checker<'_> {
             };
             self.index(root, &inner.pointer, layout.level, &fences);
         }
-        self.summary();
-        self.extents();
+        // What cannot be read was said; the sums of the rest are others.
+        let read_all = self.whole && self.violations.is_empty();
+        if read_all {
+            self.summary();
+        }
+        if self.violations.is_empty() {
+            self.extents();
+        }
     }
 
     fn unreadable(&mut self, error: &Error) {
@@ -143,27 +204,45 @@ impl Checker<'_> {
             value::read_from(&self.nodes, &pointer, &mut Vec::new())?;
         }
         for node in nodes {
+            self.read.footers.add(&node);
             self.spans
                 .add(&node, &inner.low, &inner.high, node.read_len() as u64);
         }
         Ok(())
     }
 
-    /// Notes the nodes of a leaf or index node, and gives its bytes.
-    fn read(&mut self, pointer: &NodePointer, low: &[u8], high: &[u8]) -> Result<(Vec<u8>, u64), Error> {
-        let mut all = vec![*pointer];
-        let page_size = self.nodes.page_size;
-        self.nodes.each(&[*pointer], &mut |node| {
-            if is_long(node) {
-                all.extend(format::decode_long(node, &pointer.place(), page_size)?.1);
-            }
-            Ok(())
-        })?;
+    /// Notes the nodes of a leaf or index node of which the first was read, and gives all of its bytes and how many there are on the device.
+    fn whole_of(
+        &mut self,
+        child: &Wanted,
+        first: Result<Vec<u8>, Error>,
+        level: u8,
+    ) -> Result<(Vec<u8>, u64), Error> {
+        let pointer = child.child.pointer;
+        let amount = if level > 0 {
+            &mut self.read.index
+        } else {
+            &mut self.read.leaves
+        };
+        amount.add(&pointer);
+        let mut bytes = first?;
+        let mut all = vec![pointer];
+        if is_long(&bytes) {
+            all.extend(format::decode_long(&bytes, &pointer.place(), self.nodes.page_size)?.1);
+            all[1..].iter().for_each(|part| amount.add(part));
+            bytes = assemble(&self.nodes, &pointer, &bytes)?;
+        }
+        let inner = &*self.run.inner;
+        let (low, high) = if level > 0 {
+            (&*inner.low, &*inner.high)
+        } else {
+            (&*child.own.low, child.own.high.as_deref().unwrap_or(&inner.last))
+        };
         for node in &all {
             self.spans.add(node, low, high, node.read_len() as u64);
         }
         let len = all.iter().map(|node| node.read_len() as u64).sum();
-        Ok((load_from(&self.nodes, pointer)?, len))
+        Ok((bytes, len))
     }
 
     /// Checks an index node and all below it; what its leaves come to.
@@ -189,7 +268,7 @@ impl Checker<'_> {
             self.order(pointer, format!("level {}, not {level}", layout.level));
             return Ok(index::Sums::default());
         }
-        let mut sums = index::Sums::default();
+        let mut wanted = Vec::new();
         for number in 0..layout.children {
             let child = layout.child(bytes, number, self.nodes.page_size)?;
             let mut own = Fences {
@@ -209,44 +288,72 @@ impl Checker<'_> {
             if !ordered || !first {
                 self.order(pointer, format!("the separator of child {number}"));
             }
-            let found = self.child(&child, level - 1, &own);
-            if found != child.sums {
-                self.violations.push(Violation::Sums {
-                    place: child.pointer.place(),
-                    what: format!("{:?} are said, {found:?} found", child.sums),
-                });
-            }
-            sums += found;
+            wanted.push(Wanted { child, own });
         }
-        Ok(sums)
+        Ok(self.below(&wanted, level - 1))
     }
 
-    fn child(&mut self, child: &index::Child, level: u8, fences: &Fences) -> index::Sums {
-        let inner = &*self.run.inner;
-        let (low, high) = if level > 0 {
-            (&*inner.low, &*inner.high)
-        } else {
-            (&*fences.low, fences.high.as_deref().unwrap_or(&inner.last))
-        };
-        let (bytes, len) = match self.read(&child.pointer, low, high) {
+    /// Checks children, as far as readers can reach them, and what they come to.
+    fn below(&mut self, children: &[Wanted], level: u8) -> index::Sums {
+        let mut sums = index::Sums::default();
+        for some in children.chunks(if level > 0 { INDEX_AT_ONCE } else { LEAVES_AT_ONCE }) {
+            let reached: Vec<&Wanted> = some.iter().filter(|child| self.reaches(&child.own)).collect();
+            let pointers: Vec<NodePointer> = reached.iter().map(|child| child.child.pointer).collect();
+            let mut read = Vec::with_capacity(pointers.len());
+            self.files.nodes(&pointers, &mut |_, node| read.push(node));
+            let mut read = reached.into_iter().zip(read).peekable();
+            for child in some {
+                match read.next_if(|(next, _)| std::ptr::eq(*next, child)) {
+                    Some((_, node)) => sums += self.child(child, node, level),
+                    None => {
+                        (self.last, self.left_out) = (None, true);
+                        sums += child.child.sums;
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// Whether a reader may ask for what lies between these fences.
+    fn reaches(&self, fences: &Fences) -> bool {
+        let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
+        self.whole || self.within.iter().any(|range| range.overlaps(&fences.low, high))
+    }
+
+    /// Checks a child of which the first node was read.
+    fn child(&mut self, child: &Wanted, node: Result<Vec<u8>, Error>, level: u8) -> index::Sums {
+        let pointer = child.child.pointer;
+        let said = child.child.sums;
+        let (bytes, len) = match self.whole_of(child, node, level) {
             Ok(read) => read,
             Err(error) => {
                 self.unreadable(&error);
-                return index::Sums::default();
+                (self.last, self.left_out) = (None, true);
+                return said;
             }
         };
-        if level > 0 {
-            return self.index(&bytes, &child.pointer, level, fences);
-        }
-        let mut sums = index::Sums {
-            bytes: len,
-            ..index::Sums::default()
+        let before = self.violations.len();
+        let found = if level > 0 {
+            self.index(&bytes, &pointer, level, &child.own)
+        } else {
+            let mut sums = index::Sums {
+                bytes: len,
+                ..index::Sums::default()
+            };
+            self.found.leaves += 1;
+            if let Err(error) = self.leaf(&bytes, &pointer, &child.own, &mut sums) {
+                self.unreadable(&error);
+            }
+            sums
         };
-        self.found.leaves += 1;
-        if let Err(error) = self.leaf(&bytes, &child.pointer, fences, &mut sums) {
-            self.unreadable(&error);
+        if found != said && self.violations.len() == before {
+            self.violations.push(Violation::Sums {
+                place: pointer.place(),
+                what: format!("{said:?} are said, {found:?} found"),
+            });
         }
-        sums
+        said
     }
 
     /// Checks a leaf, and adds to what it comes to.
@@ -259,6 +366,7 @@ impl Checker<'_> {
     ) -> Result<(), Error> {
         let bad = |bad: Bad| bad.at(pointer);
         let layout = Layout::of(bytes).map_err(bad)?;
+        let mut apart = Vec::new();
         if layout.begun != fences.begun || layout.goes_on != fences.goes_on {
             self.order(
                 pointer,
@@ -277,12 +385,16 @@ impl Checker<'_> {
             let follows = match &self.last {
                 Some((last, _)) if goes_on => *last == key,
                 Some((last, _)) => *last < key,
-                None => !goes_on,
+                None => self.left_out || !goes_on,
             };
             if !follows {
                 self.order(pointer, format!("key {number} does not follow the one before"));
             }
             self.found.keys += u64::from(!goes_on);
+            let reached = self.whole || self.within.iter().any(|range| range.contains(&key));
+            if reached {
+                (self.keys)(&key);
+            }
             let mut before = self.last.take().map(|(_, sequence)| sequence).filter(|_| goes_on);
             for record in layout.records_of(bytes, number).map_err(bad)? {
                 let record = record_of(&layout, bytes, record, pointer, self.nodes.page_size)?;
@@ -295,15 +407,75 @@ impl Checker<'_> {
                 before = Some(record.sequence);
                 sums.records += 1;
                 sums.tombstones += u64::from(record.kind == Kind::Delete);
-                self.note(&record, &key, sums)?;
+                if let Some(pointer) = self.note(&record, sums).filter(|_| reached) {
+                    apart.push((pointer, number));
+                }
             }
             self.last = Some((key, before.unwrap_or(0)));
         }
+        self.left_out = false;
+        self.values(&apart, |number| layout.key(bytes, number).map_err(bad))
+    }
+
+    /// Reads the values of a leaf that are elsewhere, each with the number of its key.
+    fn values(
+        &mut self,
+        apart: &[(ValuePointer, usize)],
+        key_of: impl Fn(usize) -> Result<Vec<u8>, Error>,
+    ) -> Result<(), Error> {
+        let page_size = self.nodes.page_size;
+        let mut together = Vec::new();
+        for (pointer, number) in apart {
+            let key = key_of(*number)?;
+            self.read.values_apart += 1;
+            if pointer.is_long(page_size) {
+                self.long_value(pointer, &key);
+                continue;
+            }
+            self.spans
+                .add(&pointer.node, &key, &key, pointer.share(page_size));
+            if self.seen.len() >= MOST_SEEN {
+                self.seen.clear();
+            }
+            if self.seen.insert(pointer.node) {
+                together.push(pointer.node);
+            }
+        }
+        // A pointer was compared with the length of its node when it was decoded: a sound node holds its values.
+        self.value_nodes(&together);
         Ok(())
     }
 
-    /// Counts a record, and reads its value where that is elsewhere.
-    fn note(&mut self, record: &super::Record<'_>, key: &[u8], sums: &mut index::Sums) -> Result<(), Error> {
+    /// Reads nodes that hold values or parts of them.
+    fn value_nodes(&mut self, pointers: &[NodePointer]) {
+        let mut wrong = Vec::new();
+        self.files
+            .nodes(pointers, &mut |_, node| wrong.extend(node.err()));
+        pointers.iter().for_each(|pointer| self.read.values.add(pointer));
+        wrong.iter().for_each(|error| self.unreadable(error));
+    }
+
+    /// Reads a value that is too long for a node, a few of its nodes at a time.
+    fn long_value(&mut self, pointer: &ValuePointer, key: &[u8]) {
+        let nodes = Direct { ..self.nodes };
+        let walked = value::each_group(&nodes, pointer, &mut |group, holds| {
+            for node in group {
+                self.spans.add(node, key, key, node.read_len() as u64);
+            }
+            match holds {
+                value::Holds::Value => self.value_nodes(group),
+                // Whoever goes on to what they point to reads them.
+                value::Holds::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
+            }
+        });
+        if let Err(error) = walked {
+            self.unreadable(&error);
+        }
+    }
+
+    /// Counts a record, and says where its value is, if that is elsewhere.
+    fn note(&mut self, record: &super::Record<'_>, sums: &mut index::Sums) -> Option<ValuePointer> {
+        self.read.records += 1;
         let found = &mut self.found;
         found.lowest_sequence = match found.records {
             0 => record.sequence,
@@ -322,20 +494,11 @@ impl Checker<'_> {
             };
         }
         let Value::Separate(pointer) = record.value else {
-            return Ok(());
+            return None;
         };
         found.separate += 1;
         sums.bytes += u64::from(pointer.len);
-        let page_size = self.nodes.page_size;
-        if pointer.is_long(page_size) {
-            for node in value::nodes_of(&self.nodes, &pointer)? {
-                self.spans.add(&node, key, key, node.read_len() as u64);
-            }
-        } else {
-            self.spans.add(&pointer.node, key, key, pointer.share(page_size));
-        }
-        let mut bytes = Vec::new();
-        value::read_from(&self.nodes, &pointer, &mut bytes)
+        Some(pointer)
     }
 
     fn summary(&mut self) {
@@ -372,6 +535,9 @@ impl Checker<'_> {
         let mut wrong = Vec::new();
         for used in self.run.extents() {
             let Some(found) = self.spans.take(used.extent, used.inherited) else {
+                if !self.whole {
+                    continue;
+                }
                 wrong.push(format!("{} holds nothing of the run", used.extent));
                 continue;
             };
@@ -382,7 +548,7 @@ impl Checker<'_> {
                     used.extent, keys[0], keys[1]
                 ));
             }
-            if found.live != used.live {
+            if self.whole && found.live != used.live {
                 wrong.push(format!(
                     "{}: {} live bytes are said, {} found",
                     used.extent, used.live, found.live

@@ -4,6 +4,7 @@ use super::footer::{Details, Footer};
 use super::load::{Direct, Nodes, load_from};
 use super::spans::bounds;
 use super::{Bad, Inner, Run, Use, index, value};
+use crate::checked::Files;
 use alluvium_base::Purpose;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, UNIT};
 use alluvium_storage::store::Store;
@@ -16,14 +17,22 @@ impl Run {
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when there is no sound footer; as the device says.
     pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Run> {
+        Self::open_from(Files::of(store), pointer, purpose)
+    }
+
+    /// As [`Run::open`], whether or not the store is open.
+    ///
+    /// # Errors
+    /// As [`Run::open`].
+    pub(crate) fn open_from(files: Files<'_>, pointer: &NodePointer, purpose: Purpose) -> Result<Run> {
         let nodes = Direct {
-            tiers: store.tiers(),
-            page_size: store.page_size(),
+            tiers: files.tiers,
+            page_size: files.page_size,
             purpose,
         };
         let bytes = load_from(&nodes, pointer)?;
         let bad = |bad: Bad| bad.at(pointer);
-        let footer = Footer::decode(&bytes, &pointer.place(), store.page_size()).map_err(bad)?;
+        let footer = Footer::decode(&bytes, &pointer.place(), files.page_size).map_err(bad)?;
         let details = match &footer {
             Footer::Whole { details, .. } => Details::decode(details),
             Footer::Apart { pointer, .. } => {

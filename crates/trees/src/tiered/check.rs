@@ -1,26 +1,17 @@
 //! Walks the tree and reports everything that is not as the invariants say, a sentence each.
 
 use super::compact::Job;
+use super::contents::{Checked, Findings};
 use super::node::Node;
-use super::tree::{SEED, Tree, Trunk, all_nodes};
+use super::tree::{Tree, Trunk, all_nodes};
 use super::uses::Uses;
+use crate::checked::Amount;
 use crate::merge::Direction;
-use crate::range::KeyRange;
-use crate::run::{Access, Run};
-use alluvium_filters as filters;
+use crate::run::Access;
+use alluvium_storage::Result;
 use alluvium_storage::extents::Extent;
-use alluvium_storage::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-/// How far a check has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    /// Bytes of runs and maplets that were read.
-    pub done_bytes: u64,
-    /// Bytes that will be.
-    pub total_bytes: u64,
-}
 
 /// How thoroughly a tree is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,42 +29,25 @@ impl Tree {
     /// # Errors
     /// As the device says. What cannot be read because it is damaged is reported, not returned.
     pub fn check(&self, depth: Depth, jobs: &[&Job]) -> Result<Vec<String>> {
-        self.check_with(depth, jobs, &mut |_| ())
+        Ok(self.check_with(depth, jobs, &mut |_| Ok(()))?.found)
     }
 
-    /// As [`Tree::check`], and tells how far it has come whenever a run or a maplet was read.
+    /// As [`Tree::check`], and tells how far it has come whenever a run or a maplet was read: `tell` may end it by failing.
     ///
     /// # Errors
-    /// As [`Tree::check`].
+    /// As [`Tree::check`], and what `tell` returns.
     pub fn check_with(
         &self,
         depth: Depth,
         jobs: &[&Job],
-        tell: &mut dyn FnMut(Checked),
-    ) -> Result<Vec<String>> {
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Findings> {
         let version = self.version();
         let nodes = all_nodes(&version.root);
         let mut found = Vec::new();
         for node in &nodes {
             check_node(node, &mut found);
-            let most = self.options().shape.most_runs();
-            for pivot in 0..node.pivots.len() {
-                // Nothing can flush a leaf further: what it has too much waits for a compaction, however long that takes.
-                if node.is_leaf() && self.lock().inflight.job_of(0, &node.range.low).is_some() {
-                    continue;
-                }
-                let runs = match node.is_leaf() {
-                    true => node.depth(pivot),
-                    false => node.runs(pivot),
-                };
-                if runs > most {
-                    found.push(format!(
-                        "{runs} runs, more than {most}, in {:?} at height {} (T3)",
-                        node.pivot_range(pivot),
-                        node.height
-                    ));
-                }
-            }
+            self.check_depths(node, &mut found);
         }
         let mut reachable: HashMap<Extent, u32>;
         {
@@ -110,11 +84,40 @@ impl Tree {
                 found.push(what);
             }
         }
-        found.extend(self.store().check(reachable.into_iter())?);
-        if depth == Depth::Everything {
-            self.check_contents(&nodes, &mut found, tell)?;
+        let (said, [segments, log_bytes]) = self.store().check_counted(reachable.into_iter());
+        found.extend(said);
+        let mut findings = match depth {
+            Depth::Trunk => Findings::default(),
+            Depth::Everything => self.check_contents(&nodes, tell)?,
+        };
+        findings.found.splice(..0, found);
+        findings.read.log = Amount {
+            nodes: segments,
+            bytes: log_bytes,
+        };
+        Ok(findings)
+    }
+
+    /// No pivot has more runs than it may (T3).
+    fn check_depths(&self, node: &Node, found: &mut Vec<String>) {
+        let most = self.options().shape.most_runs();
+        for pivot in 0..node.pivots.len() {
+            // Nothing can flush a leaf further: what it has too much waits for a compaction, however long that takes.
+            if node.is_leaf() && self.lock().inflight.job_of(0, &node.range.low).is_some() {
+                continue;
+            }
+            let runs = match node.is_leaf() {
+                true => node.depth(pivot),
+                false => node.runs(pivot),
+            };
+            if runs > most {
+                found.push(format!(
+                    "{runs} runs, more than {most}, in {:?} at height {} (T3)",
+                    node.pivot_range(pivot),
+                    node.height
+                ));
+            }
         }
-        Ok(found)
     }
 
     /// For each pivot with anything in its stack, how many records it is estimated to hold, and how many it does, counted one by one.
@@ -154,107 +157,6 @@ impl Tree {
         }
         Ok(counts)
     }
-
-    fn check_contents(
-        &self,
-        nodes: &[Arc<Node>],
-        found: &mut Vec<String>,
-        tell: &mut dyn FnMut(Checked),
-    ) -> Result<()> {
-        let store = self.store();
-        let mut progress = Checked {
-            done_bytes: 0,
-            total_bytes: bytes_to_read(nodes),
-        };
-        tell(progress);
-        let (mut groups, mut runs) = (HashSet::new(), HashSet::new());
-        for node in nodes {
-            for (part, _) in node.uses() {
-                let group = &part.group;
-                if groups.insert(group.id) {
-                    let said = group.maplet.check(store);
-                    found.extend(
-                        said.into_iter()
-                            .map(|violation| format!("group {}: {violation}", group.id)),
-                    );
-                    progress.done_bytes += group.maplet.bytes();
-                    tell(progress);
-                }
-            }
-            for (part, range) in node.uses() {
-                for (index, run) in part.group.runs() {
-                    if range.overlaps(run.low(), run.high()) {
-                        match self.check_keys(&part.group.maplet, run, index as u16, &range, found) {
-                            Err(damage @ Error::Corrupt { .. }) => found.push(damage.to_string()),
-                            other => other?,
-                        }
-                    }
-                    // A run of which a part has died cannot be walked as a whole.
-                    let whole = range == KeyRange::everything();
-                    if whole && runs.insert(run.pointer().offset) {
-                        found.extend(
-                            run.check(store)
-                                .into_iter()
-                                .map(|violation| violation.to_string()),
-                        );
-                    }
-                    progress.done_bytes += run.summary().bytes;
-                    tell(progress);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Every key of a run within a range is found in the maplet under the run's place (T6), and keys rise.
-    fn check_keys(
-        &self,
-        maplet: &crate::maplet::Maplet,
-        run: &Run,
-        index: u16,
-        range: &KeyRange,
-        found: &mut Vec<String>,
-    ) -> Result<()> {
-        let store = self.store();
-        let mut cursor = run.cursor(store, range.clone(), Direction::Forward, Access::Streaming);
-        cursor.start()?;
-        let mut last: Option<Vec<u8>> = None;
-        while let Some(key) = cursor.key() {
-            if !range.contains(key) {
-                found.push(format!("{run:?} shows {} beyond {range:?}", key.escape_ascii()));
-            }
-            if last.as_deref().is_none_or(|last| last < key) {
-                let guard = store.epochs().pin();
-                let hits = maplet.lookup(filters::hash(SEED, key), store.cache(), &guard)?;
-                if !hits.contains(&index) {
-                    found.push(format!(
-                        "{} of {run:?} is not in its maplet under {index} (T6)",
-                        key.escape_ascii()
-                    ));
-                }
-                last = Some(key.to_vec());
-            } else if last.as_deref() != Some(key) {
-                found.push(format!("{} of {run:?} is out of order", key.escape_ascii()));
-            }
-            cursor.advance()?;
-        }
-        Ok(())
-    }
-}
-
-/// What [`Tree::check_contents`] reads, a run that several nodes share as often as they do.
-fn bytes_to_read(nodes: &[Arc<Node>]) -> u64 {
-    let mut groups = HashSet::new();
-    let mut bytes = 0;
-    for (part, range) in nodes.iter().flat_map(|node| node.uses()) {
-        if groups.insert(part.group.id) {
-            bytes += part.group.maplet.bytes();
-        }
-        let runs = part.group.runs().map(|(_, run)| run);
-        let met = runs.filter(|run| range.overlaps(run.low(), run.high()));
-        bytes += met.map(|run| run.summary().bytes).sum::<u64>();
-    }
-    bytes
 }
 
 /// What is to be compacted fully are leaves that there are.

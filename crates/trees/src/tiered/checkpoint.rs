@@ -3,12 +3,14 @@
 use super::form::{self, Open};
 use super::format::{Form, GroupName, Payload};
 use super::node::{Group, Node};
+use super::salvage::{self, Salvage};
 use super::tree::{Tree, TreeOptions, Trunk, all_nodes};
 use super::uses::{RunKey, key_of};
+use crate::checked::Files;
 use crate::maplet::Maplet;
 use crate::range::KeyRange;
 use crate::run::{self, Placed, Run, Slot, ValuePointer, ValueWriter};
-use alluvium_base::Purpose;
+use alluvium_base::{Purpose, Sequence};
 use alluvium_storage::extents::{Class, Extent, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
@@ -40,7 +42,7 @@ enum State {
 }
 
 impl Stored {
-    fn at(&self) -> Option<ValuePointer> {
+    pub(super) fn at(&self) -> Option<ValuePointer> {
         match &*self.state.lock() {
             State::Written(shelf) => Some(shelf.pointer),
             State::Unwritten | State::Gone => None,
@@ -293,6 +295,8 @@ impl Tree {
             store: &store,
             groups: HashMap::new(),
             runs: HashMap::new(),
+            salvage: None,
+            made: BTreeMap::new(),
         };
         let root = opener.read(&payload.root)?;
         if root.range != KeyRange::everything() {
@@ -317,6 +321,22 @@ impl Tree {
             payload.next_group,
             shelves,
         ))
+    }
+}
+
+impl Tree {
+    /// A tree that was read and whose nodes are all written anew by the next checkpoint, wherever they are.
+    pub(super) fn assemble_unwritten(
+        store: Arc<Store>,
+        options: TreeOptions,
+        root: Arc<Node>,
+        cut: Sequence,
+        next_group: u64,
+    ) -> Tree {
+        for node in all_nodes(&root) {
+            *node.stored.state.lock() = State::Unwritten;
+        }
+        Tree::assemble(store, options, root, cut, next_group, Shelves::default())
     }
 }
 
@@ -369,16 +389,35 @@ fn write_level(
 }
 
 /// Opens what trunk nodes refer to, each once.
-struct Opener<'s> {
+pub(super) struct Opener<'s> {
     store: &'s Store,
     groups: HashMap<u64, (NodePointer, Arc<Group>)>,
     runs: HashMap<RunKey, Run>,
+    /// What is damaged, where a repair opens the tree.
+    salvage: Option<&'s Salvage>,
+    /// Maplets that were made anew, by what they are named.
+    made: BTreeMap<RunKey, Maplet>,
 }
 
-impl Opener<'_> {
-    fn read(&mut self, pointer: &ValuePointer) -> Result<Arc<Node>> {
+impl<'s> Opener<'s> {
+    /// For a tree of which something is damaged.
+    pub(super) fn salvaging(
+        store: &'s Store,
+        salvage: &'s Salvage,
+        made: BTreeMap<RunKey, Maplet>,
+    ) -> Opener<'s> {
+        Opener {
+            store,
+            groups: HashMap::new(),
+            runs: HashMap::new(),
+            salvage: Some(salvage),
+            made,
+        }
+    }
+
+    pub(super) fn read(&mut self, pointer: &ValuePointer) -> Result<Arc<Node>> {
         let mut bytes = Vec::new();
-        let nodes = run::read_apart(self.store, pointer, Purpose::Trunk, &mut bytes)?;
+        let nodes = run::read_apart(Files::of(self.store), pointer, Purpose::Trunk, &mut bytes)?;
         let place = pointer.node.place();
         let form = Form::decode(&bytes, &place, self.store.page_size())?;
         let node = form::node_of(form, self)?;
@@ -411,7 +450,10 @@ impl Open for Opener<'_> {
                 return Err(Error::corrupt(name.maplet.place(), expected, "two"));
             }
             None => {
-                let maplet = Maplet::open(self.store, &name.maplet, Purpose::Trunk)?;
+                let maplet = match self.made.remove(&key_of(&name.maplet)) {
+                    Some(made) => made,
+                    None => Maplet::open(self.store, &name.maplet, Purpose::Trunk)?,
+                };
                 let group = Arc::new(Group::new(name.id, name.runs.iter().map(|_| None), maplet));
                 self.groups.insert(name.id, (name.maplet, Arc::clone(&group)));
                 group
@@ -421,6 +463,9 @@ impl Open for Opener<'_> {
         for (slot, name) in group.runs.iter().zip(&name.runs) {
             if let Some(name) = name
                 && slot.get().is_none()
+                && !self
+                    .salvage
+                    .is_some_and(|salvage| salvage.is_gone(&key_of(&name.pointer)))
             {
                 let _ = slot.set(self.run(&name.pointer)?.based(name.base));
             }
@@ -429,7 +474,10 @@ impl Open for Opener<'_> {
     }
 
     fn child(&mut self, pointer: ValuePointer, height: u8, range: &KeyRange) -> Result<Arc<Node>> {
-        let node = self.read(&pointer)?;
+        let node = match self.read(&pointer) {
+            Err(Error::Corrupt { .. }) if self.salvage.is_some() => Arc::new(salvage::empty(height, range)),
+            read => read?,
+        };
         if node.height != height || node.range != *range {
             let expected = format!("a trunk node of height {height} with {range:?}");
             let found = format!("one of height {} with {:?}", node.height, node.range);

@@ -10,7 +10,7 @@
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `rules.rs` (what
 //! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `digest.rs`, `memtables.rs`, `lookup.rs`, `many.rs`, `asynchronous.rs`, `scan.rs` (with
-//! `batch.rs`, `apart.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs`, `estimate.rs`, `draw.rs`, `outline.rs`.
+//! `batch.rs`, `apart.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs` (with `names.rs` and `contents.rs`), `salvage.rs`, `estimate.rs`, `draw.rs`, `outline.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
 //! overwritten. SplinterDB locks trunk nodes hand over hand and splits them on the way down, before it knows whether it must. Here the
@@ -42,6 +42,7 @@ mod batch;
 mod check;
 mod checkpoint;
 mod compact;
+mod contents;
 mod digest;
 mod draw;
 mod estimate;
@@ -56,10 +57,12 @@ mod lookup;
 mod maintain;
 mod many;
 mod memtables;
+mod names;
 mod node;
 mod outline;
 mod policy;
 mod rules;
+mod salvage;
 mod scan;
 mod search;
 mod segment;
@@ -71,8 +74,9 @@ mod uses;
 
 pub use crate::found::Found;
 pub use asynchronous::{Course, Lookup};
-pub use check::{Checked, Depth};
+pub use check::Depth;
 pub use compact::{Job, Progress};
+pub use contents::{Checked, Findings, check_files};
 pub use digest::Digesting;
 pub use estimate::{Debt, Memory};
 pub use gather::{Answer, Gather};
@@ -82,9 +86,11 @@ pub use ingest::Ingest;
 pub use lookup::Reader;
 pub use maintain::{Maintenance, Step};
 pub use memtables::{MemtableEntry, MemtableList, Memtables};
+pub use names::reached;
 pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway};
 pub use policy::{Shape, Victim};
 pub use rules::{KeyspaceRules, OneKeyspace, Schema};
+pub use salvage::{Lost, Salvage};
 pub use scan::Iter;
 pub use shape::Counts;
 pub use tree::{Horizon, Stats, Tree, TreeOptions, Version};

@@ -1,5 +1,6 @@
 use super::*;
 use crate::extents::ExtentOptions;
+use crate::node::read_node;
 use alluvium_device::Operation;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::{Completion, Fault, SimDirectory, SimOptions};

@@ -16,8 +16,8 @@ mod read;
 mod write;
 
 pub use read::read_value;
+pub(super) use read::{Holds, each_group, nodes_of, read_from};
 pub(crate) use read::{fetch_value, read_apart, value_in};
-pub(super) use read::{nodes_of, read_from};
 pub(crate) use write::{Placed, Slot, ValueWriter};
 
 use alluvium_storage::node::MAX_PAGES;

@@ -2,11 +2,11 @@
 
 use super::format::decode_pointers;
 use super::{ValuePointer, largest, levels};
+use crate::checked::Files;
 use crate::fetch::{Blocking, Fetch};
 use crate::found::{Part, Room};
 use crate::run::load::{Cached, Direct, Nodes};
 use alluvium_base::Purpose;
-use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, Error, Guard, NodePointer, Residence, Result};
 use std::task::{Poll, ready};
 
@@ -120,6 +120,28 @@ pub(in crate::run) fn nodes_of(nodes: &dyn Nodes, pointer: &ValuePointer) -> Res
     Ok(all)
 }
 
+/// Hands the nodes of a value that is too long for one node to `visit`, in groups, its root first.
+pub(in crate::run) fn each_group(
+    nodes: &dyn Nodes,
+    pointer: &ValuePointer,
+    visit: &mut dyn FnMut(&[NodePointer], Holds),
+) -> Result<()> {
+    visit(&[pointer.node], Holds::Pointers);
+    descend(nodes, pointer, &mut |group, level| {
+        visit(group, if level == 0 { Holds::Value } else { Holds::Pointers });
+        Ok(())
+    })
+}
+
+/// What the nodes of a long value hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::run) enum Holds {
+    /// A part of the value.
+    Value,
+    /// Pointers to other nodes. They have been read, or will be.
+    Pointers,
+}
+
 /// Goes down from the root of a long value, left to right; `visit` gets the pointers in each node, and how many levels of
 /// pointers stand below those they point to.
 fn descend(
@@ -157,14 +179,14 @@ fn descend(
 /// # Errors
 /// As [`read_value`].
 pub(crate) fn read_apart(
-    store: &Store,
+    files: Files<'_>,
     pointer: &ValuePointer,
     purpose: Purpose,
     out: &mut Vec<u8>,
 ) -> Result<Vec<NodePointer>> {
     let nodes = Direct {
-        tiers: store.tiers(),
-        page_size: store.page_size(),
+        tiers: files.tiers,
+        page_size: files.page_size,
         purpose,
     };
     read_from(&nodes, pointer, out)?;

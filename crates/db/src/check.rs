@@ -1,0 +1,87 @@
+//! What a check of the store has read, and what it has found.
+
+use alluvium_trees::checked::{Amount, Amounts};
+use std::fmt;
+
+/// What [`Db::check_report`](crate::Db::check_report) has read and found. It can be shown as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Everything that is wrong, a sentence each, with the file and the offset; nothing if the store is whole.
+    pub findings: Vec<String>,
+    /// What was read, structure by structure.
+    pub read: Vec<CheckedStructure>,
+    /// Records in the leaves that were read.
+    pub records: u64,
+    /// Values that are kept apart from their leaves; each was read.
+    pub values_apart: u64,
+}
+
+/// How much of one kind of structure was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckedStructure {
+    /// Its name.
+    pub name: &'static str,
+    /// How many nodes or pages, or files where it has none.
+    pub nodes: u64,
+    /// Their bytes on the device.
+    pub bytes: u64,
+}
+
+impl CheckReport {
+    pub(crate) fn new(
+        findings: Vec<String>,
+        read: &Amounts,
+        files: [(&'static str, Amount); 3],
+    ) -> CheckReport {
+        let structures = [
+            ("trunk", read.trunk),
+            ("run footers", read.footers),
+            ("index nodes", read.index),
+            ("leaves", read.leaves),
+            ("values apart", read.values),
+            ("maplet directories", read.directories),
+            ("maplet pages", read.maplets),
+        ];
+        let read_of = |(name, amount): (&'static str, Amount)| CheckedStructure {
+            name,
+            nodes: amount.nodes,
+            bytes: amount.bytes,
+        };
+        CheckReport {
+            findings,
+            read: files.into_iter().chain(structures).map(read_of).collect(),
+            records: read.records,
+            values_apart: read.values_apart,
+        }
+    }
+
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// All bytes that were read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.read.iter().map(|structure| structure.bytes).sum()
+    }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        for CheckedStructure { name, nodes, bytes } in &self.read {
+            writeln!(f, "read: {name}, {nodes}, {bytes} bytes")?;
+        }
+        writeln!(
+            f,
+            "read: {} records, {} values that are kept apart",
+            self.records, self.values_apart
+        )
+    }
+}

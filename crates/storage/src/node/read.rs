@@ -1,0 +1,114 @@
+//! Reading nodes from their tiers, past any cache: verified and decoded, one by one or many at a time.
+
+use super::{Codec, NodePointer, PageSize};
+use crate::{Error, Result, Tiers};
+use alluvium_base::{KIB, MIB, Purpose};
+use alluvium_device::{Batch, Buffer, Device};
+use std::sync::Arc;
+
+/// The most nodes that are read at once.
+const NODES_AT_ONCE: usize = 64;
+/// The most bytes that are read at once, if that is more than one node.
+const BYTES_AT_ONCE: usize = MIB as usize;
+
+const _: () = assert!(BYTES_AT_ONCE >= 64 * KIB as usize);
+
+/// Reads a node: verified and decoded.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the bytes are not the ones that are meant, or the file ends before them; as the device says.
+pub fn read_node(
+    tiers: &Tiers,
+    pointer: &NodePointer,
+    page_size: PageSize,
+    purpose: Purpose,
+) -> Result<Vec<u8>> {
+    let file = file_of(tiers, pointer, page_size)?;
+    let encoded = file.read_at(pointer.offset, pointer.read_len(), purpose)?;
+    decoded(pointer, page_size, &encoded)
+}
+
+/// Reads nodes, several at a time, and hands each to `visit` in their order: its place among the pointers, and the node or
+/// what is wrong with it. One that is damaged stops nothing.
+pub fn read_nodes(
+    tiers: &Tiers,
+    pointers: &[NodePointer],
+    page_size: PageSize,
+    purpose: Purpose,
+    visit: &mut dyn FnMut(usize, Result<Vec<u8>>),
+) {
+    let mut begun = 0;
+    while begun < pointers.len() {
+        let together = together(&pointers[begun..], page_size);
+        let some = &pointers[begun..begun + together];
+        let mut encoded = read_together(tiers, some, page_size, purpose)
+            .into_iter()
+            .flatten();
+        for (index, pointer) in some.iter().enumerate() {
+            let node = match encoded.next() {
+                Some(encoded) => decoded(pointer, page_size, &encoded),
+                // Whatever one of them has: each gives its own error, or none.
+                None => read_node(tiers, pointer, page_size, purpose),
+            };
+            visit(begun + index, node);
+        }
+        begun += together;
+    }
+}
+
+/// How many of these are read at once: neighbours in one tier.
+fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
+    let mut bytes = 0;
+    let fits = |pointer: &&NodePointer| {
+        bytes += page_size.node_bytes(pointer.pages);
+        bytes <= BYTES_AT_ONCE && pointer.tier == pointers[0].tier
+    };
+    pointers
+        .iter()
+        .take(NODES_AT_ONCE)
+        .take_while(fits)
+        .count()
+        .max(1)
+}
+
+/// The encoded bytes of nodes of one tier; nothing if any of them cannot be read.
+fn read_together(
+    tiers: &Tiers,
+    pointers: &[NodePointer],
+    page_size: PageSize,
+    purpose: Purpose,
+) -> Option<Vec<Buffer>> {
+    let mut batch = Batch::with_capacity(pointers.len());
+    let mut file = None;
+    for pointer in pointers {
+        file = Some(file_of(tiers, pointer, page_size).ok()?);
+        batch.read(pointer.offset, Buffer::zeroed(pointer.read_len()), purpose);
+    }
+    let file = file?;
+    let ticket = file.submit(batch);
+    file.wait(&ticket);
+    ticket.take_buffers().ok()
+}
+
+/// The file of a node that lies inside of it.
+fn file_of<'t>(tiers: &'t Tiers, pointer: &NodePointer, page_size: PageSize) -> Result<&'t Arc<dyn Device>> {
+    pointer.check(&pointer.place(), page_size)?;
+    let file = tiers.get(pointer.tier)?;
+    let (len, wanted) = (file.len(), pointer.read_len() as u64);
+    if pointer.offset.checked_add(wanted).is_none_or(|end| end > len) {
+        let found = format!("the end of the file after {len} bytes");
+        return Err(Error::corrupt(
+            pointer.place(),
+            format!("a node of {wanted} bytes"),
+            found,
+        ));
+    }
+    Ok(file)
+}
+
+fn decoded(pointer: &NodePointer, page_size: PageSize, encoded: &[u8]) -> Result<Vec<u8>> {
+    pointer.verify(encoded)?;
+    let mut node = vec![0; page_size.node_bytes(pointer.pages)];
+    Codec::decode(pointer, page_size, encoded, &mut node)?;
+    Ok(node)
+}
