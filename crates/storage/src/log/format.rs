@@ -55,7 +55,7 @@
 use crate::IMPOSSIBLE;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
-use alluvium_base::checksum::seeded;
+use alluvium_base::checksum::{seeded, seeded_parts};
 use alluvium_device::BootId;
 
 /// The first bytes of every segment.
@@ -338,13 +338,19 @@ impl RecordHeader {
     /// The header's bytes, for a record with this payload at `position` of the segment with this seed.
     #[must_use]
     pub fn encode(&self, segment_seed: u64, position: u64, payload: &[u8]) -> [u8; RECORD_BYTES] {
+        self.encode_parts(segment_seed, position, [payload, &[]])
+    }
+
+    /// As [`RecordHeader::encode`], of a payload in two parts.
+    #[must_use]
+    pub fn encode_parts(&self, segment_seed: u64, position: u64, payload: [&[u8]; 2]) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         bytes[8..12].copy_from_slice(&self.len.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.count.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.first.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.synced.to_le_bytes());
         bytes[32] = self.kind as u8;
-        let sum = seeded(seeded(place_seed(segment_seed, position), &bytes[8..]), payload);
+        let sum = seeded_parts(seeded(place_seed(segment_seed, position), &bytes[8..]), payload);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
         bytes
     }

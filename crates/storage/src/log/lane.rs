@@ -57,6 +57,15 @@ pub(super) struct Entry<'a> {
     pub(super) count: u32,
     /// The caller's bytes.
     pub(super) payload: &'a [u8],
+    /// More of the caller's bytes, behind those.
+    pub(super) tail: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// How many bytes are the caller's.
+    pub(super) fn len(&self) -> usize {
+        self.payload.len() + self.tail.len()
+    }
 }
 
 static NEXT_WRITER: AtomicUsize = AtomicUsize::new(0);
@@ -159,7 +168,7 @@ impl Lane {
         durability: Durability,
         claim: Claim,
     ) -> Result<()> {
-        let total = record_len(entry.payload.len() as u64);
+        let total = record_len(entry.len() as u64);
         if !self.fits(shared, total, claim) {
             self.switch(shared, total, claim)?;
         }
@@ -233,6 +242,7 @@ impl Lane {
             first: shared.generation(),
             count: 0,
             payload: &[],
+            tail: &[],
         };
         active.put(seal, shared.commit.synced());
         if let Err(error) = active.pen.flush(&active.segment.slot) {
@@ -276,20 +286,20 @@ impl Lane {
 impl Active {
     fn put(&mut self, entry: Entry<'_>, synced: u64) {
         let header = RecordHeader {
-            len: entry.payload.len() as u32,
+            len: entry.len() as u32,
             count: entry.count,
             first: entry.first,
             synced,
             kind: entry.kind,
         };
-        let bytes = header.encode(self.segment.seed, self.at, entry.payload);
-        let total = record_len(entry.payload.len() as u64);
+        let bytes = header.encode_parts(self.segment.seed, self.at, [entry.payload, entry.tail]);
+        let total = record_len(entry.len() as u64);
         assert!(
             self.at + total <= self.segment.slot.len,
             "a record fits its segment"
         );
         // SAFETY: the slot belongs to this lane until it is released, and the lane is locked.
-        unsafe { self.pen.put(self.at, [&bytes, entry.payload], total) };
+        unsafe { self.pen.put(self.at, [&bytes, entry.payload, entry.tail], total) };
         self.at += total;
     }
 

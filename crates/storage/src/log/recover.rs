@@ -417,6 +417,7 @@ fn replay_all(
                 first: header.first,
                 count: header.count,
                 payload,
+                tail: &[],
             };
             repeat(shared, copy)?;
         }
@@ -455,6 +456,7 @@ fn cover(shared: &Shared, mut first: u64, last: u64) -> Result<()> {
             first,
             count,
             payload: &[],
+            tail: &[],
         };
         repeat(shared, entry)?;
         first += u64::from(count);

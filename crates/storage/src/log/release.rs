@@ -126,6 +126,7 @@ impl Shared {
             first: self.generation(),
             count: 0,
             payload: &[],
+            tail: &[],
         };
         let put = self
             .lanes

@@ -215,7 +215,7 @@ impl Shared {
     /// As [`Log::append`](super::Log::append).
     pub(super) fn append(&self, entry: Entry<'_>, durability: Durability, claim: Claim) -> Result<()> {
         self.commit.healthy()?;
-        check_payload(entry.payload.len())?;
+        check_payload(entry.len())?;
         assert!(
             entry.first > 0 && entry.count > 0,
             "a record covers sequences from 1 on"
@@ -319,6 +319,7 @@ impl Shared {
                 first: generation,
                 count: 0,
                 payload: &[],
+                tail: &[],
             };
             lane.put(self, entry, Durability::Process, Claim::Control)?;
             Arc::clone(lane.position().expect("a lane has a segment after a record").0)
