@@ -14,6 +14,7 @@
 //! with it, for the log keeps a prefix.
 
 use super::Engine;
+use super::memory::Turn;
 use super::queue::{Place, RECORD_OVERHEAD};
 use super::throttle::FULL_TURNS;
 use crate::format::{Write, Writes};
@@ -27,15 +28,29 @@ const LOG_TURNS: u32 = 20;
 
 /// Writes that take effect together, as they stand in the log.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Commit {
+pub(crate) struct Commit<'a> {
     /// The record of the log.
     pub(crate) record: Vec<u8>,
+    /// The end of the record, where that is a long operand: the caller's own bytes.
+    pub(crate) tail: &'a [u8],
     /// How many writes.
     pub(crate) count: u32,
     /// How many of them are of each kind; the others are range deletes.
     pub(crate) kinds: [u32; 3],
     /// Whether there is a write that takes more than it frees.
     pub(crate) grows: bool,
+}
+
+impl Commit<'_> {
+    /// How many bytes the record has in the log.
+    pub(crate) fn len(&self) -> u64 {
+        (self.record.len() + self.tail.len()) as u64
+    }
+
+    /// Its writes.
+    pub(crate) fn writes(&self) -> Writes<'_> {
+        Writes::new(&self.record).before(self.tail)
+    }
 }
 
 /// What a commit depends on. Nobody writes to its keys while it is asked.
@@ -51,7 +66,7 @@ pub(crate) enum Verdict {
 
 impl Engine {
     /// Commits, and returns the last sequence number when `durability` holds.
-    pub(crate) fn commit(&self, commit: &Commit, durability: Durability) -> Result<Sequence> {
+    pub(crate) fn commit(&self, commit: &Commit<'_>, durability: Durability) -> Result<Sequence> {
         let at = self.commit_if(commit, durability, None)?;
         Ok(at.expect("there is no condition"))
     }
@@ -63,12 +78,8 @@ impl Engine {
         durability: Durability,
         condition: Option<&Condition<'_>>,
     ) -> Result<Option<Sequence>> {
-        if commit.record.len() as u64 > MAX_PAYLOAD {
-            return Err(Error::TooLong {
-                what: "batch",
-                bytes: commit.record.len(),
-                most: MAX_PAYLOAD as usize,
-            });
+        if commit.len() > MAX_PAYLOAD {
+            return Err(too_long(commit, MAX_PAYLOAD));
         }
         if commit.count == 0 {
             return Ok(Some(self.visible.at()));
@@ -76,12 +87,20 @@ impl Engine {
         if condition.is_some() {
             self.stripes.want(&self.writers);
         }
+        let mut turn = match self.queue.is_large(room_for(commit)) {
+            false => None,
+            true => Some(self.turn_of_long(commit)?),
+        };
         let mut turns = 0;
         loop {
             self.admit(commit)?;
-            match self.try_commit(commit, condition) {
+            if let Some(turn) = &turn {
+                turn.wait_for_memory(self);
+            }
+            match self.try_commit(commit, turn.as_ref(), condition) {
                 Ok(None) => return Ok(None),
                 Ok(Some(last)) => {
+                    drop(turn.take());
                     if !self.visible.wait_for(last) {
                         self.store.health()?;
                         return Err(Error::Closed);
@@ -114,13 +133,18 @@ impl Engine {
     }
 
     /// Until it is applied. Ends before anything is assigned when the condition does not hold.
-    fn try_commit(&self, commit: &Commit, condition: Option<&Condition<'_>>) -> Result<Option<Sequence>> {
+    fn try_commit(
+        &self,
+        commit: &Commit,
+        turn: Option<&Turn<'_>>,
+        condition: Option<&Condition<'_>>,
+    ) -> Result<Option<Sequence>> {
         // What an ingest has attached is read by conditions before anybody may act on it.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
         let _held = match condition {
-            None => self.stripes.lock_if_wanted(&commit.record),
-            Some(_) => self.stripes.lock(&commit.record),
+            None => self.stripes.lock_if_wanted(commit.writes()),
+            Some(_) => self.stripes.lock(commit.writes()),
         };
         if let Some(condition) = condition
             && let Verdict::Stop = condition()?
@@ -131,11 +155,16 @@ impl Engine {
         let bytes = room_for(commit);
         let place = self.queue.assign(count, bytes, || self.note_sealed());
         let last = place.first + count - 1;
+        if let Some(turn) = turn
+            && bytes > self.plan.scale.memtable
+        {
+            turn.takes(&place.slot.memtable);
+        }
         if let Err(error) = self.log(commit, &place) {
             self.visible.complete(place.first, last);
             return Err(error.into());
         }
-        if apply(&place.slot.memtable, &commit.record, place.first).is_err() {
+        if apply_all(&place.slot.memtable, commit.writes(), place.first).is_err() {
             // It is in the log and cannot be shown: whoever opens the store anew finds it.
             self.visible.stop();
             let cause = format!("a memtable has no room for {bytes} bytes that were reserved");
@@ -156,10 +185,10 @@ impl Engine {
             Importance::Essential
         };
         let log = self.store.log();
-        let appended = log.append_as(
+        let appended = log.append_parts(
             place.first,
             commit.count,
-            &commit.record,
+            [&commit.record, commit.tail],
             log::Durability::Process,
             importance,
         );
@@ -202,12 +231,26 @@ impl Engine {
 
 /// Bytes of a memtable that a commit needs, at most.
 pub(crate) fn room_for(commit: &Commit) -> u64 {
-    commit.record.len() as u64 + u64::from(commit.count) * RECORD_OVERHEAD
+    commit.len() + u64::from(commit.count) * RECORD_OVERHEAD
+}
+
+/// The error for a commit that may have no more than so many bytes.
+pub(super) fn too_long(commit: &Commit, most: u64) -> Error {
+    Error::TooLong {
+        what: "batch",
+        bytes: commit.len() as usize,
+        most: most as usize,
+    }
 }
 
 /// Applies the writes of a record to a memtable, from sequence number `first` on.
 pub(crate) fn apply(memtable: &Memtable, record: &[u8], first: Sequence) -> std::result::Result<(), Unfit> {
-    for (write, sequence) in Writes::new(record).zip(first..) {
+    apply_all(memtable, Writes::new(record), first)
+}
+
+/// Applies writes to a memtable, from sequence number `first` on.
+fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::result::Result<(), Unfit> {
+    for (write, sequence) in writes.zip(first..) {
         match write.map_err(Unfit::Damaged)? {
             Write::One {
                 key,

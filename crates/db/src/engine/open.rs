@@ -3,6 +3,7 @@
 use super::Engine;
 use super::commit::{Unfit, apply};
 use super::ingest::Ingests;
+use super::memory::Long;
 use super::queue::{Queue, RECORD_OVERHEAD};
 use super::records::Records;
 use super::snapshots::Snapshots;
@@ -136,6 +137,7 @@ impl Engine {
             records: Records::new(plan.records, covered),
             seen: Mutex::default(),
             claim: Mutex::default(),
+            long: Long::default(),
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),
