@@ -7,6 +7,7 @@ mod crashes;
 mod dropped;
 mod ingest;
 mod kill;
+mod memory;
 mod reads;
 mod records;
 mod repair;
