@@ -1,5 +1,6 @@
 //! The one checksum of the store: XXH3 with 64 bits.
 
+use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
 /// The checksum of `bytes`: XXH3-64 with seed 0.
@@ -25,4 +26,21 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 #[must_use]
 pub fn seeded(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
+}
+
+/// The checksum of two parts, one behind the other, under a seed: that of both in one piece, without putting them together.
+///
+/// ```
+/// use alluvium_base::checksum::{seeded, seeded_parts};
+/// assert_eq!(seeded_parts(1, [b"rec", b"ord"]), seeded(1, b"record"));
+/// ```
+#[must_use]
+pub fn seeded_parts(seed: u64, [first, second]: [&[u8]; 2]) -> u64 {
+    if second.is_empty() {
+        return seeded(seed, first);
+    }
+    let mut hasher = XxHash3_64::with_seed(seed);
+    hasher.write(first);
+    hasher.write(second);
+    hasher.finish()
 }

@@ -15,6 +15,9 @@ pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_K
 
 /// Writes to any keyspaces of one store that take effect together or not at all, in their order.
 ///
+/// Its bytes, and 64 for each write, may come to half of the store's memory and 16 MiB, and to 256 MiB in any case; a longer one is
+/// refused with [`Error::TooLong`] when it is written.
+///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
 /// # let db = alluvium::Db::open(place.path().join("store"))?;
@@ -31,7 +34,7 @@ pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_K
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
-    pub(crate) commit: Commit,
+    pub(crate) commit: Commit<'static>,
     pub(crate) durability: Option<Durability>,
     /// The store that it is for, once a keyspace was named.
     pub(crate) store: Option<usize>,
@@ -191,10 +194,34 @@ impl WriteBatch {
     }
 }
 
-impl Commit {
+/// An operand from so many bytes on is lent to a commit of one write, not copied.
+const LENT: usize = 64 << 10;
+
+impl<'a> Commit<'a> {
+    /// Adds the only write of one key, whose operand need not be copied.
+    pub(crate) fn add_only(
+        &mut self,
+        prefix: &[u8],
+        key: &[u8],
+        kind: Kind,
+        expires_ms: u64,
+        operand: &'a [u8],
+    ) {
+        if operand.len() < LENT {
+            return self.add(prefix, key, kind, expires_ms, operand);
+        }
+        format::encode_head(&mut self.record, prefix, key, kind, expires_ms, operand.len());
+        self.tail = operand;
+        self.note(kind);
+    }
+
     /// One more write of one key.
     pub(crate) fn add(&mut self, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
         format::encode_one(&mut self.record, prefix, key, kind, expires_ms, operand);
+        self.note(kind);
+    }
+
+    fn note(&mut self, kind: Kind) {
         self.count += 1;
         self.kinds[kind as usize] += 1;
         self.grows |= kind != Kind::Delete;

@@ -114,6 +114,22 @@ const INGEST: u8 = 5;
 
 /// Appends a write to a record. The key comes in two parts, which saves joining them.
 pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
+    encode_head(out, prefix, key, kind, expires_ms, operand.len());
+    if kind != Kind::Delete {
+        out.extend_from_slice(operand);
+    }
+}
+
+/// Appends a write to a record but for its operand of so many bytes, which is to stand behind it.
+#[inline]
+pub fn encode_head(
+    out: &mut Vec<u8>,
+    prefix: &[u8],
+    key: &[u8],
+    kind: Kind,
+    expires_ms: u64,
+    operand: usize,
+) {
     let expiring = kind == Kind::Put && expires_ms != 0;
     let mut writer = Writer::new(out);
     writer
@@ -125,7 +141,7 @@ pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expi
         writer.u64(expires_ms);
     }
     if kind != Kind::Delete {
-        writer.varint(operand.len() as u64).bytes(operand);
+        writer.varint(operand as u64);
     }
 }
 
@@ -152,18 +168,34 @@ pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
 /// The writes of a record, one after the other.
 pub struct Writes<'a> {
     reader: Reader<'a>,
+    /// The last write's operand, where it does not stand in the record but behind it.
+    tail: &'a [u8],
 }
 
 impl<'a> Writes<'a> {
     pub fn new(record: &'a [u8]) -> Writes<'a> {
         Writes {
             reader: Reader::new(record),
+            tail: &[],
         }
+    }
+
+    /// The same, of a record whose last operand is this one, unless it is empty.
+    pub fn before(self, tail: &'a [u8]) -> Writes<'a> {
+        Writes { tail, ..self }
     }
 
     fn part(&mut self) -> Result<&'a [u8], Truncated> {
         let len = self.reader.varint()?;
         self.reader.take(usize::try_from(len).unwrap_or(usize::MAX))
+    }
+
+    fn operand(&mut self) -> Result<&'a [u8], Truncated> {
+        let len = usize::try_from(self.reader.varint()?).unwrap_or(usize::MAX);
+        if self.reader.left() == 0 && len == self.tail.len() {
+            return Ok(self.tail);
+        }
+        self.reader.take(len)
     }
 
     fn read(&mut self) -> Result<Write<'a>, String> {
@@ -188,7 +220,7 @@ impl<'a> Writes<'a> {
         };
         let operand = match kind {
             Kind::Delete => &[],
-            _ => self.part().map_err(cut)?,
+            _ => self.operand().map_err(cut)?,
         };
         Ok(Write::One {
             key,
@@ -384,6 +416,17 @@ mod tests {
                     last: &[7, 9]
                 },
             ]
+        );
+        let (mut head, mut whole) = (record.clone(), record.clone());
+        encode_head(&mut head, b"\x01", b"k", Kind::Put, 7, 4);
+        encode_one(&mut whole, b"\x01", b"k", Kind::Put, 7, b"tail");
+        assert!(Writes::new(&head).before(b"tail").eq(Writes::new(&whole)));
+        assert_eq!(
+            Writes::new(&whole).last().unwrap().map(|write| match write {
+                Write::One { operand, .. } => operand,
+                _ => b"",
+            }),
+            Ok(&b"tail"[..])
         );
         for len in 0..record.len() {
             assert!(Writes::new(&record[..len]).count() <= 6, "it ends");

@@ -11,12 +11,17 @@ pub(crate) fn memory_budget() -> u64 {
     budget(machine::memory(), machine::container_memory())
 }
 
-/// A quarter of the machine's memory, which others use as well, or half of a container's, which is there for this one program: whichever is
-/// less, and 64 MiB at least.
+/// What a container has beyond a store's memory and a quarter of it: for the program, and for pages of files that count as the container's.
+const BESIDE: u64 = 48 * MIB;
+
+/// Returns a quarter of the machine's memory, which others use as well, or half of a container's, which is there for this one program: whichever
+/// is less. Of a container under 128 MiB it is less than half, so that the store and what stands beside it fit; it is never below the least
+/// that a store works with.
 fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
-    let parts = [machine.map(|bytes| bytes / 4), container.map(|bytes| bytes / 2)];
+    let of_container = |bytes: u64| (bytes / 2).min(bytes.saturating_sub(BESIDE) / 5 * 4);
+    let parts = [machine.map(|bytes| bytes / 4), container.map(of_container)];
     let least = parts.into_iter().flatten().min();
-    least.unwrap_or(256 * MIB).max(64 * MIB).max(MIN_MEMORY)
+    least.unwrap_or(256 * MIB).max(MIN_MEMORY)
 }
 
 /// How many threads work in the background when nobody says how many.
@@ -42,7 +47,11 @@ mod tests {
         assert_eq!(of(8192, None), 2048);
         assert_eq!(of(8192, Some(512)), 256);
         assert_eq!(of(8192, Some(6000)), 2048);
-        assert_eq!(of(200, Some(100)), 64);
+        assert_eq!(of(200, None), 50);
+        assert_eq!(of(8192, Some(128)), 64);
+        assert_eq!(of(8192, Some(100)), 41, "what stands beside it fits");
+        assert_eq!(of(8192, Some(64)), 16, "the least that works");
+        assert_eq!(of(8192, Some(20)), 16);
         assert_eq!(budget(None, None), 256 * MIB);
     }
 }

@@ -131,7 +131,7 @@ impl Options {
     }
 
     /// How many bytes of memory the store may use in all: caches, buffers, everything. A quarter of what the machine has, or
-    /// half of what its container has where that is less, if not set; at least 16 MiB.
+    /// half of what its container has where that is less (less than half of a container under 128 MiB), if not set; at least 16 MiB.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Options {
         self.memory = Some(bytes);

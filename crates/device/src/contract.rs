@@ -362,6 +362,9 @@ pub trait MappingBacking: Send + Sync {
     /// # Errors
     /// As the operating system says.
     fn populate(&self, range: Range<u64>) -> Result<()>;
+
+    /// Takes the pages of a range out of this process's memory. The page cache keeps what they hold. A hint.
+    fn let_go(&self, _range: Range<u64>) {}
 }
 
 /// A range of a file in memory, shared with the page cache.
@@ -457,6 +460,12 @@ impl Mapping {
     /// As the operating system says.
     pub fn populate(&self, range: Range<u64>) -> Result<()> {
         self.backing.populate(range)
+    }
+
+    /// Takes the pages of `range` out of this process's memory, for a writer who is done with them. The page cache keeps
+    /// what they hold. A hint.
+    pub fn let_go(&self, range: Range<u64>) {
+        self.backing.let_go(range);
     }
 }
 

@@ -16,7 +16,12 @@ pub fn memory() -> Option<u64> {
 #[must_use]
 pub fn container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limits = group_files(&groups, Path::new("/sys/fs/cgroup"))
+    least_limit(&groups, Path::new("/sys/fs/cgroup"))
+}
+
+/// The least limit that the groups of a process say.
+fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
+    let limits = group_files(groups, mount)
         .into_iter()
         .filter_map(|file| limit(&fs::read_to_string(file).ok()?));
     limits.min()
@@ -89,6 +94,29 @@ mod tests {
         );
         assert_eq!((limit("max\n"), limit("4096\n")), (None, Some(4096)));
         assert_eq!(limit("9223372036854771712"), None, "version 1 without a limit");
+    }
+
+    #[test]
+    fn a_group_has_no_more_than_those_around_it() {
+        let place = tempfile::tempdir().unwrap();
+        let group = |path: &str, file: &str, says: &str| {
+            let path = place.path().join(path);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join(file), says).unwrap();
+        };
+        let least = |groups| least_limit(groups, place.path());
+        assert_eq!(least("0::/outer/inner\n"), None);
+        group("outer/inner", "memory.max", "max\n");
+        group("outer", "memory.max", "67108864\n");
+        group("", "memory.max", "max\n");
+        assert_eq!(least("0::/outer/inner\n"), Some(64 << 20));
+        group("outer/inner", "memory.max", "33554432\n");
+        assert_eq!(least("0::/outer/inner\n"), Some(32 << 20));
+        // The first version, seen from inside of a container, whose group is the mount's root.
+        let groups = "5:memory:/docker/abc\n0::/elsewhere\n";
+        assert_eq!(least(groups), None);
+        group("memory", "memory.limit_in_bytes", "134217728\n");
+        assert_eq!(least(groups), Some(128 << 20));
     }
 
     #[test]

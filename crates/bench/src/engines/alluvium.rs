@@ -5,7 +5,7 @@ use alluvium::{Db, Keyspace, Options};
 use anyhow::{Result, bail};
 
 /// Alluvium takes no less by itself.
-const LEAST: u64 = 64 << 20;
+const LEAST: u64 = 16 << 20;
 
 struct Alluvium {
     db: Db,

@@ -15,6 +15,7 @@
 
 use super::Engine;
 use super::guard::Committing;
+use super::memory::Turn;
 use super::queue::{Place, RECORD_OVERHEAD};
 use super::throttle::FULL_TURNS;
 use crate::catalog::Owners;
@@ -33,15 +34,29 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes that take effect together, as they stand in the log.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Commit {
+pub(crate) struct Commit<'a> {
     /// The record of the log.
     pub(crate) record: Vec<u8>,
+    /// The end of the record, where that is a long operand: the caller's own bytes.
+    pub(crate) tail: &'a [u8],
     /// How many writes.
     pub(crate) count: u32,
     /// How many of them are of each kind; the others are range deletes.
     pub(crate) kinds: [u32; 3],
     /// Whether there is a write that takes more than it frees.
     pub(crate) grows: bool,
+}
+
+impl Commit<'_> {
+    /// How many bytes the record has in the log.
+    pub(crate) fn len(&self) -> u64 {
+        (self.record.len() + self.tail.len()) as u64
+    }
+
+    /// Its writes.
+    pub(crate) fn writes(&self) -> Writes<'_> {
+        Writes::new(&self.record).before(self.tail)
+    }
 }
 
 /// What a commit depends on. Nobody writes to its keys while it is asked.
@@ -80,7 +95,7 @@ impl Engine {
     /// Commits, and returns the last sequence number when `durability` holds.
     pub(crate) fn commit(
         &self,
-        commit: &Commit,
+        commit: &Commit<'_>,
         owners: Owners<'_>,
         durability: Durability,
     ) -> Result<Sequence> {
@@ -97,12 +112,8 @@ impl Engine {
         durability: Durability,
         condition: Option<&Condition<'_>>,
     ) -> Result<Option<Sequence>> {
-        if commit.record.len() as u64 > MAX_PAYLOAD {
-            return Err(Error::TooLong {
-                what: "batch",
-                bytes: commit.record.len(),
-                most: MAX_PAYLOAD as usize,
-            });
+        if commit.len() > MAX_PAYLOAD {
+            return Err(too_long(commit, MAX_PAYLOAD));
         }
         if commit.count == 0 {
             self.catalog.alive(owners)?;
@@ -111,15 +122,24 @@ impl Engine {
         if condition.is_some() {
             self.stripes.want(&self.writers);
         }
+        let mut turn = match self.queue.is_large(room_for(commit)) {
+            false => None,
+            true => Some(self.turn_of_long(commit)?),
+        };
         let mut refusals = Refusals::default();
         loop {
             self.admit(commit)?;
-            match self.try_commit(commit, owners, condition) {
+            if let Some(turn) = &turn {
+                turn.wait_for_memory(self);
+            }
+            match self.try_commit(commit, owners, turn.as_ref(), condition) {
                 Ok(Tried::Stopped { seen }) => {
+                    drop(turn.take());
                     self.wait_until_visible(seen)?;
                     return Ok(None);
                 }
                 Ok(Tried::Applied { last }) => {
+                    drop(turn.take());
                     self.wait_until_visible(last)?;
                     if durability == Durability::Disk {
                         self.sync_through(last)?;
@@ -168,6 +188,7 @@ impl Engine {
         &self,
         commit: &Commit,
         owners: Owners<'_>,
+        turn: Option<&Turn<'_>>,
         condition: Option<&Condition<'_>>,
     ) -> Result<Tried> {
         // What an ingest has attached is read by conditions before anybody may act on it.
@@ -176,8 +197,8 @@ impl Engine {
         // Whoever drops one of them from here on waits for this commit, and deletes what it writes.
         self.catalog.alive(owners)?;
         let _held = match condition {
-            None => self.stripes.lock_if_wanted(&commit.record),
-            Some(_) => self.stripes.lock(&commit.record),
+            None => self.stripes.lock_if_wanted(commit.writes()),
+            Some(_) => self.stripes.lock(commit.writes()),
         };
         if let Some(condition) = condition
             && let Verdict::Stop = condition()?
@@ -189,6 +210,11 @@ impl Engine {
         let count = u64::from(commit.count);
         let bytes = room_for(commit);
         let place = self.queue.assign(count, bytes, || self.note_sealed());
+        if let Some(turn) = turn
+            && bytes > self.plan.scale.memtable
+        {
+            turn.takes(&place.slot.memtable);
+        }
         let committing = Committing::new(self);
         let written = self.write_down(commit, &place, bytes);
         committing.end();
@@ -202,7 +228,7 @@ impl Engine {
             self.visible.complete(place.first, last);
             return Err(error.into());
         }
-        if apply(&place.slot.memtable, &commit.record, place.first).is_err() {
+        if apply_all(&place.slot.memtable, commit.writes(), place.first).is_err() {
             // It is in the log and cannot be shown: whoever opens the store anew finds it.
             self.visible.stop();
             let cause = format!("a memtable has no room for {bytes} bytes that were reserved");
@@ -223,10 +249,10 @@ impl Engine {
             Importance::Essential
         };
         let log = self.store.log();
-        let appended = log.append_as(
+        let appended = log.append_parts(
             place.first,
             commit.count,
-            &commit.record,
+            [&commit.record, commit.tail],
             log::Durability::Process,
             importance,
         );
@@ -271,17 +297,31 @@ impl Engine {
 pub(crate) fn room_for(commit: &Commit) -> u64 {
     let records = commit.kinds.iter().map(|&count| u64::from(count)).sum();
     let ranges = u64::from(commit.count).saturating_sub(records);
-    room(commit.record.len(), records, ranges)
+    room(commit.len(), records, ranges)
 }
 
 /// Bytes of a memtable that a record of the log needs, at most, which is `bytes` long and has so many writes to single keys and to ranges.
-pub(super) fn room(bytes: usize, records: u64, ranges: u64) -> u64 {
-    bytes as u64 + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
+pub(super) fn room(bytes: u64, records: u64, ranges: u64) -> u64 {
+    bytes + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
+}
+
+/// The error for a commit that may have no more than so many bytes.
+pub(super) fn too_long(commit: &Commit, most: u64) -> Error {
+    Error::TooLong {
+        what: "batch",
+        bytes: commit.len() as usize,
+        most: most as usize,
+    }
 }
 
 /// Applies the writes of a record to a memtable, from sequence number `first` on.
 pub(crate) fn apply(memtable: &Memtable, record: &[u8], first: Sequence) -> std::result::Result<(), Unfit> {
-    for (write, sequence) in Writes::new(record).zip(first..) {
+    apply_all(memtable, Writes::new(record), first)
+}
+
+/// Applies writes to a memtable, from sequence number `first` on.
+fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::result::Result<(), Unfit> {
+    for (write, sequence) in writes.zip(first..) {
         match write.map_err(Unfit::Damaged)? {
             Write::One {
                 key,

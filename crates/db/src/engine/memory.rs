@@ -5,10 +5,15 @@
 //! pages gives way.
 
 use super::Engine;
+use super::commit::{Commit, too_long};
 use super::policy::MOST_SEALED;
 use crate::{Error, Result};
+use alluvium_base::MIB;
 use alluvium_storage::{Cache, watermark};
-use std::sync::atomic::Ordering;
+use alluvium_trees::memtable::Memtable;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Bytes of memory that a store takes, by what for.
@@ -25,7 +30,7 @@ pub struct MemoryUse {
     pub pages: u64,
     /// The cache of records.
     pub records: u64,
-    /// The trunk, open runs and maplets, and what is being ingested.
+    /// The trunk, open runs and maplets, what iterators hold, and what is being ingested.
     pub tree: u64,
     /// Which space is in use, and what orders commits.
     pub tables: u64,
@@ -43,6 +48,9 @@ impl MemoryUse {
 const TREE_SHARE: u64 = 16;
 /// A change of the cache's budget by less than this part of the whole is not worth its work.
 const WORTH: u64 = 64;
+
+/// The part of the budget that iterators may hold between their calls, all of them together.
+const SCANS_SHARE: u64 = 16;
 
 /// What memtables and log keep to themselves.
 #[derive(Debug, Default)]
@@ -74,7 +82,73 @@ impl Claim {
     }
 }
 
+/// What a batch may take in a memtable beside half of the budget: a store with little memory takes batches, too.
+const BATCH_AT_LEAST: u64 = 16 * MIB;
+/// What each of its writes takes there beside its bytes, about: a record's header, and its share of a node.
+const PER_WRITE: u64 = 64;
+
+/// Commits that need a memtable of their own, for a long value or many writes. One at a time is between its admission and its memtable: each
+/// waits there until the memtables of those before are written out. Otherwise all of them would be in memory at once.
+#[derive(Debug, Default)]
+pub(crate) struct Long {
+    turn: Mutex<()>,
+    /// Bytes that the memtable of the one whose turn it is will take.
+    arriving: AtomicU64,
+    /// The memtable of the one before.
+    before: Mutex<Weak<Memtable>>,
+}
+
+/// How many naps a long commit waits for the memory of the one before, once that is written out: readers may hold it a while longer.
+const MOST_NAPS: u32 = 50;
+
+/// The turn of a long commit.
+pub(super) struct Turn<'e> {
+    long: &'e Long,
+    _turn: MutexGuard<'e, ()>,
+}
+
+impl Turn<'_> {
+    /// Waits until the memtable of the commit before is gone, which takes the system a while once nobody needs it.
+    pub(super) fn wait_for_memory(&self, engine: &Engine) {
+        let mut naps = 0;
+        while engine.plan.workers > 0 && naps < MOST_NAPS && self.long.before.lock().strong_count() > 0 {
+            engine.pressure.nap();
+            naps += 1;
+        }
+    }
+
+    /// The next one waits for this memtable.
+    pub(super) fn takes(&self, memtable: &Arc<Memtable>) {
+        *self.long.before.lock() = Arc::downgrade(memtable);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.long.arriving.store(0, Ordering::Relaxed);
+    }
+}
+
 impl Engine {
+    /// Waits for the turn of a long commit, and has the caches make room for it.
+    #[cold]
+    pub(super) fn turn_of_long(&self, commit: &Commit<'_>) -> Result<Turn<'_>> {
+        let beside = u64::from(commit.count) * PER_WRITE;
+        let budget = self.memory.load(Ordering::Relaxed);
+        let most = (budget / 2 + BATCH_AT_LEAST).saturating_sub(beside);
+        // A single value cannot be divided; whoever has many writes can.
+        if budget > 0 && commit.count > 1 && commit.len() > most {
+            return Err(too_long(commit, most));
+        }
+        let turn = Turn {
+            _turn: self.long.turn.lock(),
+            long: &self.long,
+        };
+        self.long.arriving.store(commit.len() + beside, Ordering::Relaxed);
+        self.fit_memory()?;
+        Ok(turn)
+    }
+
     /// Who takes how much.
     pub(crate) fn memory_use(&self) -> MemoryUse {
         let (usage, log) = self.store.usage();
@@ -84,7 +158,7 @@ impl Engine {
             log: log.resident_bytes,
             pages: self.store.cache().stats().budget_bytes,
             records: self.records.budget_bytes(),
-            tree: self.tree.memory().total() + self.ingests.memory_bytes(),
+            tree: self.tree.memory().total() + self.tree.scans_hold() + self.ingests.memory_bytes(),
             tables: usage.memory_bytes + watermark::BYTES,
         }
     }
@@ -102,12 +176,17 @@ impl Engine {
             return Ok(());
         }
         let now = self.memory_use();
+        self.tree.limit_scans(budget / SCANS_SHARE);
         let share = self.share_of_writes();
+        let used = now.memtables + now.log;
         let writes = match self.plan.workers {
             // Nobody looks again.
             0 => share,
-            _ => (self.claim.lock()).update(now.memtables + now.log, share, Instant::now()),
+            _ => (self.claim.lock()).update(used, share, Instant::now()),
         };
+        // Memtables of long commits.
+        let beyond = (used + self.long.arriving.load(Ordering::Relaxed)).saturating_sub(share);
+        let writes = writes + beyond;
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
         let caches = budget.saturating_sub(writes + grown);
         let records = if self.plan.balances {

@@ -95,6 +95,7 @@ pub(crate) struct Engine {
     records: Records,
     seen: Mutex<balance::Seen>,
     claim: Mutex<memory::Claim>,
+    long: memory::Long,
     work: Work,
     pressure: Pressure,
     pub(crate) tallies: Tallies,

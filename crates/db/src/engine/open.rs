@@ -3,6 +3,7 @@
 use super::Engine;
 use super::commit::{Unfit, apply, room};
 use super::ingest::Ingests;
+use super::memory::Long;
 use super::queue::Queue;
 use super::records::Records;
 use super::snapshots::Snapshots;
@@ -176,6 +177,7 @@ impl Engine {
             records: Records::new(plan.records, covered),
             seen: Mutex::default(),
             claim: Mutex::default(),
+            long: Long::default(),
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),
@@ -258,7 +260,7 @@ impl Replay {
         if writes != u64::from(record.count) {
             return Err(damaged(format!("{writes} writes for {} numbers", record.count)));
         }
-        let bytes = room(record.payload.len(), writes - ranges, ranges);
+        let bytes = room(record.payload.len() as u64, writes - ranges, ranges);
         // What the log does not have was never acknowledged, or given up.
         self.queue.skip_to(record.first - 1);
         let place = self.queue.assign(writes, bytes, || ());

@@ -191,7 +191,8 @@ impl Queue {
     }
 
     /// Whether so many bytes get a memtable of their own.
-    fn is_large(&self, bytes: u64) -> bool {
+    #[inline]
+    pub(crate) fn is_large(&self, bytes: u64) -> bool {
         bytes > self.room / 2
     }
 

@@ -43,18 +43,18 @@ impl Stripes {
     }
 
     /// For an ordinary write, whose guard is pinned: its locks, if it must take them.
-    pub(crate) fn lock_if_wanted(&self, record: &[u8]) -> Held<'_> {
+    pub(crate) fn lock_if_wanted(&self, writes: Writes<'_>) -> Held<'_> {
         if self.wanted.load(Ordering::SeqCst) {
-            self.lock(record)
+            self.lock(writes)
         } else {
             Held::new()
         }
     }
 
-    /// The locks of every key of a record. Nobody writes to them while they are held, once [`Stripes::want`] has returned.
-    pub(crate) fn lock(&self, record: &[u8]) -> Held<'_> {
+    /// The locks of every key of some writes. Nobody writes to them while they are held, once [`Stripes::want`] has returned.
+    pub(crate) fn lock(&self, writes: Writes<'_>) -> Held<'_> {
         let mut stripes: SmallVec<[usize; 4]> = SmallVec::new();
-        for write in Writes::new(record).flatten() {
+        for write in writes.flatten() {
             match write {
                 Write::One { key, .. } => stripes.push(Self::stripe(key)),
                 Write::Range { .. } | Write::Ingest { .. } => {

@@ -112,7 +112,7 @@ impl Tallies {
                 Tally::RangeDeletes,
                 u64::from(commit.count) - puts - deletes - merges,
             ),
-            (Tally::WrittenBytes, commit.record.len() as u64),
+            (Tally::WrittenBytes, commit.len()),
         ]);
     }
 

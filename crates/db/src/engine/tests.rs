@@ -27,7 +27,7 @@ fn engine(keyspace: &Keyspace) -> &Engine {
     &keyspace.shared().engine
 }
 
-fn put(keyspace: &Keyspace, key: &str, value: &str) -> Commit {
+fn put(keyspace: &Keyspace, key: &str, value: &str) -> Commit<'static> {
     let mut commit = Commit::default();
     let prefix = &keyspace.definition().prefix;
     commit.add(prefix, key.as_bytes(), Kind::Put, 0, value.as_bytes());

@@ -196,7 +196,7 @@ impl Keyspace {
             ..Commit::default()
         };
         commit.record.clear();
-        commit.add(
+        commit.add_only(
             &self.definition.prefix,
             checked_key(key)?,
             kind,
@@ -235,7 +235,7 @@ impl Keyspace {
         let mut commit = Commit::default();
         let prefix = &self.definition.prefix;
         match new {
-            Some(value) => commit.add(prefix, key, Kind::Put, 0, checked_value(value)?),
+            Some(value) => commit.add_only(prefix, key, Kind::Put, 0, checked_value(value)?),
             None => commit.add(prefix, key, Kind::Delete, 0, &[]),
         }
         let key = format::tree_key(prefix, key);

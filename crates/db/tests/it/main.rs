@@ -9,6 +9,7 @@ mod dropped;
 mod filesystems;
 mod ingest;
 mod kill;
+mod memory;
 mod panics;
 mod races;
 mod ranges;

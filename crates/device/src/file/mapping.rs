@@ -144,6 +144,11 @@ impl MappingBacking for MappedRange {
             .map_err(|failure| failure.into_error(Operation::Sync, &self.file.name, range.end - range.start))
     }
 
+    fn let_go(&self, range: Range<u64>) {
+        // Only a hint: what stays in memory is where it was.
+        let _ = self.pages.let_go(self.whole_pages(&range));
+    }
+
     fn populate(&self, range: Range<u64>) -> Result<()> {
         let pages = self.whole_pages(&range);
         if range.is_empty() {

@@ -76,7 +76,14 @@ impl Pages {
         })
     }
 
-    /// The same for kernels before 5.14: one store of what is there into every page.
+    /// Takes the pages of a page-aligned range out of the process's memory; the page cache keeps them. Whether the kernel did.
+    pub(super) fn let_go(&self, range: Range<usize>) -> Result<(), Errno> {
+        let address = self.address(&range);
+        // SAFETY: the range is mapped while `self` lives, shared with its file: what was stored stays in the page cache.
+        unsafe { madvise(address.cast(), range.len(), Advice::LinuxDontNeed) }
+    }
+
+    /// Does what [`Pages::populate`] does, for kernels before 5.14: one store of what is there into every page.
     pub(super) fn touch(&self, range: Range<usize>, page: usize) {
         self.address(&range);
         for at in range.step_by(page) {

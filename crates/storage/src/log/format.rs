@@ -66,7 +66,7 @@ use super::options::MAX_LANES;
 use crate::IMPOSSIBLE;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
-use alluvium_base::checksum::seeded;
+use alluvium_base::checksum::{seeded, seeded_parts};
 use alluvium_device::BootId;
 
 /// The first bytes of every segment.
@@ -396,6 +396,12 @@ impl RecordHeader {
     /// The header's bytes, for a record with this payload at `position` of the segment with this seed.
     #[must_use]
     pub fn encode(&self, segment_seed: u64, position: u64, payload: &[u8]) -> [u8; RECORD_BYTES] {
+        self.encode_parts(segment_seed, position, [payload, &[]])
+    }
+
+    /// As [`RecordHeader::encode`], of a payload in two parts.
+    #[must_use]
+    pub fn encode_parts(&self, segment_seed: u64, position: u64, payload: [&[u8]; 2]) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         let (size, lag) = match self.kind {
             Kind::Data => (u64::from(self.len) | self.count << 32, self.lag()),
@@ -407,7 +413,7 @@ impl RecordHeader {
         bytes[24..32].copy_from_slice(&self.synced.to_le_bytes());
         bytes[32] = self.kind as u8;
         bytes[36..].copy_from_slice(&lag.to_le_bytes());
-        let sum = seeded(seeded(place_seed(segment_seed, position), &bytes[8..]), payload);
+        let sum = seeded_parts(seeded(place_seed(segment_seed, position), &bytes[8..]), payload);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
         bytes
     }

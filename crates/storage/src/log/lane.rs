@@ -54,9 +54,16 @@ pub(super) struct Entry<'a> {
     pub(super) complete: u64,
     /// The caller's bytes.
     pub(super) payload: &'a [u8],
+    /// More of the caller's bytes, behind those.
+    pub(super) tail: &'a [u8],
 }
 
 impl Entry<'_> {
+    /// How many bytes are the caller's.
+    pub(super) fn len(&self) -> usize {
+        self.payload.len() + self.tail.len()
+    }
+
     /// What control records have in common.
     pub(super) const CONTROL: Entry<'static> = Entry {
         kind: Kind::Note,
@@ -64,6 +71,7 @@ impl Entry<'_> {
         count: 0,
         complete: 0,
         payload: &[],
+        tail: &[],
     };
 }
 
@@ -154,7 +162,7 @@ impl Lane {
     /// # Errors
     /// `LogFull` and `DiskFull` with nothing changed; otherwise the log is poisoned.
     pub(super) fn put(&mut self, shared: &Shared, entry: Entry<'_>, claim: Claim) -> Result<()> {
-        let total = record_len(entry.payload.len() as u64);
+        let total = record_len(entry.len() as u64);
         if !self.fits(shared, total, claim) {
             self.switch(shared, total, claim)?;
         }
@@ -231,7 +239,7 @@ impl Lane {
                 first,
                 count: last - first + 1,
                 complete: shared.watermark.completed(),
-                payload: &[],
+                ..Entry::CONTROL
             };
             active
                 .put(void, shared.commit.synced())
@@ -296,21 +304,21 @@ impl Active {
     /// Puts a record into the page cache. Nothing changes on failure.
     fn put(&mut self, entry: Entry<'_>, synced: u64) -> Result<()> {
         let header = RecordHeader {
-            len: entry.payload.len() as u32,
+            len: entry.len() as u32,
             count: entry.count,
             first: entry.first,
             synced,
             complete: entry.complete,
             kind: entry.kind,
         };
-        let bytes = header.encode(self.segment.seed, self.at, entry.payload);
-        let total = record_len(entry.payload.len() as u64);
+        let bytes = header.encode_parts(self.segment.seed, self.at, [entry.payload, entry.tail]);
+        let total = record_len(entry.len() as u64);
         assert!(
             self.at + total <= self.segment.slot.len,
             "a record fits its segment"
         );
         // SAFETY: the slot belongs to this lane until it is released, and the lane is locked.
-        unsafe { self.pen.put(self.at, [&bytes, entry.payload], total) };
+        unsafe { self.pen.put(self.at, [&bytes, entry.payload, entry.tail], total) };
         if self.pen.is_broken() {
             return Err(self.broken());
         }

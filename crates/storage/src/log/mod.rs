@@ -270,11 +270,30 @@ impl Log {
         durability: Durability,
         importance: Importance,
     ) -> Result<()> {
+        self.append_parts(first, count, [payload, &[]], durability, importance)
+    }
+
+    /// As [`Log::append_as`], of a payload in two parts, which stand one behind the other: a caller need not put them together.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    ///
+    /// # Panics
+    /// As [`Log::append`].
+    pub fn append_parts(
+        &self,
+        first: u64,
+        count: u32,
+        [payload, tail]: [&[u8]; 2],
+        durability: Durability,
+        importance: Importance,
+    ) -> Result<()> {
         let entry = Entry {
             kind: Kind::Data,
             first,
             count: count.into(),
             payload,
+            tail,
             ..Entry::CONTROL
         };
         self.shared.append(entry, durability, importance.into())

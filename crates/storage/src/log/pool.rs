@@ -413,7 +413,8 @@ impl Pool {
             .create(&name, FileOptions::BUFFERED)
             .and_then(|file| {
                 file.grow(len)?;
-                let slot = Slot::new(index, file, len);
+                let mut slot = Slot::new(index, file, len);
+                slot.is_long = len != self.options.segment_bytes;
                 slot.prove(self.directory.as_ref())?;
                 Ok(Arc::new(slot))
             });

@@ -478,6 +478,7 @@ fn replay_all(
                 count: header.count,
                 complete: header.first - 1,
                 payload,
+                tail: &[],
             };
             repeat(shared, copy)?;
         }
@@ -512,7 +513,7 @@ fn cover(shared: &Shared, first: u64, last: u64) -> Result<()> {
         first,
         count: last - first + 1,
         complete: first - 1,
-        payload: &[],
+        ..Entry::CONTROL
     };
     repeat(shared, entry)
 }

@@ -18,6 +18,9 @@ const RINSE_EVERY: u64 = 32;
 /// How far ahead of a writer pages are touched anew: some milliseconds' worth.
 const AHEAD: u64 = 2 << 20;
 
+/// How much of a long record is in the process's memory at once while it is stored, in bytes.
+const PIECE: usize = 1 << 20;
+
 /// The name of a slot's file.
 #[must_use]
 pub(super) fn slot_file(slot: u32) -> String {
@@ -41,6 +44,8 @@ pub(super) struct Slot {
     pub(super) file: Arc<dyn Device>,
     /// Its length in bytes.
     pub(super) len: u64,
+    /// Whether it was made for one record that is longer than a segment: the process keeps none of it in memory.
+    pub(super) is_long: bool,
     mapping: OnceLock<Mapping>,
     /// Whether its name and length are known to be durable.
     proven: AtomicBool,
@@ -60,6 +65,7 @@ impl Slot {
             index,
             file,
             len,
+            is_long: false,
             mapping: OnceLock::new(),
             proven: AtomicBool::new(false),
             populated: AtomicU64::new(0),
@@ -102,7 +108,8 @@ impl Slot {
     /// How many bytes of it may be resident and are charged.
     #[must_use]
     pub(super) fn resident(&self) -> u64 {
-        if self.mapping.get().is_some() { self.len } else { 0 }
+        let is_kept = self.mapping.get().is_some() && !self.is_long;
+        if is_kept { self.len } else { 0 }
     }
 
     /// Has what it holds written to the device now and then when it is released, though nobody needs it, each slot at a time of its own. Otherwise the
@@ -289,6 +296,8 @@ impl Segment {
 pub(super) enum Pen {
     /// Stores into the slot's mapping.
     Mapped(Mapping),
+    /// The same piece by piece, each of which the process lets go at once.
+    Passing(Mapping),
     /// Write calls.
     Written(Tail),
 }
@@ -307,7 +316,7 @@ pub(super) struct Tail {
 
 impl Tail {
     /// Adds bytes to the end.
-    fn extend(&mut self, parts: [&[u8]; 2], padded: u64) {
+    fn extend<const N: usize>(&mut self, parts: [&[u8]; N], padded: u64) {
         let end = self.bytes.len() + padded as usize;
         for part in parts {
             self.bytes.extend_from_slice(part);
@@ -350,23 +359,33 @@ impl Pen {
     #[must_use]
     pub(super) fn new(slot: &Slot) -> Pen {
         match slot.mapping() {
+            Some(mapping) if slot.is_long => Pen::Passing(mapping.clone()),
             Some(mapping) => Pen::Mapped(mapping.clone()),
             None => Pen::Written(Tail::default()),
         }
     }
 
-    /// Puts two parts at `at`, which is where the last ones ended, and takes up `padded` bytes with them.
+    /// Puts some parts at `at`, which is where the last ones ended, and takes up `padded` bytes with them.
     ///
     /// # Safety
     /// The caller alone writes this slot.
-    pub(super) unsafe fn put(&mut self, at: u64, parts: [&[u8]; 2], padded: u64) {
+    pub(super) unsafe fn put<const N: usize>(&mut self, at: u64, parts: [&[u8]; N], padded: u64) {
         match self {
             Pen::Mapped(mapping) => {
-                let at = at as usize;
-                // SAFETY: the caller alone writes the slot, and whoever syncs it reads it through the kernel.
-                unsafe {
-                    mapping.write(at, parts[0]);
-                    mapping.write(at + parts[0].len(), parts[1]);
+                let mut at = at as usize;
+                for part in parts {
+                    // SAFETY: the caller alone writes the slot, and whoever syncs it reads it through the kernel.
+                    unsafe { mapping.write(at, part) };
+                    at += part.len();
+                }
+            }
+            Pen::Passing(mapping) => {
+                let mut at = at as usize;
+                for piece in parts.iter().flat_map(|part| part.chunks(PIECE)) {
+                    // SAFETY: as above.
+                    unsafe { mapping.write(at, piece) };
+                    mapping.let_go(at as u64..(at + piece.len()) as u64);
+                    at += piece.len();
                 }
             }
             Pen::Written(tail) => {
@@ -388,7 +407,7 @@ impl Pen {
     #[must_use]
     pub(super) fn is_broken(&self) -> bool {
         match self {
-            Pen::Mapped(mapping) => mapping.is_broken(),
+            Pen::Mapped(mapping) | Pen::Passing(mapping) => mapping.is_broken(),
             Pen::Written(_) => false,
         }
     }
@@ -398,7 +417,7 @@ impl Pen {
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
         match self {
-            Pen::Mapped(_) => 0,
+            Pen::Mapped(_) | Pen::Passing(_) => 0,
             Pen::Written(tail) => tail.waiting(),
         }
     }
@@ -409,7 +428,7 @@ impl Pen {
     /// As the device says; what waited still waits.
     pub(super) fn flush(&mut self, slot: &Slot) -> Result<()> {
         match self {
-            Pen::Mapped(_) => Ok(()),
+            Pen::Mapped(_) | Pen::Passing(_) => Ok(()),
             Pen::Written(tail) => tail.flush(slot.file.as_ref()),
         }
     }
@@ -431,6 +450,7 @@ pub(super) fn void(file: &dyn Device) -> Result<()> {
 mod tests {
     use super::*;
     use alluvium_device::FileOptions;
+    use alluvium_device::file::FileDirectory;
     use alluvium_device::memory::MemoryDirectory;
 
     #[test]
@@ -449,16 +469,20 @@ mod tests {
     }
 
     #[test]
-    fn both_pens_leave_the_same_bytes() {
+    fn all_pens_leave_the_same_bytes() {
         let directory = MemoryDirectory::new();
-        let contents: Vec<Vec<u8>> = [true, false]
+        let contents: Vec<Vec<u8>> = [(true, false), (true, true), (false, false)]
             .into_iter()
-            .map(|mapped| {
+            .zip(0..)
+            .map(|((mapped, is_long), number)| {
                 let file = directory
-                    .create(&slot_file(mapped.into()), FileOptions::BUFFERED)
+                    .create(&slot_file(number), FileOptions::BUFFERED)
                     .unwrap();
                 file.grow(8192).unwrap();
-                let slot = Slot::new(0, file, 8192);
+                let slot = Slot {
+                    is_long,
+                    ..Slot::new(0, file, 8192)
+                };
                 if mapped {
                     slot.map().unwrap();
                 }
@@ -477,7 +501,46 @@ mod tests {
                 slot.file.read_at(0, 8192, Purpose::Other).unwrap().to_vec()
             })
             .collect();
-        assert!(contents[0] == contents[1]);
+        assert!(contents[0] == contents[1] && contents[0] == contents[2]);
+    }
+
+    #[test]
+    fn what_a_passing_pen_stores_is_in_the_file_and_not_in_memory() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = FileDirectory::create(place.path()).unwrap();
+        let (value, len) = (vec![7; 16 * PIECE], 17 * PIECE as u64);
+        // Other tests map files meanwhile: what is small once is this one's.
+        let grown = (0..5).map(|number| {
+            let file = directory
+                .create(&slot_file(number), FileOptions::BUFFERED)
+                .unwrap();
+            file.grow(len).unwrap();
+            let slot = Slot {
+                is_long: true,
+                ..Slot::new(number, file, len)
+            };
+            slot.map().unwrap();
+            assert_eq!(slot.resident(), 0);
+            let before = resident_of_files();
+            // SAFETY: this thread alone writes the slot.
+            unsafe { Pen::new(&slot).put(0, [&[1; 512], &value], len) };
+            let grown = resident_of_files().saturating_sub(before);
+            let read = slot.file.read_at(0, 16 * PIECE, Purpose::Other).unwrap();
+            assert!(read[..512] == [1; 512] && read[512..].iter().all(|&byte| byte == 7));
+            grown
+        });
+        let least = grown.min().unwrap();
+        assert!(least < 4 * PIECE as u64, "{least} bytes stay");
+    }
+
+    /// Bytes of files that this process has in memory, as Linux says; 0 elsewhere.
+    #[allow(clippy::disallowed_methods)]
+    fn resident_of_files() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssFile:"));
+        line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+            .unwrap_or(0)
+            << 10
     }
 
     fn mapped(index: u32, len: u64) -> (MemoryDirectory, Slot) {

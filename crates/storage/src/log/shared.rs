@@ -221,7 +221,7 @@ impl Shared {
     /// As [`Log::append`](super::Log::append).
     pub(super) fn append(&self, mut entry: Entry<'_>, durability: Durability, claim: Claim) -> Result<()> {
         self.commit.healthy()?;
-        check_payload(entry.payload.len())?;
+        check_payload(entry.len())?;
         assert!(
             entry.first > 0 && entry.count > 0,
             "a record covers sequences from 1 on"

@@ -159,6 +159,13 @@ impl Cursor {
         Cursor { at, ..self }
     }
 
+    /// About how many bytes of memory it keeps between calls, itself not counted: nodes, and what it has copied of them. What a cache has lent
+    /// it is not counted.
+    pub fn memory_bytes(&self) -> usize {
+        let older = self.older.as_ref().map_or(0, |older| older.bytes.capacity());
+        self.feed.memory_bytes() + self.key.capacity() + older
+    }
+
     /// So many leaves will probably be walked through after each seek: they are asked for at once, as far as read-ahead goes. A
     /// streaming cursor takes no notice.
     pub fn expect(&mut self, leaves: usize) {

@@ -180,6 +180,17 @@ impl Feed {
         self.expected = leaves.max(1);
     }
 
+    /// About how many bytes of memory nodes take that it keeps, and the lists of those that come next.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let current = match &self.current {
+            Current::Frame(frame) => frame.len(),
+            Current::Whole(bytes) => bytes.capacity(),
+            Current::Window(_) | Current::None => 0,
+        };
+        let path = self.ahead.as_ref().map_or(0, Path::memory_bytes);
+        current + path + self.asked.capacity() * size_of::<NodePointer>()
+    }
+
     /// The bytes of the current leaf.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {

@@ -109,6 +109,15 @@ impl Path {
         Ok(Some(path))
     }
 
+    /// About how many bytes of memory it takes, the run's root not counted.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let node = |level: &Level| match &level.node {
+            Held::Root(_) => size_of::<Level>(),
+            Held::Frame(_) | Held::Whole(_) => size_of::<Level>() + level.bytes().len(),
+        };
+        self.levels.iter().map(node).sum()
+    }
+
     fn top(&mut self) -> &mut Level {
         self.levels.last_mut().expect("a path begins at its root")
     }

@@ -9,9 +9,12 @@ const ENOUGH: usize = 64 << 10;
 const ENOUGH_APART: usize = 256 << 10;
 /// A value longer than this is moved, not copied, and ends its batch.
 const LONG: usize = 16 << 10;
+/// Bytes and records after which a batch takes no more where memory is scarce.
+const LITTLE: usize = 512;
+const FEW: usize = 8;
 
 /// Keys with their values, in the order of the scan.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Batch {
     bytes: Vec<u8>,
     /// Where each key ends, and its value, which the next key follows.
@@ -22,6 +25,8 @@ pub(super) struct Batch {
     lacking: Vec<Apart>,
     /// How many records are wanted.
     wanted: usize,
+    /// After how many bytes it takes no more: with all values there, and where some lack.
+    enough: [usize; 2],
     /// The record to be taken next, and where it begins.
     next: usize,
     from: usize,
@@ -32,6 +37,21 @@ pub(super) struct Batch {
 pub(super) struct Apart {
     pub(super) pointer: ValuePointer,
     record: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch {
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            long: None,
+            lacking: Vec::new(),
+            wanted: 0,
+            enough: [ENOUGH, ENOUGH_APART],
+            next: 0,
+            from: 0,
+        }
+    }
 }
 
 impl Batch {
@@ -61,15 +81,30 @@ impl Batch {
     /// So many records are wanted from now on.
     pub(super) fn want(&mut self, records: usize) {
         self.wanted = records;
+        self.enough = [ENOUGH, ENOUGH_APART];
+    }
+
+    /// The same where memory is scarce: no more than a few, and what memory it has beyond them is given back. To be called after
+    /// [`Batch::clear`].
+    #[cold]
+    pub(super) fn want_little(&mut self, records: usize) {
+        if self.bytes.capacity() > 2 * LITTLE || self.ends.capacity() > 2 * FEW {
+            *self = Batch::default();
+        }
+        self.wanted = records.min(FEW);
+        self.enough = [LITTLE; 2];
+    }
+
+    /// How many bytes of memory it takes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let long = self.long.as_ref().map_or(0, Vec::capacity);
+        let lists = self.ends.capacity() * size_of::<(usize, usize)>();
+        (self.bytes.capacity() + lists + long) as u64
     }
 
     /// Whether it takes no more.
     pub(super) fn is_full(&self) -> bool {
-        let enough = if self.lacking.is_empty() {
-            ENOUGH
-        } else {
-            ENOUGH_APART
-        };
+        let enough = self.enough[usize::from(!self.lacking.is_empty())];
         self.len() >= self.wanted || self.bytes.len() >= enough || self.long.is_some()
     }
 

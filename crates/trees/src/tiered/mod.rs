@@ -50,6 +50,7 @@ mod form;
 pub mod format;
 mod fuse;
 mod gather;
+mod held;
 mod incorporate;
 mod inflight;
 mod ingest;

@@ -3,6 +3,7 @@
 use super::apart;
 use super::batch::Batch;
 use super::gather::Known;
+use super::held::Hold;
 use super::memtables::{MemtableList, Memtables, above};
 use super::node::Node;
 use super::rules::Keyspace;
@@ -47,6 +48,8 @@ pub struct Iter {
     memtables: Option<Arc<dyn Memtables>>,
     wanted: Wanted,
     segment: Option<Segment>,
+    /// What all of this takes in memory, and where the segment is when it is not here.
+    hold: Hold,
     /// Where to go on when the segment is no more.
     position: Position,
     /// Whether the next leaf is the first since the beginning or a seek.
@@ -69,6 +72,9 @@ pub struct Iter {
 impl Drop for Iter {
     fn drop(&mut self) {
         self.note_length();
+        let held = &self.tree.shared.held;
+        drop(held.take(&mut self.hold));
+        held.keep(&mut self.hold, 0);
     }
 }
 
@@ -132,6 +138,7 @@ impl Tree {
                 expected: 0,
             },
             segment: None,
+            hold: Hold::default(),
             position: Position::Start,
             enters: true,
             batch: Batch::default(),
@@ -196,6 +203,7 @@ impl Iter {
         self.position = Position::At(key.to_vec());
         self.enters = true;
         self.segment = None;
+        drop(self.tree.shared.held.take(&mut self.hold));
         self.batch.clear();
         self.ahead = 1;
         (self.dead, self.waded) = (0, 0);
@@ -247,7 +255,7 @@ impl Iter {
         } else if self.taken >= LONG_SCAN {
             self.wanted.expected = NO_END;
         }
-        self.batch.want(self.ahead);
+        self.begin_batch();
         while self.batch.len() == 0 && !matches!(self.position, Position::End) {
             let filled = self.fill();
             if let Err(error) = filled {
@@ -262,7 +270,43 @@ impl Iter {
         }
         self.ahead = (2 * self.ahead).min(MAX_AHEAD);
         self.wanted.expected = self.wanted.expected.saturating_sub(self.batch.len());
+        self.end_batch();
         Ok(())
+    }
+
+    /// Whether what it goes on from is still in memory.
+    #[cfg(test)]
+    pub(super) fn is_ready(&self) -> bool {
+        self.segment.is_some() || self.tree.shared.held.has(&self.hold)
+    }
+
+    fn begin_batch(&mut self) {
+        let held = &self.tree.shared.held;
+        if self.segment.is_none() {
+            self.segment = held.take(&mut self.hold);
+        }
+        match held.is_tight() {
+            true => self.batch.want_little(self.ahead),
+            false => self.batch.want(self.ahead),
+        }
+    }
+
+    /// Keeps what is worth it until the next call, as far as all scans together may.
+    fn end_batch(&mut self) {
+        if self.batch.len() == 0 {
+            self.batch = Batch::default();
+        }
+        let held = &self.tree.shared.held;
+        let batch = self.batch.memory_bytes();
+        let segment = self.segment.as_ref().map_or(0, Segment::memory_bytes);
+        if held.keep(&mut self.hold, batch + segment) {
+            return;
+        }
+        self.known = Known::default();
+        held.keep(&mut self.hold, batch);
+        if let Some(segment) = self.segment.take() {
+            held.park(&mut self.hold, segment);
+        }
     }
 
     /// Fills the batch from one version and the memtables above it, which are let go afterwards.

@@ -177,6 +177,16 @@ impl Segment {
         }
     }
 
+    /// About how many bytes of memory it takes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let bytes = |source: &Source| match source {
+            Source::Memtable(_) => size_of::<Source>() + size_of::<Above>(),
+            Source::Run(cursor) => size_of::<Source>() + cursor.memory_bytes(),
+        };
+        let all: usize = self.merged.sources().iter().map(bytes).sum();
+        (size_of::<Segment>() + all) as u64
+    }
+
     /// The next key, dead or alive.
     pub(super) fn next_key(&self) -> Option<&[u8]> {
         self.merged.key()

@@ -3,6 +3,7 @@
 use super::checkpoint::Shelves;
 use super::digest::{Covered, Digest};
 use super::estimate::Totals;
+use super::held::Held;
 use super::inflight::{Claim, Edge, Inflight, JobId, Why};
 use super::maintain::Habits;
 use super::node::{Node, Part};
@@ -222,6 +223,7 @@ pub(super) struct Shared {
     /// How often lookups have asked maplets of the root's bundles without a digest, about.
     pub(super) questions: AtomicU64,
     pub(super) usual_scan: UsualScan,
+    pub(super) held: Held,
     /// What is known of leaves by their use.
     pub(super) habits: Mutex<Habits>,
     /// Space is scarce: every compaction may use the reserve.
@@ -303,6 +305,7 @@ impl Tree {
                 totals: Totals::default(),
                 questions: AtomicU64::new(0),
                 usual_scan: UsualScan::default(),
+                held: Held::default(),
                 habits: Mutex::default(),
                 scarce: AtomicBool::new(false),
             }),
