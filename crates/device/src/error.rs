@@ -105,7 +105,8 @@ pub enum Error {
         /// How many bytes were asked for.
         wanted: u64,
     },
-    /// The system gives this process no more open files, or no memory for one. Nothing was changed; try again later.
+    /// The system gives this process no more open files, or no memory for one. Nothing was changed;
+    /// try again later.
     #[error(
         "{operation} {file}: {source}; close files, or allow this process more of them (ulimit -n, or LimitNOFILE of its \
          service)"
@@ -232,8 +233,8 @@ impl Error {
         }
     }
 
-    /// Whether the system gave this process no more open files, or no memory for one: nothing was changed, and it may go
-    /// better later.
+    /// Whether the system gave this process no more open files, or no memory for one: nothing was
+    /// changed, and it may go better later.
     #[must_use]
     pub fn is_short(&self) -> bool {
         matches!(self, Error::Short { .. })
