@@ -198,8 +198,8 @@ impl Error {
         }
     }
 
-    /// Whether room on the disk or in the store would have helped, or more open files or memory than the system gave: nothing
-    /// was changed, and it may go better later.
+    /// Whether room on the disk or in the store would have helped, or more open files or memory
+    /// than the system gave: nothing was changed, and it may go better later.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {

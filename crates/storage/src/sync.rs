@@ -9,8 +9,8 @@
 //!     cargo test -p alluvium-storage --lib --release model::
 //! ```
 //!
-//! `epoch`, the small cores of `cache`, the completion watermark and the log's group commit use this module; under the cfg
-//! nothing else is meant to run.
+//! `epoch`, the small cores of `cache`, the completion watermark and the log's group commit use
+//! this module; under the cfg nothing else is meant to run.
 
 #[cfg(alluvium_model_check)]
 mod chosen {

@@ -474,8 +474,9 @@ fn boot_id() -> std::result::Result<BootId, String> {
     parse_boot_id(&text).ok_or_else(|| format!("{path} holds {text:?}"))
 }
 
-/// The name for this boot and the mount that the directory is on: a file system that was mounted again may have lost its page
-/// cache. Kernels before 6.8 use the names of mounts again, so there the two may look alike.
+/// The name for this boot and the mount that the directory is on: a file system that was mounted
+/// again may have lost its page cache. Kernels before 6.8 use the names of mounts again, so there
+/// the two may look alike.
 fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, String> {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let mount = |flags: StatxFlags| {

@@ -220,8 +220,9 @@ impl SimDirectory {
         self.shared.world.lock().options.capacity = bytes;
     }
 
-    /// From now on the machine says that it is in this boot: an image of a loss of power can be given the boot that came
-    /// before, as a device has that comes back, and a running machine another one, as a container has that starts again.
+    /// From now on the machine says that it is in this boot: an image of a loss of power can be
+    /// given the boot that came before, as a device has that comes back, and a running machine
+    /// another one, as a container has that starts again.
     pub fn set_boot_id(&self, boot: BootId) {
         self.shared.world.lock().boot = boot;
     }

@@ -312,8 +312,9 @@ impl<S: Story> Explorer<'_, S> {
         self.verify(life, last)
     }
 
-    /// The store is opened again on the same boot, as after every failure, acknowledges more, and then the power is lost: what a
-    /// failed sync has left in the page cache only must not be taken for durable.
+    /// The store is opened again on the same boot, as after every failure, acknowledges more, and
+    /// then the power is lost: what a failed sync has left in the page cache only must not be taken
+    /// for durable.
     fn judge_second_life(&mut self, life: &Life<S>, last: usize) -> Result<(), Bad> {
         let seed = seeded(self.seed, b"second life");
         let first = Turn {

@@ -256,7 +256,7 @@ impl Mark {
     pub fn encode(&self) -> Vec<u8> {
         assert!(
             self.lanes.len() <= MAX_LANES,
-            "so many lanes have room in the mark"
+            "the mark has room for as many lanes"
         );
         let newest = self.lanes.iter().flatten().copied().max().unwrap_or(0);
         let mut block = Vec::with_capacity(2 * BLOCK_BYTES);

@@ -1,8 +1,8 @@
 //! What the log still knows of the past: the segments that are not released, and the newest of those that are, for who follows the store.
 //!
-//! A kept segment holds no open file: a reader opens a few of them at a time, in the order in which they were begun. The
-//! records of a segment lie above the completion watermark of the moment when it was begun (L4), so a reader knows how
-//! far the segments that it has opened are all there is.
+//! A kept segment holds no open file: a reader opens a few of them at a time, in the order in which
+//! they were begun. The records of a segment lie above the completion watermark of the moment when
+//! it was begun (L4), so a reader knows how far the segments that it has opened are all there is.
 
 use super::Record;
 use super::format::{Kind, SegmentHeader};
@@ -18,7 +18,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many kept segments a reader has open at a time, unless more of them begin before what it wants.
+/// How many kept segments a reader has open at a time, unless more of them begin before what it
+/// wants.
 const OPEN: usize = 8;
 
 /// A released segment that is kept.
@@ -175,7 +176,8 @@ impl Shared {
         }))
     }
 
-    /// Segments that hold everything between a sequence and another one, which is the second part, by their numbers.
+    /// Segments that hold everything between a sequence and another one, which is the second part,
+    /// by their numbers.
     fn sources_above(&self, after: u64) -> Result<(Vec<Source>, u64)> {
         let table = self.table.lock();
         let mut sources: Vec<_> = table

@@ -1,4 +1,5 @@
-//! What a recovery does to the segments that it keeps where they are: it writes them once more, and cuts their ends off.
+//! What a recovery does to the segments that it keeps where they are: it writes them once more, and
+//! cuts their ends off.
 
 use super::format::ALIGNMENT;
 use super::scan::{Cursor, Source};
@@ -19,8 +20,8 @@ pub(super) struct Trim {
     pub(super) highest: u64,
 }
 
-/// Where to cut a segment of which nothing above `last` counts; none when records that count lie behind others, or when
-/// nothing above `from` would be left.
+/// Where to cut a segment of which nothing above `last` counts; none when records that count lie
+/// behind others, or when nothing above `from` would be left.
 ///
 /// # Errors
 /// As the device says.
@@ -42,7 +43,8 @@ pub(super) fn trim_at(source: &Source, from: u64, last: u64) -> Result<Option<Tr
     Ok(at.filter(|_| highest > from).map(|at| Trim { at, highest }))
 }
 
-/// Destroys everything behind a place in a segment, durably. It needs no room, so it works on a full disk.
+/// Destroys everything behind a place in a segment, durably. It needs no room, so it works on a
+/// full disk.
 ///
 /// # Errors
 /// As the device says.
@@ -59,8 +61,9 @@ pub(super) fn cut_off(source: &Source, at: u64, written: u64) -> Result<()> {
     Ok(())
 }
 
-/// Writes what a segment holds up to `written` once more, so that the next sync writes it whatever became of an earlier one. A page that a
-/// failed sync left clean could be given up before that, so what was written is read again.
+/// Writes what a segment holds up to `written` once more, so that the next sync writes it whatever
+/// became of an earlier one. A page that a failed sync left clean could be given up before that, so
+/// what was written is read again.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when it is not there any more; or as the device says.

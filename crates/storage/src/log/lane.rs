@@ -226,7 +226,8 @@ impl Lane {
         self.pay(shared, total)
     }
 
-    /// Puts the voids that are owed at the start of a segment, as far as `total` bytes more find room behind them.
+    /// Puts the voids that are owed at the start of a segment, as far as `total` bytes more find
+    /// room behind them.
     fn pay(&mut self, shared: &Shared, total: u64) -> Result<()> {
         let mut owed = shared.owed.lock();
         let active = self.current.as_mut().expect("a segment was just begun");
@@ -284,8 +285,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Leaves the lane's segment, if all of it is overtaken by `through` and it is not the one that `pinned` names. The
-    /// lane's number, if it did.
+    /// Leaves the lane's segment, if all of it is overtaken by `through` and it is not the one that
+    /// `pinned` names. The lane's number, if it did.
     pub(super) fn leave(&mut self, through: u64, pinned: u64) -> Option<u16> {
         let overtaken = |active: &Active| {
             let highest = active.segment.highest();

@@ -1,7 +1,9 @@
-//! The mark: a small file that says how far the log has come, apart from the segments that it guards.
+//! The mark: a small file that says how far the log has come, apart from the segments that it
+//! guards.
 //!
-//! Records name watermarks of the past only, so damage to the last of them looks like the end of the log. The mark tells
-//! the two apart: it names the synced watermark, the completion watermark, and the segment that each lane writes.
+//! Records name watermarks of the past only, so damage to the last of them looks like the end of
+//! the log. The mark tells the two apart: it names the synced watermark, the completion watermark,
+//! and the segment that each lane writes.
 //!
 //! ```text
 //! WRITTEN                                        DURABLE
@@ -9,15 +11,17 @@
 //! segments are released, before they are reused  with the kernel's write-back
 //! a round of group commit ends                   with the kernel's write-back
 //! the background step has nothing else to do     with the kernel's write-back
-//! somebody asks for everything to be durable     before the call returns
+//! a caller asks for everything to be durable      before the call returns
 //! the log is closed                              before the call returns
 //! ```
 //!
-//! What the mark says of the synced watermark holds after any crash, for it was true when it was written. What it says of
-//! the rest was in the page cache only, so it counts on the boot that wrote it. A mark of an earlier incarnation than the
-//! newest one counts for nothing: a later one names what it must.
+//! What the mark says of the synced watermark holds after any crash, for it was true when it was
+//! written. What it says of the rest was in the page cache only, so it counts on the boot that
+//! wrote it. A mark of an earlier incarnation than the newest one counts for nothing: a later one
+//! names what it must.
 //!
-//! An old mark does no harm, so a disk without room for it (where files are copied on write) is no failure.
+//! An old mark does no harm, so a disk without room for it (where files are copied on write) is no
+//! failure.
 
 use super::format::{BLOCK_BYTES, Mark};
 use super::shared::Shared;
@@ -109,8 +113,8 @@ impl MarkFile {
         })
     }
 
-    /// Changes the mark and writes it; everything up to `synced` is synced, if no more is. Without room the file stays as
-    /// it was.
+    /// Changes the mark and writes it; everything up to `synced` is synced, if no more is. Without
+    /// room the file stays as it was.
     fn write(&self, shared: &Shared, synced: u64, change: impl FnOnce(&mut Mark)) -> Result<()> {
         let mut state = self.state.lock();
         change(&mut state.mark);
@@ -170,7 +174,8 @@ impl Shared {
             || self.mark.named_synced.load(Ordering::Relaxed) > named_synced)
     }
 
-    /// Writes down which segments the lanes write: `changed` names lanes and the numbers of their segments.
+    /// Writes down which segments the lanes write: `changed` names lanes and the numbers of their
+    /// segments.
     ///
     /// # Errors
     /// As the device says.
@@ -186,7 +191,8 @@ impl Shared {
         })
     }
 
-    /// Makes durable what the mark says of the synced watermark, so that damage below it is found whatever crashes.
+    /// Makes durable what the mark says of the synced watermark, so that damage below it is found
+    /// whatever crashes.
     ///
     /// # Errors
     /// As the device says.

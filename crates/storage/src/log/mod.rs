@@ -34,16 +34,20 @@
 //! - **L4** A record begins at most a window above the completion watermark, and never at or below it.
 //! - **L5** `synced` moves only after a sync that began when everything up to its new value was complete, or to what a
 //!   durable checkpoint holds. A recovery takes nothing for synced that no durable word says was.
-//! - **L6** `Disk` is acknowledged at or below `synced` only. A record is in the page cache when its append returns, and
-//!   survives the process once all lower sequences are complete: a recovery cuts off what lies above a gap.
+//! - **L6** `Disk` is acknowledged at or below `synced` only. A record is in the page cache when
+//!   its append returns, and
+//!   survives the process once all lower sequences are complete: a recovery cuts off what lies
+//!   above a gap.
 //! - **L7** A failed write or sync is for good: nothing is acknowledged after it. A full disk or log is not one.
 //! - **L8** One segment is always durable and never released that names the incarnation and the newest generation; no
 //!   space is released before the generation that frees it is noted there.
 //! - **L9** What a durable checkpoint has overtaken is never synced.
 //! - **L10** An incarnation's first header is durable before its first record; it says where earlier ones end (`base`).
 //!   What a recovery cuts off is destroyed, durably, before it lets anybody append.
-//! - **L11** Everything at or below the highest synced watermark that any valid record or header, the mark or the superblock
-//!   names is there, or opening fails with the place. On the boot and mount that wrote the log the same goes for the
+//! - **L11** Everything at or below the highest synced watermark that any valid record or header,
+//!   the mark or the superblock
+//!   names is there, or opening fails with the place. On the boot and mount that wrote the log the
+//!   same goes for the
 //!   completion watermark, and for the segments that the mark names.
 //! - **L12** Live bytes never exceed the limit, but by a few segments for the records without which nothing could be
 //!   released, by what a recovery must write, and by one record longer than a segment, which is taken while half of the limit is free.
@@ -188,8 +192,9 @@ impl Log {
     /// says was synced. Afterwards [`Log::completed`] is the last sequence of the log; the next append begins
     /// above it.
     ///
-    /// The log ends before the first gap. A gap at or below the synced watermark is an error; so is one at or below the
-    /// completion watermark that a record names, on the boot and the mount that wrote it.
+    /// The log ends before the first gap. A gap at or below the synced watermark is an error; so is
+    /// one at or below the completion watermark that a record names, on the boot and the mount that
+    /// wrote it.
     ///
     /// # Errors
     /// [`Error::Corrupt`] with the place when something at or below the synced watermark is missing or damaged;
@@ -311,8 +316,9 @@ impl Log {
         self.shared.void(first, count)
     }
 
-    /// Makes everything that is complete durable, and returns up to where that is. That it is durable is written down
-    /// durably apart from the segments: whatever of it is damaged later is missed.
+    /// Makes everything that is complete durable, and returns up to where that is. That it is
+    /// durable is written down durably apart from the segments: whatever of it is damaged later is
+    /// missed.
     ///
     /// # Errors
     /// As the device says; the log is poisoned then.
@@ -323,8 +329,9 @@ impl Log {
         Ok(self.synced())
     }
 
-    /// Writes the synced watermark down durably, apart from the segments: from now on damage to anything below it is
-    /// found, whatever crashes. It costs a sync of a small file, unless the mark says as much already.
+    /// Writes the synced watermark down durably, apart from the segments: from now on damage to
+    /// anything below it is found, whatever crashes. It costs a sync of a small file, unless the
+    /// mark says as much already.
     ///
     /// # Errors
     /// As the device says; the log is poisoned then.

@@ -1,4 +1,5 @@
-//! Model checks of group commit and of the completion watermark under loom: see `crate::sync` for the command.
+//! Model checks of group commit and of the completion watermark under loom: see `crate::sync` for
+//! the command.
 
 use super::commit::Commit;
 use crate::Error;
@@ -78,7 +79,7 @@ fn nothing_is_acknowledged_that_no_sync_covered() {
 }
 
 #[test]
-fn a_record_that_nobody_waits_for_is_not_taken_for_synced() {
+fn a_record_without_a_waiter_is_not_taken_for_synced() {
     loom::model(|| {
         let world = World::new(u64::MAX);
         let other = {
@@ -92,7 +93,7 @@ fn a_record_that_nobody_waits_for_is_not_taken_for_synced() {
 }
 
 #[test]
-fn after_a_failed_sync_nothing_is_acknowledged_and_nobody_sleeps_on() {
+fn after_a_failed_sync_nothing_is_acknowledged_and_no_thread_sleeps_on() {
     loom::model(|| {
         let world = World::new(1);
         let other = {
@@ -135,7 +136,7 @@ impl Pages {
     }
 
     fn write(&self, sequence: u64) {
-        // SAFETY: what the model is to show: nobody reads this page before its sequence is complete.
+        // SAFETY: what the model is to show: no thread reads this page before its sequence is complete.
         self.bytes[sequence as usize].with_mut(|bytes| unsafe { *bytes = sequence });
         self.watermark.complete(sequence, sequence);
         self.read();

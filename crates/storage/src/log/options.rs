@@ -14,8 +14,8 @@ use alluvium_base::{KIB, MIB};
 pub enum Durability {
     /// The caller asks for nothing. The log does as for `Process`.
     Memory,
-    /// The record is in the page cache. It survives the process once all lower sequences are complete
-    /// ([`Log::completed`](super::Log::completed)): nobody must be told of it before.
+    /// The record is in the page cache. It survives the process once all lower sequences are
+    /// complete ([`Log::completed`](super::Log::completed)): no caller is told of it before.
     Process,
     /// The record and all lower sequences are complete and synced.
     Disk,

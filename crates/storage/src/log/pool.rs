@@ -461,7 +461,7 @@ impl Pool {
         }
     }
 
-    /// Removes a slot that nobody needs.
+    /// Removes a slot that is not needed any more.
     ///
     /// # Errors
     /// As the device says.

@@ -12,22 +12,24 @@
 //!         rewritten as far as they count, the copies synced, and then the old segments destroyed; durably
 //! ```
 //!
-//! *How a gap is judged.* Each record names the completion watermark of the moment when it was appended. A gap above all
-//! of them belongs to writers that were killed before they were told anything, and so were those behind it: the log ends
-//! there. A gap below one of them, on the boot that wrote them, means damage or a page cache that was lost. After another
-//! boot only the synced watermark counts. The careful reading is that of another boot, and is taken unless the newest
+//! *How a gap is judged.* Each record names the completion watermark of the moment when it was
+//! appended. A gap above all of them belongs to writers that were killed before they were told
+//! anything, and so were those behind it: the log ends there. A gap below one of them, on the boot
+//! that wrote them, means damage or a page cache that was lost. After another boot only the synced
+//! watermark counts. The careful reading is that of another boot, and is taken unless the newest
 //! segment is of this boot and this mount.
 //!
-//! *What is durable* does not depend on the boot: what an earlier life left may be in the page cache only, and clean
-//! there since a sync has failed. Segments above the synced watermark are written once more, so that the next sync
-//! writes them, and nothing above the watermark counts as synced before that.
+//! *What is durable* does not depend on the boot: what an earlier life left may be in the page
+//! cache only, and clean there since a sync has failed. Segments above the synced watermark are
+//! written once more, so that the next sync writes them, and nothing above the watermark counts as
+//! synced before that.
 //!
 //! Why a crash at any moment of this is a crash like any other: the new incarnation's first header says where it begins
 //! (`base`) and is durable before any record of it. Until then the survey finds what it found. From then on earlier
 //! incarnations count up to `base` only, whatever is left of them; copies repeat what they copy, and the newest is
-//! taken; what is not yet destroyed is cut off by `base`, and once it is destroyed, `base` is not needed any more.
-//! Segments that are written once more hold the same bytes whatever of it is lost. On the same boot everything up to
-//! `base` must be there.
+//! taken; what is not yet destroyed is cut off by `base`, and once it is destroyed, `base` is not
+//! needed any more. Segments that are written once more hold the same bytes whatever of it is lost.
+//! On the same boot everything up to `base` must be there.
 
 use super::format::{Kind, Mark};
 use super::keep::{Trim, cut_off, trim_at, write_again};
@@ -101,7 +103,8 @@ struct Plan {
 }
 
 impl Plan {
-    /// What becomes of each segment when nothing above `last` counts. A repair writes everything anew.
+    /// What becomes of each segment when nothing above `last` counts. A repair writes everything
+    /// again.
     fn make(
         inventory: &Inventory,
         survey: &Survey,
@@ -116,14 +119,14 @@ impl Plan {
             trims: Vec::new(),
         };
         for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
-            let anew = strictness == Strictness::Repair || fact.superseded;
+            let again = strictness == Strictness::Repair || fact.superseded;
             let too_long = fact.highest > last;
-            let trim = if too_long && !anew {
+            let trim = if too_long && !again {
                 trim_at(source, start.from, last)?
             } else {
                 None
             };
-            plan.rewritten.push(anew || too_long && trim.is_none());
+            plan.rewritten.push(again || too_long && trim.is_none());
             plan.trims.push(trim);
         }
         Ok(plan)
@@ -226,8 +229,8 @@ impl Survey {
         self.find_segments(inventory, start)
     }
 
-    /// Fails when a segment is not there that a lane was writing. After another boot, or a release that the mark does not
-    /// know of, the mark may be too old to tell.
+    /// Fails when a segment is not there that a lane was writing. After another boot, or a release
+    /// that the mark does not know of, the mark may be too old to tell.
     fn find_segments(&self, inventory: &Inventory, start: Start) -> Result<()> {
         let Some(mark) = &self.mark else {
             return Ok(());
@@ -282,8 +285,9 @@ impl Survey {
     }
 }
 
-/// On the boot that wrote it, a segment ends at its last record or at one that was being written: a record behind that is
-/// proof of damage. Earlier incarnations are held to their end by the newest one's base.
+/// On the boot that wrote it, a segment ends at its last record or at one that was being written: a
+/// record behind that is proof of damage. Earlier incarnations are held to their end by the newest
+/// one's base.
 fn refuse_records_behind_the_end(inventory: &Inventory, survey: &Survey) -> Result<()> {
     let newest = inventory.incarnation();
     for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
@@ -505,8 +509,8 @@ fn repeat(shared: &Shared, entry: Entry<'_>) -> Result<()> {
     shared.lanes.first().put(shared, entry, Claim::Essential)
 }
 
-/// Covers missing sequences with a void record, however many they are, so that what follows them is never again behind a
-/// gap.
+/// Covers missing sequences with a void record, however many they are, so that what follows them is
+/// never again behind a gap.
 fn cover(shared: &Shared, first: u64, last: u64) -> Result<()> {
     let entry = Entry {
         kind: Kind::Void,

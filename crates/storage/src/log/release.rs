@@ -65,7 +65,8 @@ impl Shared {
                 self.pool.retire(&segment.slot);
             }
             if self.history.keeps() {
-                // Before anybody looks again: whoever reads finds each of them in the table or in what is kept.
+                // Under the table's lock: a reader finds each of them in the table or in what is
+                // kept.
                 let kept = released.iter().map(|segment| Kept::of(segment));
                 (Vec::new(), self.history.keep(kept))
             } else {

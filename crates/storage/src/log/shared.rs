@@ -43,7 +43,8 @@ pub(super) struct Shared {
     pinned: AtomicU64,
     /// Everything up to here is held by a durable checkpoint.
     released: AtomicU64,
-    /// Voids that found no room, first and last sequence: the next segment that any lane begins takes them up.
+    /// Voids that found no room, first and last sequence: the next segment that any lane begins
+    /// takes them up.
     pub(super) owed: Mutex<Owed>,
     /// Bytes of the segments that recovery kept or wrote: they may exceed the limit until they are released.
     recovered_bytes: AtomicU64,
@@ -63,7 +64,8 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    /// Forgets that these sequences are owed, for their owner asks again; whether a lane has taken them up.
+    /// Forgets that these sequences are owed, for their owner asks again; whether a lane has taken
+    /// them up.
     fn settle(&mut self, range: (u64, u64)) -> bool {
         self.open.retain(|&open| open != range);
         let before = self.taken.len();
@@ -251,8 +253,9 @@ impl Shared {
         }
     }
 
-    /// Gives up sequences. Where there is no room for that they are owed: no lane begins another segment without them, so
-    /// that nothing is appended above them that a recovery would have to cut off.
+    /// Gives up sequences. Where there is no room for that they are owed: no lane begins another
+    /// segment without them, so that nothing is appended above them that a recovery would have to
+    /// cut off.
     ///
     /// # Errors
     /// As [`Log::void`](super::Log::void).
@@ -316,7 +319,8 @@ impl Shared {
         })
     }
 
-    /// Makes durable whatever was complete when this was called, and writes down that everything up to `goal` was.
+    /// Makes durable whatever was complete when this was called, and writes down that everything up
+    /// to `goal` was.
     ///
     /// # Errors
     /// As [`Shared::sync_segments`].

@@ -1,4 +1,5 @@
-//! What is kept for who follows the log: all of it or a word that some is gone, and no open file for any of it.
+//! What is kept for who follows the log: all of it or a word that some is gone, and no open file
+//! for any of it.
 
 use super::super::*;
 use super::{memory, small};
@@ -6,7 +7,8 @@ use alluvium_device::Operation;
 use alluvium_device::file::FileDirectory;
 use alluvium_device::simulated::{Fault, SimDirectory};
 
-/// Every sequence above `after`, in the order in which a follower gets them; none when the log says that some are gone.
+/// Every sequence above `after`, in the order in which a follower gets them; none when the log says
+/// that some are gone.
 fn follow(log: &Log, mut after: u64, bytes: u64) -> Option<Vec<u64>> {
     let (mut seen, last) = (Vec::new(), log.completed());
     while after < last {

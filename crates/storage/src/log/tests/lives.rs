@@ -1,4 +1,5 @@
-//! Two lives in a row: something fails or is lost, the log is opened again, more is acknowledged, and then power is lost.
+//! Two lives in a row: something fails or is lost, the log is opened again, more is acknowledged,
+//! and then power is lost.
 
 use super::super::*;
 use super::story::{Crash, Model, Story, open_image};

@@ -194,7 +194,7 @@ fn sequences(directory: &SimDirectory, from: u64) -> Result<(Log, Vec<u64>)> {
 }
 
 #[test]
-fn a_gap_that_nobody_was_told_of_ends_the_log_on_any_boot() {
+fn a_gap_above_all_watermarks_ends_the_log_on_any_boot() {
     let directory = with_a_gap();
     for survival in [Survival::Process, Survival::All] {
         let image = directory.image(survival, 1);
@@ -203,7 +203,8 @@ fn a_gap_that_nobody_was_told_of_ends_the_log_on_any_boot() {
         let (log, seen) = sequences(&image, 0).unwrap();
         assert_eq!((seen, log.completed()), (vec![1, 2], 2), "{survival:?}");
         image.set_capacity(u64::MAX);
-        // What was cut off never comes back, on this boot or another, though its sequence is used again.
+        // What was cut off never comes back, on this boot or another, though its sequence is used
+        // again.
         log.append(3, 1, b"another three", Durability::Disk).unwrap();
         drop(log);
         for later in [Survival::Process, Survival::All, Survival::None] {

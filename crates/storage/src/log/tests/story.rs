@@ -64,8 +64,9 @@ impl Model {
         }
     }
 
-    /// What may have been replayed after a crash; panics with `context` if it may not. It is a prefix of what was assigned,
-    /// whatever crashed, and ends nowhere before what the caller was told.
+    /// What may have been replayed after a crash; panics with `context` if it may not. It is a
+    /// prefix of what was assigned, whatever crashed, and ends nowhere before what the caller was
+    /// told.
     pub(super) fn judge(&self, crash: Crash, replayed: &Replayed, completed: u64, context: &str) {
         let mut expected = self.from + 1;
         for (first, count, payload) in replayed {

@@ -180,7 +180,7 @@ impl Mini {
         self.next = second + writes[1].len() as u64;
         let held = match self.append(first, writes[0], durability) {
             Err(error) if error.is_full() => {
-                // Nobody is told of the later one before the earlier one is given up.
+                // The later one is not acknowledged before the earlier one is given up.
                 self.open = Some((first, writes[0].len() as u32));
                 match self.settle() {
                     Err(error) if error.is_full() => {}
