@@ -182,8 +182,8 @@ impl Error {
         }
     }
 
-    /// Whether something ran short, room or a resource of the process (open files, memory): nothing was changed, and the same may succeed
-    /// later. It is no failure of the device.
+    /// Whether something ran short, room or a resource of the process (open files, memory): nothing
+    /// was changed, and the same may succeed later. It is no failure of the device.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         self.is_full() || matches!(self, Error::Device(error) if error.is_shortage())
