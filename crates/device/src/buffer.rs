@@ -44,8 +44,8 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Memory of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`]. The process ends when the system has none; where an error
-    /// can be returned, see [`Buffer::try_zeroed`].
+    /// Memory of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`]. The process ends when the
+    /// system has none; where an error can be returned, see [`Buffer::try_zeroed`].
     ///
     /// # Panics
     /// When `len` is zero or not a multiple of [`BLOCK`].

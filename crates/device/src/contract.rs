@@ -225,8 +225,9 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// `DiskFull` with nothing changed.
     fn allocate(&self, range: Range<u64>) -> Result<()>;
 
-    /// Prepares a range inside the file whose bytes nobody needs for being written anew: where a file system writes to a new place what was
-    /// written before, or another file shares the blocks, they are given back and others are taken. Elsewhere nothing happens.
+    /// Prepares a range inside the file whose bytes are not needed any more for being written
+    /// again: where a file system writes to a new place what was written before, or another file
+    /// shares the blocks, they are given back and others are taken. Elsewhere nothing happens.
     ///
     /// # Errors
     /// `DiskFull`: what the range had may be gone then.
@@ -406,8 +407,9 @@ impl Mapping {
         }
     }
 
-    /// Whether a store failed, so that what was stored last may be nowhere: the file system or the device has failed, or the file was
-    /// shortened. Whoever stores asks this before relying on it. The next sync fails, too.
+    /// Whether a store failed, so that what was stored last may be nowhere: the file system or the
+    /// device has failed, or the file was shortened. A writer asks this before relying on it.
+    /// The next sync fails, too.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         // The mark is set by a signal in the middle of a store of this thread.

@@ -104,7 +104,8 @@ pub enum Error {
         /// How many bytes were asked for.
         wanted: u64,
     },
-    /// The process or the machine has run out of something that is not room on the file system. Nothing was changed.
+    /// The process or the machine has run out of something that is not room on the file system.
+    /// Nothing was changed.
     #[error("{operation} {file}: {source}; {remedy}, and try again")]
     Exhausted {
         /// What was tried.
@@ -240,8 +241,9 @@ impl Error {
         matches!(self, Error::DiskFull { .. })
     }
 
-    /// Whether something ran short, room on the file system or a resource of the process or the machine: nothing was changed, and the
-    /// same request may succeed later. It is no failure of the device.
+    /// Whether something ran short, room on the file system or a resource of the process or the
+    /// machine: nothing was changed, and the same request may succeed later. It is no failure of
+    /// the device.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::DiskFull { .. } | Error::Exhausted { .. })

@@ -1,8 +1,9 @@
 //! The space behind a file: taken from the file system, looked for, and given back.
 //!
-//! What `fallocate` answers differs. Of a range that has its space already ext4 says that it is there, XFS on a full disk that there is no
-//! room; file systems without extents refuse the call and punch holes all the same. So a refusal for lack of room is looked into, and what was
-//! refused once is remembered: a hole is never made where it could not be filled.
+//! What `fallocate` answers differs. Of a range that has its space already ext4 says that it is
+//! there, XFS on a full disk that there is no room; file systems without extents refuse the call
+//! and punch holes all the same. So a refusal for lack of room is looked into, and what was refused
+//! once is remembered: a hole is never made where it could not be filled.
 
 use super::open_file::OpenFile;
 use super::placement;
@@ -18,7 +19,8 @@ const ZEROS: usize = 1 << 20;
 const PROBED: u64 = 4096;
 
 impl OpenFile {
-    /// Allocates a range, extending the file when the range reaches past its end; by writing zeros where the file system cannot allocate.
+    /// Allocates a range, extending the file when the range reaches past its end; by writing zeros
+    /// where the file system cannot allocate.
     pub(super) fn allocate_extending(&self, range: Range<u64>) -> Result<(), Errno> {
         match self.fallocate(FallocateFlags::empty(), &range) {
             Err(errno) if is_refusal(errno) => self.write_zeros(range),
@@ -41,7 +43,8 @@ impl OpenFile {
         }
     }
 
-    /// Takes new space for a range whose bytes nobody needs, where a write to it would need new space all the same.
+    /// Takes new space for a range whose bytes are not needed any more, where a write to it would
+    /// need new space all the same.
     pub(super) fn renew_inside(&self, range: &Range<u64>) -> Result<(), Errno> {
         if self.writes_elsewhere(range)? && self.punch(range)? {
             self.allocate_inside(range)?;
@@ -49,7 +52,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Tells whether a write to a range needs space beside that of the range, as far as the file system's map of the file says.
+    /// Tells whether a write to a range needs space beside that of the range, as far as the file
+    /// system's map of the file says.
     fn writes_elsewhere(&self, range: &Range<u64>) -> Result<bool, Errno> {
         let copies = placement::copies_on_write(&self.descriptor)?;
         let Ok(extents) = sys::extents(&self.descriptor, range.clone()) else {
@@ -60,7 +64,8 @@ impl OpenFile {
             .any(|extent| extent.shared || (copies && extent.written)))
     }
 
-    /// Punches a hole; false where holes are not supported, or where this one could not be filled again.
+    /// Punches a hole; false where holes are not supported, or where this one could not be filled
+    /// again.
     pub(super) fn punch(&self, range: &Range<u64>) -> Result<bool, Errno> {
         if !self.can_allocate(range) {
             return Ok(false);
@@ -72,7 +77,8 @@ impl OpenFile {
         }
     }
 
-    /// Tells whether space can be allocated in this file without writing to it. A part of a range, inside the file, is allocated to find out.
+    /// Tells whether space can be allocated in this file without writing to it. A part of a range,
+    /// inside the file, is allocated to find out.
     pub(super) fn can_allocate(&self, range: &Range<u64>) -> bool {
         self.state.can_allocate(|| {
             let part = range.start..range.end.min(range.start + PROBED);
@@ -91,8 +97,8 @@ impl OpenFile {
         outcome
     }
 
-    /// Tells whether every byte of a range has space of its own, as the file system's map of the file says. What is shared with another
-    /// file has none: a change needs new blocks.
+    /// Tells whether every byte of a range has space of its own, as the file system's map of the
+    /// file says. What is shared with another file has none: a change needs new blocks.
     fn has_space(&self, range: &Range<u64>) -> bool {
         let mut at = range.start;
         while at < range.end {
@@ -123,7 +129,8 @@ impl OpenFile {
         rustix::fs::seek(&self.descriptor, SeekFrom::Hole(at))
     }
 
-    /// Writes zeros into the holes of a range. They are found by looking, since a file system that cannot allocate has no other kind of space.
+    /// Writes zeros into the holes of a range. They are found by looking, since a file system that
+    /// cannot allocate has no other kind of space.
     fn fill_holes(&self, range: &Range<u64>) -> Result<(), Errno> {
         let mut at = range.start;
         while at < range.end {

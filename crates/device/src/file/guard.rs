@@ -1,9 +1,11 @@
 //! What is done when a store into a mapping fails.
 //!
-//! A store cannot answer with an error. When the kernel cannot carry one out, because the file system has shut down after a failure of its
-//! device, because the file was shortened, or because there is no space where there was to be some, it sends the signal `SIGBUS`, and
-//! the process dies. Here the signal is caught: a page of ordinary memory takes the place of the page that failed, so that the store goes on,
-//! and the mapping is marked. Whoever has stored looks at the mark before saying that anything was written.
+//! A store cannot answer with an error. When the kernel cannot carry one out, because the file
+//! system has shut down after a failure of its device, because the file was shortened, or because
+//! there is no space where there was to be some, it sends the signal `SIGBUS`, and the process
+//! dies. Here the signal is caught: a page of ordinary memory takes the place of the page that
+//! failed, so that the store goes on, and the mapping is marked. A writer looks at the
+//! mark before saying that anything was written.
 //!
 //! Signals for other addresses go to the handler that was there before.
 
@@ -16,7 +18,8 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// A range of addresses that is watched. These are never freed, since a handler may look at them at any time, but used again.
+/// A range of addresses that is watched. These are never freed, since a handler may look at them at
+/// any time, but used again.
 #[derive(Debug, Default)]
 struct Watched {
     /// The first address, 0 while this is not in use.
@@ -36,7 +39,8 @@ static PAGE: AtomicUsize = AtomicUsize::new(4096);
 /// The handler that was there before ours. Written once, before ours is in place.
 struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
-// SAFETY: it is written once, by the thread that installs the handler and before it does, and only read afterwards.
+// SAFETY: it is written once, by the thread that installs the handler and before it does, and only
+// read afterwards.
 unsafe impl Sync for Before {}
 
 static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::uninit()));
@@ -98,7 +102,8 @@ fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
         PAGE.store(rustix::param::page_size(), Ordering::Release);
-        // SAFETY: zeros are a value of this type, and `BEFORE` is written before the handler that reads it can run.
+        // SAFETY: zeros are a value of this type, and `BEFORE` is written before the handler that
+        // reads it can run.
         unsafe {
             let before = (*BEFORE.0.get()).as_mut_ptr();
             if libc::sigaction(libc::SIGBUS, ptr::null(), before) != 0 {
@@ -130,12 +135,14 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
         }
         next = watched.next.load(Ordering::Acquire);
     }
-    // SAFETY: `BEFORE` was written before this handler was in place, and its handler has the type that its flags say.
+    // SAFETY: `BEFORE` was written before this handler was in place, and its handler has the type
+    // that its flags say.
     unsafe {
         let before = (*BEFORE.0.get()).assume_init_ref();
         match before.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
-                // The store is repeated when this returns, and then the kernel does what it does by itself.
+                // The store is repeated when this returns, and then the kernel does what it does by
+                // itself.
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &raw const default, ptr::null_mut());
@@ -155,8 +162,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
 /// Puts a page of ordinary memory in the place of the one with this address.
 fn replace_page(address: usize) -> bool {
     let page = PAGE.load(Ordering::Acquire);
-    // SAFETY: the page is one of a mapping that is watched, and stays mapped while it is; `errno` is put back, for the code that the signal
-    // interrupted may be about to read it.
+    // SAFETY: the page is one of a mapping that is watched, and stays mapped while it is; `errno`
+    // is put back, for the code that the signal interrupted may be about to read it.
     unsafe {
         let errno = *libc::__errno_location();
         let mapped = libc::mmap(

@@ -99,8 +99,9 @@ impl MappedRange {
         from - from % page..to.next_multiple_of(page)
     }
 
-    /// Populates pages once more after the kernel could not make one of them writable: mostly because it has no space. If that cannot be
-    /// had, the error is that of a full disk; if it is there, the file system or the device has failed.
+    /// Populates pages once more after the kernel could not make one of them writable: mostly
+    /// because it has no space. If that cannot be had, the error is that of a full disk; if it is
+    /// there, the file system or the device has failed.
     fn populate_again(&self, range: &Range<u64>, pages: Range<usize>) -> Result<()> {
         let stat = rustix::fs::fstatvfs(&self.file.descriptor);
         if stat.is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY)) {

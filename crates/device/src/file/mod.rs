@@ -16,8 +16,9 @@
 //! - **F3** Whoever changes a file's length holds `resizing`; a growth that fails puts the old length back.
 //! - **F4** What the file system refuses is a note in [`Directory::notes`](crate::Directory::notes), or an error; it is
 //!   never silent.
-//! - **F5** A store into a mapping never ends the process: files are mapped only where allocated space is the space that is written to
-//!   (`placement`), and a store that fails all the same marks the mapping as broken (`guard`), which poisons the file at its next sync.
+//! - **F5** A store into a mapping never ends the process: files are mapped only where allocated
+//!   space is the space that is written to (`placement`), and a store that fails all the same marks
+//!   the mapping as broken (`guard`), which poisons the file at its next sync.
 
 mod allocation;
 mod copy;

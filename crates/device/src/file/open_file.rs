@@ -13,6 +13,9 @@ use std::sync::{Arc, OnceLock};
 /// The most bytes one system call moves: the kernel cuts longer ones, so longer requests are moved in pieces.
 pub(crate) const MAX_TRANSFER: usize = 1 << 30;
 
+/// How often a transfer is tried again, a millisecond later, that a file system says to try again.
+const MOST_AGAIN: u32 = 200;
+
 const _: () = assert!((MAX_TRANSFER as u64).is_multiple_of(BLOCK));
 
 /// One open handle.
@@ -208,6 +211,7 @@ impl OpenFile {
         mut step: impl FnMut(BorrowedFd<'_>, usize, usize) -> std::result::Result<usize, Errno>,
     ) -> Result<()> {
         let mut through_cache = false;
+        let mut again = 0;
         while done < len {
             let to = len.min(done + MAX_TRANSFER);
             let at = offset + done as u64;
@@ -226,6 +230,15 @@ impl OpenFile {
                 Ok(0) => return Err(self.failed(operation, at, (len - done) as u64, Errno::IO)),
                 Ok(moved) => done += moved,
                 Err(Errno::INTR) => {}
+                // Btrfs says so on a full disk while it cannot tell whether the space is there
+                // already.
+                Err(Errno::AGAIN) if again < MOST_AGAIN => {
+                    again += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                Err(Errno::AGAIN) if operation == Operation::Write => {
+                    return Err(self.failed(operation, at, (len - done) as u64, Errno::NOSPC));
+                }
                 // The device's blocks are larger than the kernel could tell when the file was opened.
                 Err(Errno::INVAL) if self.direct && !through_cache => through_cache = true,
                 Err(errno) => return Err(self.failed(operation, at, (len - done) as u64, errno)),

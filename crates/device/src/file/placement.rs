@@ -1,14 +1,18 @@
 //! Where a file system puts a changed page: in its place, or somewhere else.
 //!
-//! A store into a mapping cannot be refused: where it needs a block that the file system does not have, the process gets a signal and dies.
-//! So files are mapped only where it is proven that the space of a range, once it is allocated, is the space that is written to, now and later:
+//! A store into a mapping cannot be refused: where it needs a block that the file system does not
+//! have, the process gets a signal and dies. So files are mapped only where it is proven that the
+//! space of a range, once it is allocated, is the space that is written to, now and later:
 //!
-//! - ext4, when the blocks of this very file are in extents (without them, as on ext3, space is only had by writing);
-//! - overlayfs, when the file below is such a file of ext4: the flags of a file are those of the file below;
+//! - ext4, when the blocks of this very file are in extents (without them, as on ext3, space is
+//!   only had by writing);
+//! - overlayfs, when the file below is such a file of ext4: the flags of a file are those of the
+//!   file below;
 //! - tmpfs.
 //!
-//! XFS is not among them, although it writes in place: anybody may share the blocks of a file with a copy of it at any time
-//! (`cp --reflink`), and from then on a store needs new ones. What is not known here counts as copying on write.
+//! XFS is not among them, although it writes in place: anybody may share the blocks of a file with
+//! a copy of it at any time (`cp --reflink`), and from then on a store needs new ones. What is not
+//! known here counts as copying on write.
 
 use rustix::io::Errno;
 use std::os::fd::AsFd;
@@ -30,7 +34,8 @@ const COPY_ON_WRITE: [(u64, &str); 4] = [
 /// The flag of a file whose blocks are in extents (`FS_EXTENT_FL`), which only ext4 sets.
 const IN_EXTENTS: u32 = 0x0008_0000;
 
-/// Tells what is to be said against mapping a file; nothing where stores into a mapping of allocated space cannot fail for lack of space.
+/// Tells what is to be said against mapping a file; nothing where stores into a mapping of
+/// allocated space cannot fail for lack of space.
 ///
 /// # Errors
 /// As the operating system says.
@@ -40,8 +45,8 @@ pub(super) fn objection(file: impl AsFd) -> Result<Option<String>, Errno> {
     Ok(judge(magic, in_extents))
 }
 
-/// Tells whether the file system writes to a new place what was written before. What is not known counts as doing so; XFS does it only where
-/// blocks are shared.
+/// Tells whether the file system writes to a new place what was written before. What is not known
+/// counts as doing so; XFS does it only where blocks are shared.
 ///
 /// # Errors
 /// As the operating system says.

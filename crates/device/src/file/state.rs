@@ -29,7 +29,8 @@ impl FileState {
         }
     }
 
-    /// Remembers whether space could be allocated without a write. The first answer counts: it does not change.
+    /// Remembers whether space could be allocated without a write. The first answer counts: it does
+    /// not change.
     pub(super) fn note_allocation(&self, allocates: bool) {
         let _ = self.allocates.set(allocates);
     }

@@ -1,4 +1,5 @@
-//! The system calls that only `unsafe` reaches: mappings, and a file's map of its extents. Everything else goes through safe wrappers.
+//! The system calls that only `unsafe` reaches: mappings, and a file's map of its extents.
+//! Everything else goes through safe wrappers.
 
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater};
@@ -140,7 +141,8 @@ const UNWRITTEN: u32 = 0x800;
 /// `FIEMAP_EXTENT_SHARED`.
 const SHARED: u32 = 0x2000;
 
-/// Asks for the first extents in a range: those that have space on the file system, whether or not they were written.
+/// Asks for the first extents in a range: those that have space on the file system, whether or not
+/// they were written.
 ///
 /// # Errors
 /// As the operating system says; not all file systems know the call.
@@ -154,7 +156,8 @@ pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<Fi
         reserved: 0,
         extents: [MappedExtent::default(); EXTENTS],
     };
-    // SAFETY: the call reads and writes a structure of this layout, with as many extents behind it as `count` says.
+    // SAFETY: the call reads and writes a structure of this layout, with as many extents behind it
+    // as `count` says.
     unsafe { rustix::ioctl::ioctl(descriptor, Updater::<FIEMAP, ExtentMap>::new(&mut map))? };
     let found = &map.extents[..(map.mapped as usize).min(EXTENTS)];
     Ok(found

@@ -14,8 +14,8 @@
 //! - **U3** At most one thread of a ring waits in the kernel, and only it takes completions; when it leaves, one of those
 //!   that wait for it goes in. So no completion is taken by one thread while another sleeps for it.
 //! - **U4** Dropping the pool waits for what is in flight.
-//! - **U5** A ring that the kernel refuses to enter loses no request: each is completed by the kernel if it had been handed over, else by
-//!   the workers.
+//! - **U5** A ring that the kernel refuses to enter loses no request: each is completed by the
+//!   kernel if it had been handed over, else by the workers.
 //!
 //! Why a pool: two threads on one ring contend for the kernel's lock on it. A thread keeps to the ring with its own number
 //! modulo the number of rings, so with fewer threads than rings none is shared; a ticket remembers its ring, so that any

@@ -7,8 +7,9 @@
 //! The submission queue is touched only under `state`, the completion queue only under `reaper`; entering the kernel
 //! needs neither.
 //!
-//! A kernel that refuses to be entered (a ring that something closed, a filter of system calls) breaks the ring for good: what it was not
-//! handed is taken back, and what it has completes by itself.
+//! A kernel that refuses to be entered (a ring that something closed, a filter of system calls)
+//! breaks the ring for good: what it was not handed is taken back, and what it has completes by
+//! itself.
 
 use crate::batch::InFlight;
 use crate::file::{MAX_TRANSFER, OpenFile};
@@ -74,7 +75,8 @@ struct State {
     free: Vec<u32>,
     backlog: VecDeque<Flight>,
     pieces: Vec<Piece>,
-    /// The slots of the latest requests in the submission queue, by their numbers modulo the capacity; the number of the next one.
+    /// The slots of the latest requests in the submission queue, by their numbers modulo the
+    /// capacity; the number of the next one.
     queued: Vec<u32>,
     next: usize,
     /// What the kernel was not handed when the ring broke was taken out of the submission queue.
@@ -222,7 +224,8 @@ impl Ring {
     /// Hands the queue to the kernel and waits until at least `want` completions can be taken. May return early.
     ///
     /// # Errors
-    /// When the kernel refuses to be entered: the ring is broken from then on, and whoever called sees to what [`Ring::take_back`] gives.
+    /// When the kernel refuses to be entered: the ring is broken from then on, and the
+    /// caller sees to what [`Ring::take_back`] gives.
     pub(super) fn enter(&self, want: usize) -> io::Result<()> {
         self.inside.fetch_add(1, Ordering::SeqCst);
         let outcome = if self.is_broken() {
@@ -242,8 +245,9 @@ impl Ring {
         self.broken.load(Ordering::SeqCst)
     }
 
-    /// Takes back the requests of a broken ring that the kernel was not handed. Nothing while a thread is in the kernel, which might hand
-    /// them over: that thread calls this when it comes out.
+    /// Takes back the requests of a broken ring that the kernel was not handed. Nothing while a
+    /// thread is in the kernel, which might hand them over: that thread calls this when it comes
+    /// out.
     pub(super) fn take_back(&self) -> Vec<Flight> {
         let mut state = self.state.lock();
         if self.inside.load(Ordering::SeqCst) > 0 {
@@ -252,8 +256,8 @@ impl Ring {
         let mut taken = Vec::new();
         if !state.emptied {
             state.emptied = true;
-            // SAFETY: the submission queue is used under `state` only, which is locked. What stays in it nobody hands to the kernel any
-            // more, for nobody enters it.
+            // SAFETY: the submission queue is used under `state` only, which is locked. What stays
+            // in it is never handed to the kernel, for no thread enters it.
             let waiting = unsafe { self.kernel.submission_shared() }.len();
             for number in state.next - waiting..state.next {
                 let slot = state.queued[number % CAPACITY];

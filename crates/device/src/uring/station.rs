@@ -41,7 +41,8 @@ impl Station {
         }
     }
 
-    /// Enters the kernel. When it refuses, the workers do what it was not handed; what it has it completes without being asked.
+    /// Enters the kernel. When it refuses, the workers do what it was not handed; what it has it
+    /// completes without being asked.
     fn enter(&self, want: usize) {
         if let Err(error) = self.ring.enter(want) {
             self.notes.add(format!(

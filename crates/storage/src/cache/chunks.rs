@@ -1,7 +1,8 @@
 //! Which chunk belongs to which size class; cutting chunks, draining them, and moving them between classes.
 //!
 //! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget shrinks or another class
-//! needs it more: it leaves its class, its frames leave the lists that frames are taken from, its nodes are evicted, and once every frame is
+//! needs it more: it leaves its class, its frames leave the lists that frames are taken from, its
+//! nodes are evicted, and once every frame is
 //! free (two epochs later, when nothing pins any) it is cut anew for that class or its memory is given back.
 //!
 //! Locks are taken in this order: the chunks, a class's list, a lane, a pool. None is held while a device is asked.
@@ -139,7 +140,8 @@ impl Shared {
         owner.pool.lock().extend(ids.rev());
     }
 
-    /// Takes a chunk out of its class. Its frames must leave the lists next ([`Shared::forget_draining`]).
+    /// Takes a chunk out of its class. Its frames must leave the lists next
+    /// ([`Shared::forget_draining`]).
     fn begin_drain(&self, owned: &mut Owned, class: usize, at: usize, heir: Option<usize>) {
         let chunk = {
             let mut chunks = self.chunks.classes[class].chunks.write();
@@ -157,8 +159,9 @@ impl Shared {
             .store(owned.draining.len(), Ordering::Relaxed);
     }
 
-    /// Takes the frames of all chunks that leave out of the lists that frames are taken from, in one walk. They stay among the cold and the
-    /// doomed, as all do that have left: whoever comes to one there looks at the frame itself.
+    /// Takes the frames of all chunks that leave out of the lists that frames are taken from, in
+    /// one walk. They stay among the cold and the doomed, as all do that have left: a thread that
+    /// comes to one there looks at the frame itself.
     fn forget_draining(&self, classes: &[bool; CLASSES]) {
         let mut walked = 0;
         for lane in &self.lanes {

@@ -125,7 +125,8 @@ impl Lane {
         self.ahead[class] -= self.ahead[class].div_ceil(64);
     }
 
-    /// Drops every frame from all lists whose chunk is being drained; how many entries were looked at.
+    /// Drops every frame from all lists whose chunk is being drained; how many entries were looked
+    /// at.
     pub(super) fn forget_draining(&mut self, headers: Headers<'_>) -> usize {
         let stays = |frame: FrameId| !headers.of(frame).is_draining();
         let walked = self.free.iter().map(Vec::len).sum::<usize>() + self.pinned.len() + self.limbo.len();

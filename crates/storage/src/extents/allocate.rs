@@ -25,8 +25,9 @@ pub(super) enum Answer {
 }
 
 impl Extents {
-    /// The extents of a new store: all is free. The reserve of each tier comes from the file system with the first extent, so that a new store
-    /// is small; that there is room for it is proven now.
+    /// The extents of a new store: all is free. The reserve of each tier comes from the file system
+    /// with the first extent, so that a new store is small; that there is room for it is proven
+    /// now.
     ///
     /// # Errors
     /// [`Error::Full`] when there is no room for the reserve; as the device says.

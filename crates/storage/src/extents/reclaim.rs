@@ -89,7 +89,8 @@ impl Extents {
 
 impl Shared {
     fn excess(&self, tier: &Tier) -> Excess {
-        // Where nothing is used there is nothing that could be deleted, and a new store is to be small.
+        // Where nothing is used there is nothing that could be deleted, and a new store is to be
+        // small.
         let reserve = match tier.used() {
             0 => 0,
             _ => tier.reserve(self.options.reserve_bounds()),

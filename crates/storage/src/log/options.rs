@@ -68,8 +68,8 @@ pub struct LogOptions {
     pub lanes: usize,
     /// How bytes reach a segment.
     pub access: Access,
-    /// Whether a new log takes little space before the first record: its first segments are short, and others are made once there is a
-    /// writer.
+    /// Whether a new log takes little space before the first record: its first segments are short,
+    /// and others are made once there is a writer.
     pub starts_small: bool,
     /// Ties the log to its store, so that another store's segments are found. The same at every opening.
     pub identity: u64,

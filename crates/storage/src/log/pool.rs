@@ -46,7 +46,8 @@ pub(super) struct Pool {
     unlimited: AtomicBool,
     /// Whether slots are mapped. Cleared for good where the file system refuses.
     mapped: AtomicBool,
-    /// Whether hardly anything was written since the log was created: nothing is made ready for writers meanwhile.
+    /// Whether hardly anything was written since the log was created: nothing is made ready for
+    /// writers meanwhile.
     untouched: AtomicBool,
     idle: Mutex<Idle>,
 }
@@ -275,7 +276,8 @@ impl Pool {
         idle.idle_steps = 0;
         let short = idle.take_short(total, claim);
         if claim != Claim::Control && idle.short.len() < self.options.lanes {
-            // A writer has filled a short slot, or several have come: what they need next is made meanwhile.
+            // A writer has filled a short slot, or several have come: what they need next is made
+            // meanwhile.
             self.untouched.store(false, Ordering::Relaxed);
         }
         if let Some(slot) = short {
@@ -326,8 +328,9 @@ impl Pool {
         Ok(slot)
     }
 
-    /// A slot with its space allocated: this one, if it can be had, or from a hole, or a new one. Where segments are written by calls, the
-    /// file system may write to a new place what was written before, so that the space of a slot that was used counts for nothing.
+    /// A slot with its space allocated: this one, if it can be had, or from a hole, or a new one.
+    /// Where segments are written by calls, the file system may write to a new place what was
+    /// written before, so that the space of a slot that was used counts for nothing.
     fn refresh_or_make(&self, used: Option<Arc<Slot>>) -> Result<Arc<Slot>> {
         let Some(slot) = used else {
             return self.fill_hole_or_create();
@@ -383,8 +386,9 @@ impl Pool {
         }
     }
 
-    /// Makes the short slots that a new log begins with: one for each lane, one for a note and one as the reserve. Nothing else is made
-    /// before writers have used some of them, so that a new store is small.
+    /// Makes the short slots that a new log begins with: one for each lane, one for a note and one
+    /// as the reserve. Nothing else is made before writers have used some of them, so that a new
+    /// store is small.
     ///
     /// # Errors
     /// As the device says.

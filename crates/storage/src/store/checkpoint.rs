@@ -46,8 +46,9 @@ impl Checkpoint<'_> {
     /// up to there is given free. Nodes that the payload reaches are written (`NodeWriter::finish`) and installed.
     ///
     /// # Errors
-    /// A full disk aborts it and gives nothing free: [`Store::superblock`] tells which generation is durable, the one before
-    /// or, where only the log's note had no room, this one. Any other failure makes the store refuse changes (K2).
+    /// A full disk aborts it and gives nothing free: [`Store::superblock`] tells which generation
+    /// is durable, the one before or, where only the log's note had no room, this one. Any other
+    /// failure makes the store refuse changes (K2).
     ///
     /// # Panics
     /// When the payload is longer than [`MAX_PAYLOAD`].

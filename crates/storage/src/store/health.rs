@@ -21,8 +21,8 @@ impl Health {
         }
     }
 
-    /// Passes the result of a change on, and remembers a failure of the device. A full disk is not one (K2), nor is a shortage of open files
-    /// or memory.
+    /// Passes the result of a change on, and remembers a failure of the device. A full disk is not
+    /// one (K2), nor is a shortage of open files or memory.
     pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && !error.is_full()

@@ -21,10 +21,11 @@
 //! Invariants, beside those of the rooms and S1 to S6 of the crate:
 //!
 //! - **K1** Steps 3 to 7 of a checkpoint run in this order, and nothing of step 7 is done unless step 6 was.
-//! - **K2** A full disk aborts a checkpoint at whatever step it shows, and nothing is given free (K1). Up to step 5 the
-//!   generation before stays the durable one; its superblock is not touched (P1), and should a crash leave a copy of the
-//!   new one, that is whole, since all that it reaches was synced. At step 6 the new one is durable, and only the log
-//!   does not name it yet. [`Store::superblock`] tells which it is, and the next checkpoint makes up for it. Any other
+//! - **K2** A full disk aborts a checkpoint at whatever step it shows, and nothing is given free
+//!   (K1). Up to step 5 the generation before stays the durable one; its superblock is not touched
+//!   (P1), and should a crash leave a copy of the new one, that is whole, since all that it reaches
+//!   was synced. At step 6 the new one is durable, and only the log does not name it yet.
+//!   [`Store::superblock`] tells which it is, and the next checkpoint makes up for it. Any other
 //!   failure of a write or a sync makes the store refuse changes (S6).
 //! - **K3** Opening ends with what a checkpoint's steps 6 and 7 may have missed, so that a crash between 5 and 7
 //!   leaks nothing.

@@ -20,14 +20,16 @@
 //! - **P1** The pair that holds the durable generation is never written, except to mend one copy from the other.
 //! - **P2** A generation is durable once both of its copies are written and the file is synced; everything that it
 //!   reaches was synced before they were written.
-//! - **P3** Opening writes the copies of the generation that it found again, one at a time, and syncs each, before
-//!   anything acts on what was read. A killed process may have left a superblock that no sync has made durable, and
-//!   a failed sync one that no later sync would: its pages are clean and not on the disk.
+//! - **P3** Opening writes the copies of the generation that it found again, one at a time, and
+//!   syncs each, before anything acts on what was read. A killed process may have left a superblock
+//!   that no sync has made durable, and a failed sync one that no later sync would: its pages are
+//!   clean and not on the disk.
 //! - **P4** The file has the name `superblock` only once it holds a durable generation; until then creation is under
 //!   way and the file is `superblock.new`.
-//! - **P5** Of an earlier life only the superblock itself may not be durable. What it reaches, the extents and the
-//!   prefix of the map, was synced before it was written (P2), and a sync that fails stops the store before that.
-//!   What a later life adds to a page of an earlier one it writes, whole, with its own sync.
+//! - **P5** Of an earlier life only the superblock itself may not be durable. What it reaches, the
+//!   extents and the prefix of the map, was synced before it was written (P2), and a sync that
+//!   fails stops the store before that. What a later life adds to a page of an earlier one it
+//!   writes, whole, with its own sync.
 
 pub mod format;
 
@@ -281,8 +283,9 @@ impl SuperblockFile {
         Ok(())
     }
 
-    /// Writes the copies of the durable generation again (P3), one at a time so that a good one is always there (P1): a
-    /// damaged one first. A full disk, where even that needs space, leaves them as they are.
+    /// Writes the copies of the durable generation again (P3), one at a time so that a good one is
+    /// always there (P1): a damaged one first. A full disk, where even that needs space, leaves
+    /// them as they are.
     fn mend(&self) -> Result<()> {
         match self.renew() {
             Err(error) if error.is_full() => {

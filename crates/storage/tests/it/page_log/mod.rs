@@ -51,6 +51,7 @@ impl PageLog {
                 min_map_deltas: 2 << 10,
             },
             log: log::LogOptions {
+                starts_small: false,
                 limit_bytes: 48 << 10,
                 segment_bytes: 4 << 10,
                 reserve_bytes: 8 << 10,
