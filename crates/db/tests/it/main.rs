@@ -7,6 +7,7 @@ mod crashes;
 mod dropped;
 mod ingest;
 mod kill;
+mod pages;
 mod panics;
 mod ranges;
 mod reads;
