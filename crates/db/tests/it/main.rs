@@ -10,6 +10,7 @@ mod filesystems;
 mod ingest;
 mod kill;
 mod memory;
+mod pages;
 mod panics;
 mod races;
 mod ranges;

@@ -18,9 +18,9 @@
 //!
 //! Invariants:
 //!
-//! - **D1** Every delete is kept once, and a reader at any place finds the newest one at or before it.
-//! - **D2** A delete takes at most its two keys and [`OVERHEAD`] bytes, however many overlap it.
-//! - **D3** Folding changes the answer of no reader that it was told of, and of none above the last of those.
+//! - **Z1** Every delete is kept once, and a reader at any place finds the newest one at or before it.
+//! - **Z2** A delete takes at most its two keys and [`OVERHEAD`] bytes, however many overlap it.
+//! - **Z3** Folding changes the answer of no reader that it was told of, and of none above the last of those.
 
 mod list;
 
