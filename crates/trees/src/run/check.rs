@@ -186,6 +186,18 @@ impl Checker<'_> {
         });
     }
 
+    /// The same, of what holds the keys between these fences.
+    fn unreadable_with(&mut self, error: &Error, fences: &Fences) {
+        let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
+        self.violations.push(Violation::Unreadable {
+            why: format!(
+                "keys from \"{}\" to \"{}\", each behind the number of its keyspace: {error}",
+                fences.low.escape_ascii(),
+                high.escape_ascii()
+            ),
+        });
+    }
+
     fn order(&mut self, pointer: &NodePointer, what: impl Into<String>) {
         self.violations.push(Violation::Order {
             place: pointer.place(),
@@ -328,7 +340,7 @@ impl Checker<'_> {
         let (bytes, len) = match self.whole_of(child, node, level) {
             Ok(read) => read,
             Err(error) => {
-                self.unreadable(&error);
+                self.unreadable_with(&error, &child.own);
                 (self.last, self.left_out) = (None, true);
                 return said;
             }
@@ -343,7 +355,7 @@ impl Checker<'_> {
             };
             self.found.leaves += 1;
             if let Err(error) = self.leaf(&bytes, &pointer, &child.own, &mut sums) {
-                self.unreadable(&error);
+                self.unreadable_with(&error, &child.own);
             }
             sums
         };
