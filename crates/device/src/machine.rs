@@ -12,6 +12,13 @@ pub fn memory() -> Option<u64> {
     total(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
+/// Returns the bytes of memory that the operating system counts under a name for this process, as Linux has them in `/proc/self/status`: `VmHWM` is the most
+/// that it has ever had, `RssFile` what it has of files.
+#[must_use]
+pub fn memory_of_process(name: &str) -> Option<u64> {
+    counted(&fs::read_to_string("/proc/self/status").ok()?, name)
+}
+
 /// Bytes of memory that this process's container may use: the least that its control groups say, if any says something.
 #[must_use]
 pub fn container_memory() -> Option<u64> {
@@ -38,7 +45,13 @@ pub fn stand_back() {
 
 /// The machine's memory, from `/proc/meminfo`.
 fn total(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    counted(text, "MemTotal")
+}
+
+/// The bytes that a line with this name says in KiB.
+fn counted(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -122,6 +135,8 @@ mod tests {
     #[test]
     fn the_machine_has_memory() {
         assert_eq!(total("MemFree: 1 kB\nMemTotal:       24 kB\n"), Some(24 << 10));
+        assert_eq!(counted("VmHWM:\t  12 kB\nVm:\t1 kB\n", "Vm"), Some(1 << 10));
+        assert!(memory_of_process("VmHWM").is_none_or(|bytes| bytes > 1 << 20));
         assert!(memory().is_none_or(|bytes| bytes > 1 << 20));
         assert!(container_memory().is_none_or(|bytes| bytes > 1 << 20));
     }

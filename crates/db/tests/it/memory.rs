@@ -4,6 +4,7 @@
 //! values that he hands over. `ALLUVIUM_MEMORY_FULL=1` does more of everything, with data of four times the budget.
 
 use alluvium::{Db, Error, Keyspace, Options, WriteBatch};
+use alluvium_device::machine;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_sim::environment::number;
 use std::path::Path;
@@ -253,9 +254,7 @@ fn be_killed(path: &Path, memory: u64) -> u64 {
         keyspace.put(key(number), VALUE).unwrap();
     }
     tell(0);
-    // SAFETY: it ends this process.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    0
+    std::process::abort()
 }
 
 fn be_killed_with_long_values(path: &Path, memory: u64) -> u64 {
@@ -266,9 +265,7 @@ fn be_killed_with_long_values(path: &Path, memory: u64) -> u64 {
         keyspace.put(format!("long {number}"), &value).unwrap();
     }
     tell(LONG_VALUE);
-    // SAFETY: it ends this process.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    0
+    std::process::abort()
 }
 
 fn range_deletes(path: &Path, memory: u64) -> u64 {
@@ -284,10 +281,7 @@ fn range_deletes(path: &Path, memory: u64) -> u64 {
 
 /// The most memory that this process has had, in bytes.
 fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.expect("Linux says how much memory a process has had") << 10
+    machine::memory_of_process("VmHWM").expect("Linux says how much memory a process has had")
 }
 
 /// Tells whoever has started this process its peak, and what of it is the caller's.

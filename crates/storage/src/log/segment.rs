@@ -534,13 +534,8 @@ mod tests {
     }
 
     /// Bytes of files that this process has in memory, as Linux says; 0 elsewhere.
-    #[allow(clippy::disallowed_methods)]
     fn resident_of_files() -> u64 {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssFile:"));
-        line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok())
-            .unwrap_or(0)
-            << 10
+        alluvium_device::machine::memory_of_process("RssFile").unwrap_or(0)
     }
 
     fn mapped(index: u32, len: u64) -> (MemoryDirectory, Slot) {
