@@ -58,7 +58,6 @@ impl PageLog {
                 lanes: mini::LANES,
                 access: self.access,
                 identity: 7,
-                starts_small: false,
             },
             ..StoreOptions::default()
         }
