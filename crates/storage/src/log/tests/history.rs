@@ -56,6 +56,8 @@ fn a_follower_gets_everything_or_hears_that_it_is_gone() {
     }
 }
 
+// It looks at the process, not at a store.
+#[allow(clippy::disallowed_methods)]
 #[test]
 fn what_is_kept_holds_no_open_file() {
     let place = tempfile::tempdir().unwrap();
