@@ -488,10 +488,12 @@ fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, St
             .ok_or_else(|| "the kernel does not tell mounts apart".to_owned())
     };
     let mount = mount(UNIQUE).or_else(|_| mount(StatxFlags::MNT_ID))?;
+    let mut text = boot.0.to_vec();
+    text.extend((0..8).map(|at| (mount >> (8 * at)) as u8));
+    let mixed = alluvium_base::checksum(&text);
     let mut id = boot.0;
-    let mixed = alluvium_base::checksum(&[&id[..], &mount.to_le_bytes()[..]].concat());
-    for (byte, mixed) in id.iter_mut().zip(mixed.to_le_bytes()) {
-        *byte ^= mixed;
+    for (at, byte) in id.iter_mut().take(8).enumerate() {
+        *byte ^= (mixed >> (8 * at)) as u8;
     }
     Ok(BootId(id))
 }

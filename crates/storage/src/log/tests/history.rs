@@ -2,9 +2,9 @@
 //! for any of it.
 
 use super::super::*;
+use super::space::unmapped::Place;
 use super::{memory, small};
 use alluvium_device::Operation;
-use alluvium_device::file::FileDirectory;
 use alluvium_device::simulated::{Fault, SimDirectory};
 
 /// Every sequence above `after`, in the order in which a follower gets them; none when the log says
@@ -58,17 +58,12 @@ fn a_follower_gets_everything_or_hears_that_it_is_gone() {
 
 #[test]
 fn what_is_kept_holds_no_open_file() {
-    let place = tempfile::tempdir().unwrap();
-    let directory: Arc<dyn Directory> = Arc::new(FileDirectory::open(place.path()).unwrap());
-    let log = Log::create(&directory, small(), 1).unwrap();
+    let directory = Arc::new(Place::of(memory()));
+    let shared: Arc<dyn Directory> = Arc::clone(&directory) as _;
+    let log = Log::create(&shared, small(), 1).unwrap();
     lives(&log, 1 << 30);
-    let open = std::fs::read_dir("/proc/self/fd").unwrap();
-    let open = open
-        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
-        .filter(|path| path.starts_with(place.path()))
-        .count() as u64;
-    let files = directory.list().unwrap().len() as u64;
-    let most = small().limit_bytes / small().segment_bytes + 8;
+    let (open, files) = (directory.open_files(), directory.list().unwrap().len());
+    let most = (small().limit_bytes / small().segment_bytes + 8) as usize;
     assert!(
         files > 2 * most && open < most,
         "{open} of {files} files are open"

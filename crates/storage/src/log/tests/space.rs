@@ -338,10 +338,11 @@ fn an_error_of_the_replay_leaves_the_log_as_it_was() {
     assert_eq!(sequences(&directory, 0).unwrap().1, [1, 2]);
 }
 
-/// Files that cannot be mapped.
-mod unmapped {
+/// Files that cannot be mapped, and are counted while they are open.
+pub(super) mod unmapped {
     use alluvium_device::*;
-    use std::sync::Arc;
+    use parking_lot::Mutex;
+    use std::sync::{Arc, Weak};
     #[derive(Debug)]
     struct Unmapped(Arc<dyn Device>);
     impl Device for Unmapped {
@@ -381,13 +382,28 @@ mod unmapped {
         }
     }
     #[derive(Debug)]
-    pub(super) struct Place(pub(super) Arc<dyn Directory>);
+    pub(in super::super) struct Place(Arc<dyn Directory>, Mutex<Vec<Weak<Unmapped>>>);
+    impl Place {
+        pub(in super::super) fn of(directory: Arc<dyn Directory>) -> Place {
+            Place(directory, Mutex::default())
+        }
+        pub(in super::super) fn open_files(&self) -> usize {
+            let mut files = self.1.lock();
+            files.retain(|file| file.strong_count() > 0);
+            files.len()
+        }
+        fn count(&self, file: Arc<dyn Device>) -> Arc<dyn Device> {
+            let file = Arc::new(Unmapped(file));
+            self.1.lock().push(Arc::downgrade(&file));
+            file
+        }
+    }
     impl Directory for Place {
         fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-            Ok(Arc::new(Unmapped(self.0.create(name, options)?)))
+            Ok(self.count(self.0.create(name, options)?))
         }
         fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-            Ok(Arc::new(Unmapped(self.0.open(name, options)?)))
+            Ok(self.count(self.0.open(name, options)?))
         }
         fn rename(&self, from: &str, to: &str) -> Result<()> {
             self.0.rename(from, to)
@@ -424,7 +440,7 @@ mod unmapped {
 
 #[test]
 fn where_files_cannot_be_mapped_write_calls_are_used() {
-    let directory: Arc<dyn Directory> = Arc::new(unmapped::Place(memory()));
+    let directory: Arc<dyn Directory> = Arc::new(unmapped::Place::of(memory()));
     let log = Log::create(&directory, small(), 1).unwrap();
     for sequence in 1..=50 {
         log.append(sequence, 1, &[5; 200], Durability::Process).unwrap();
