@@ -4,7 +4,7 @@ use crate::places::open;
 use crate::refusals::{assert_poisoned, temporary};
 use alluvium_base::Purpose;
 use alluvium_device::file::{Engine, FileDirectory};
-use alluvium_device::{Buffer, Device, Directory, Error, FileOptions};
+use alluvium_device::{Buffer, Directory, Error, FileOptions};
 use std::path::Path;
 use std::process::Command;
 
