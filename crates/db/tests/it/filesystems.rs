@@ -40,7 +40,7 @@ const DELETED: u64 = 100;
 enum Promise {
     /// On the full disk the store opens and deletes.
     OpensAndDeletes,
-    /// The same, but once the store itself has filled the disk, room must be made: what is
+    /// It opens, but once the store itself has filled the disk, room must be made: what is
     /// rewritten goes to a new place, so that only the log has space in reserve.
     NeedsRoom,
     /// Every block is shared with a copy, so that each change needs a new one: on the full disk the
@@ -353,7 +353,7 @@ fn first_life(volume: &Volume, store: &Path, promise: Promise, row: &mut Row) ->
     let first = user.number(&format!("put {SOME} 1000000"))?;
     row.insert("1 put before full", (first - SOME).to_string());
     user.done(&format!("read 0 {first}"))?;
-    if promise != Promise::OpensToRead {
+    if promise == Promise::OpensAndDeletes {
         user.done(&format!("delete 0 {DELETED}"))?;
     }
     volume.heal();
@@ -396,12 +396,12 @@ fn story(volume: &Volume, promise: Promise) -> Result<Row, String> {
     user.done(&format!("read {DELETED} {end}"))?;
     let delete = format!("delete {DELETED} {}", 2 * DELETED);
     if promise != Promise::OpensToRead {
-        user.done(&delete)?;
-        user.done("check")?;
-        volume.heal();
         if promise == Promise::NeedsRoom {
             remove(&volume.lowest.join("ballast"));
         }
+        user.done(&delete)?;
+        user.done("check")?;
+        volume.heal();
     } else {
         user.killed();
         volume.heal();
