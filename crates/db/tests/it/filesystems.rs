@@ -8,7 +8,6 @@
 use alluvium::{Db, Keyspace, Options};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -41,7 +40,7 @@ const DELETED: u64 = 100;
 enum Promise {
     /// On the full disk the store opens and deletes.
     OpensAndDeletes,
-    /// The same, but once the store itself has filled the disk, room must be made: what is
+    /// It opens, but once the store itself has filled the disk, room must be made: what is
     /// rewritten goes to a new place, so that only the log has space in reserve.
     NeedsRoom,
     /// Every block is shared with a copy, so that each change needs a new one: on the full disk the
@@ -92,7 +91,7 @@ impl Volume {
     }
 
     fn mount(&mut self, row: &str, at: &Path, arguments: &[&str]) -> Option<()> {
-        std::fs::create_dir_all(at).unwrap();
+        runs(row, Command::new("mkdir").arg("-p").arg(at))?;
         runs(row, Command::new("mount").args(arguments).arg(at))?;
         self.mounts.push(at.to_owned());
         Some(())
@@ -102,17 +101,19 @@ impl Volume {
     fn image(row: &str, make: &[&str], mebibytes: u64) -> Option<Volume> {
         let mut volume = Volume::empty();
         let image = volume._place.path().join("image");
-        let file = std::fs::File::create(&image).unwrap();
-        file.set_len(mebibytes << 20).unwrap();
+        let size = format!("{mebibytes}M");
+        runs(row, Command::new("truncate").args(["-s", &size]).arg(&image))?;
         runs(row, Command::new(make[0]).args(&make[1..]).arg(&image))?;
         let root = volume.root.clone();
         volume.mount(row, &root, &["-o", "loop", image.to_str().unwrap()])?;
-        let ballast = std::fs::File::create(root.join("ballast")).unwrap();
         let surplus = free(&root).saturating_sub(ROOM);
         if surplus > 0 {
-            // SAFETY: a call on an open descriptor. Where it is refused the row takes longer, and
-            // that is all.
-            let _ = unsafe { libc::fallocate(ballast.as_raw_fd(), 0, 0, surplus as i64) };
+            // Where it is refused the row takes longer, and that is all.
+            let mut ballast = Command::new("fallocate");
+            ballast
+                .args(["-l", &surplus.to_string()])
+                .arg(root.join("ballast"));
+            let _ = ballast.output();
         }
         Some(volume)
     }
@@ -131,7 +132,7 @@ impl Volume {
     /// An overlay whose upper layer is this file system.
     fn overlaid(mut self, row: &str) -> Option<Volume> {
         let dirs = ["lower", "upper", "work"].map(|name| self.root.join(name));
-        dirs.iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
+        runs(row, Command::new("mkdir").args(&dirs))?;
         let [lower, upper, work] = dirs.map(|dir| dir.display().to_string());
         let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
         let merged = self._place.path().join("merged");
@@ -140,25 +141,23 @@ impl Volume {
         Some(self)
     }
 
-    /// Takes all room that is left.
+    /// Takes all room that is left. What one call leaves over because of a reservation, a later one
+    /// gets.
     fn fill(&self) {
-        let path = self.root.join("filler");
-        // Where there is not even room for a name, there is none for anything.
-        let Ok(mut filler) = std::fs::File::options().create(true).append(true).open(path) else {
-            return;
-        };
-        for size in [1 << 20, 4096, 512, 1] {
-            // What one call leaves over because of a reservation, a later one gets.
-            for _ in 0..3 {
-                while filler.write_all(&vec![0xff; size]).is_ok() {}
-                let _ = filler.sync_all();
-            }
-        }
+        let all = "for bs in 1M 4096 4096 512 1 1; do \
+                   dd if=/dev/zero of=filler bs=$bs oflag=append conv=notrunc; sync filler; done";
+        let mut fill = Command::new("sh");
+        fill.args(["-c", all]).current_dir(&self.root);
+        let _ = fill.output().unwrap();
     }
 
     fn heal(&self) {
-        let _ = std::fs::remove_file(self.root.join("filler"));
+        remove(&self.root.join("filler"));
     }
+}
+
+fn remove(path: &Path) {
+    let _ = Command::new("rm").arg("-rf").arg(path).output().unwrap();
 }
 
 /// The process that uses the store.
@@ -354,7 +353,7 @@ fn first_life(volume: &Volume, store: &Path, promise: Promise, row: &mut Row) ->
     let first = user.number(&format!("put {SOME} 1000000"))?;
     row.insert("1 put before full", (first - SOME).to_string());
     user.done(&format!("read 0 {first}"))?;
-    if promise != Promise::OpensToRead {
+    if promise == Promise::OpensAndDeletes {
         user.done(&format!("delete 0 {DELETED}"))?;
     }
     volume.heal();
@@ -397,16 +396,16 @@ fn story(volume: &Volume, promise: Promise) -> Result<Row, String> {
     user.done(&format!("read {DELETED} {end}"))?;
     let delete = format!("delete {DELETED} {}", 2 * DELETED);
     if promise != Promise::OpensToRead {
+        if promise == Promise::NeedsRoom {
+            remove(&volume.lowest.join("ballast"));
+        }
         user.done(&delete)?;
         user.done("check")?;
         volume.heal();
-        if promise == Promise::NeedsRoom {
-            std::fs::remove_file(volume.lowest.join("ballast")).unwrap();
-        }
     } else {
         user.killed();
         volume.heal();
-        std::fs::remove_dir_all(volume.root.join("copy")).unwrap();
+        remove(&volume.root.join("copy"));
         user = User::start(&store);
         user.done("open")?;
         user.done(&delete)?;
@@ -419,14 +418,10 @@ fn story(volume: &Volume, promise: Promise) -> Result<Row, String> {
 
 /// The bytes that an ordinary process may still allocate.
 fn free(path: &Path) -> u64 {
-    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-    // SAFETY: zeros are a value of this type, and the path ends in a zero.
-    let stat = unsafe {
-        let mut stat: libc::statvfs = std::mem::zeroed();
-        assert_eq!(libc::statvfs(path.as_ptr(), &raw mut stat), 0);
-        stat
-    };
-    stat.f_bavail * stat.f_frsize
+    let mut df = Command::new("df");
+    let told = df.args(["--output=avail", "-B1"]).arg(path).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    told.lines().last().unwrap().trim().parse().unwrap()
 }
 
 #[test]

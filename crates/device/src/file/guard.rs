@@ -43,6 +43,14 @@ struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
 // read afterwards.
 unsafe impl Sync for Before {}
 
+/// A handler as the kernel is told of it, and as it is called.
+#[repr(C)]
+union Handler {
+    address: usize,
+    plain: extern "C" fn(c_int),
+    informed: extern "C" fn(c_int, *mut siginfo_t, *mut c_void),
+}
+
 static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::uninit()));
 
 /// A watched range, until it is dropped.
@@ -147,14 +155,10 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &raw const default, ptr::null_mut());
             }
-            handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
-                let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = std::mem::transmute(handler);
-                handler(signal, info, context);
+            address if before.sa_flags & libc::SA_SIGINFO != 0 => {
+                (Handler { address }.informed)(signal, info, context);
             }
-            handler => {
-                let handler: extern "C" fn(c_int) = std::mem::transmute(handler);
-                handler(signal);
-            }
+            address => (Handler { address }.plain)(signal),
         }
     }
 }

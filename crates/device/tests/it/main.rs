@@ -3,6 +3,7 @@
 
 mod contract;
 mod copies;
+mod kernel;
 mod places;
 mod refusals;
 mod threads;
