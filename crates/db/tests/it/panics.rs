@@ -494,17 +494,17 @@ fn tell(which: usize, least_calls: i64) {
 
 #[test]
 fn a_panic_of_the_device_at_any_call_loses_nothing_and_is_told() {
-    tell(0, 300);
+    tell(0, 200);
 }
 
 #[test]
 fn a_panic_of_a_merge_operator_at_any_call_loses_nothing_and_is_told() {
-    tell(1, 50);
+    tell(1, 10);
 }
 
 #[test]
 fn a_panic_of_a_compaction_filter_at_any_call_loses_nothing_and_is_told() {
-    tell(2, 50);
+    tell(2, 10);
 }
 
 #[test]

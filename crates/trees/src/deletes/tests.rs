@@ -3,6 +3,9 @@ use super::*;
 /// A delete of keys of one byte.
 type Small = (u8, u8, Sequence);
 
+/// The range of a step.
+type Shape = fn(u32) -> (u32, u32);
+
 fn random(seed: u64, most: usize) -> Vec<Small> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..random.usize(..most))
@@ -126,7 +129,7 @@ fn levelled_deletes_cover_the_same_keys_with_as_few_ranges_as_may_be() {
 #[test]
 fn however_they_overlap_each_takes_bytes_of_its_own_only() {
     let key = |number: u32| number.to_be_bytes();
-    let shapes: [(&str, fn(u32) -> (u32, u32)); 5] = [
+    let shapes: [(&str, Shape); 5] = [
         ("growing", |step| (0, step + 1)),
         ("shrinking", |step| (0, 100_000 - step)),
         ("nested", |step| (100_000 - step, 100_000 + step)),
