@@ -23,7 +23,8 @@ pub(crate) fn no_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Fails where no store may be created: a directory of something else. What files it has, the store below looks at.
+/// Fails where no store may be created: a directory of something else. What files it has, the
+/// store below looks at.
 ///
 /// # Errors
 /// As [`no_file`]; `NotAStore`, which names what was found.

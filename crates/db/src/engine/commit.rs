@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 /// How often a commit waits for a checkpoint to free log before it is refused: others may take what was freed.
 pub(super) const LOG_TURNS: u32 = 20;
 
-/// How long it does so at least where the background has threads of its own: large writes of others may take each time what was freed.
+/// How long it does so at least where the background has threads of its own: large writes of
+/// others may take each time what was freed.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes that take effect together, as they stand in the log.
@@ -87,7 +88,8 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if a condition holds once nobody else can write to the same keys. None when it does not; what the condition has seen is
+    /// Commits if a condition holds once nobody else can write to the same keys. None when it does
+    /// not; what the condition has seen is
     /// visible then.
     pub(crate) fn commit_if(
         &self,

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     open: Mutex<BTreeMap<Sequence, usize>>,
-    /// Those of named snapshots that were removed, each with the commit that did: until that is durable, the loss of power brings the name back.
+    /// Those of named snapshots that were removed, each with the commit that did: until that is
+    /// durable, the loss of power brings the name back.
     leaving: Mutex<Vec<(Sequence, Sequence)>>,
 }
 

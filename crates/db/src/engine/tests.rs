@@ -1,4 +1,5 @@
-//! Interleavings that a caller of the store cannot force: what happens between a condition and its write, beside a drop, before a removal is durable.
+//! Interleavings that a caller of the store cannot force: what happens between a condition and its
+//! write, beside a drop, before a removal is durable.
 
 use super::{At, Commit, Engine, Verdict};
 use crate::catalog::Owners;
@@ -34,7 +35,8 @@ fn put(keyspace: &Keyspace, key: &str, value: &str) -> Commit {
     commit
 }
 
-/// Writes `key` if a condition holds, which has another thread do something and gives it a while; whether that was done meanwhile.
+/// Writes `key` if a condition holds, which has another thread do something and gives it a while;
+/// whether that was done meanwhile.
 fn beside_a_condition(keyspace: &Keyspace, act: impl Fn() + Sync) -> bool {
     let (done, is_done) = channel();
     std::thread::scope(|scope| {
@@ -243,7 +245,8 @@ fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_pow
     keyspace.put("key", "new").unwrap();
     db.checkpoint().unwrap();
     let engine = engine(&keyspace);
-    // Compactions fold what nobody can ask for, and a checkpoint has what they made, but not the removal.
+    // Compactions fold what nobody can ask for, and a checkpoint has what they made, but not the
+    // removal.
     let fold = || {
         engine.raise_horizon();
         engine.tree.compact_fully(&[]).unwrap();

@@ -16,7 +16,8 @@
 //! - **G1** Sources come newest first: of equal keys, all messages of a source are newer than those of the next.
 //! - **G2** Messages above the *horizon* (the oldest sequence number that anyone may still read at) pass unchanged.
 //! - **G3** Of the messages of one key at or below the horizon, one remains at most (two where merges lie above a put that will
-//!   expire, or that their operator refuses), and every reader at or above the horizon reads what it would have read before, now and at any later time.
+//!   expire, or that their operator refuses), and every reader at or above the horizon reads what
+//!   it would have read before, now and at any later time.
 //! - **G4** A tombstone goes, a merge is finished without a base, and a sequence number becomes zero, only when the
 //!   sources hold *every* older message of the range ([`Older::None`]).
 //! - **G5** A filter is asked about the one put that remains at or below the horizon when nothing can change it any more, and about nothing
