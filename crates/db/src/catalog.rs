@@ -45,7 +45,7 @@ impl Definition {
         self.name.read().clone()
     }
 
-    /// Fails once it was dropped. A writer asks while it pins the epoch of writers: whoever drops
+    /// Fails once it was dropped. A writer asks while it pins the epoch of writers: a drop of
     /// the keyspace waits for it then.
     pub(crate) fn alive(&self) -> Result<()> {
         if self.dropped.load(Ordering::SeqCst) {

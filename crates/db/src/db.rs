@@ -299,7 +299,7 @@ impl Db {
         let _schema = self.engine().schema.lock();
         let definition = self.catalog().get(name).ok_or_else(|| no_such(name))?;
         self.catalog().begin_drop(&definition);
-        // Whoever has not seen that it is being dropped has its place before the range is deleted.
+        // A writer that has not seen the drop has its place before the range is deleted.
         self.engine().wait_for_writers();
         let mut commit = Commit::default();
         commit.add(&[], &format::keyspace_key(name), Kind::Delete, 0, &[]);

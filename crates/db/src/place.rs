@@ -18,7 +18,7 @@ pub(crate) fn no_file(path: &Path) -> Result<()> {
             "it is a file, and a store is a directory: name the directory of the store, or a path at which nothing is yet"
                 .to_owned(),
         )),
-        // Whoever opens it says what else is wrong.
+        // Opening it says what else is wrong.
         _ => Ok(()),
     }
 }

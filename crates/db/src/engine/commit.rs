@@ -88,7 +88,7 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if a condition holds once nobody else can write to the same keys. None when it does
+    /// Commits if a condition holds once no other writer can write to the same keys. None when it does
     /// not; what the condition has seen is
     /// visible then.
     pub(crate) fn commit_if(
@@ -174,7 +174,7 @@ impl Engine {
         // What an ingest has attached is read by conditions before anybody may act on it.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
-        // Whoever drops one of them from here on waits for this commit, and deletes what it writes.
+        // A drop of one of them from here on waits for this commit, and deletes what it writes.
         self.catalog.alive(owners)?;
         let _held = match condition {
             None => self.stripes.lock_if_wanted(&commit.record),
@@ -183,7 +183,7 @@ impl Engine {
         if let Some(condition) = condition
             && let Verdict::Stop = condition()?
         {
-            // It may have read what nobody sees yet, and nothing behind this.
+            // It may have read what is not visible yet, and nothing behind this.
             let seen = self.queue.last();
             return Ok(Tried::Stopped { seen });
         }

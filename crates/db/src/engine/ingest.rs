@@ -151,7 +151,7 @@ impl Engine {
         loop {
             self.checkpoint_everything()?;
             let place = {
-                // Whoever drops the keyspace waits for it, and deletes what it attaches.
+                // A drop of the keyspace waits for it, and deletes what it attaches.
                 let _writing = self.writers.pin();
                 definition.alive()?;
                 self.queue.assign_empty()

@@ -16,7 +16,7 @@
 //! - **E4** A commit is acknowledged when it and all before it are visible, and its durability holds.
 //! - **E5** Memtables are incorporated in their order, each once every commit up to its cut is visible.
 //! - **E6** No commit writes to a keyspace that was dropped before it: writers ask while they pin
-//!   `writers`, and whoever drops waits for them.
+//!   `writers`, and a drop waits for them.
 //! - **E7** What a named snapshot holds is kept until its removal survives the loss of power.
 
 mod balance;

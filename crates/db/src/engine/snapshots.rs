@@ -52,7 +52,7 @@ impl Snapshots {
         raise(open.first_key_value().map_or(now, |(&oldest, _)| oldest.min(now)));
     }
 
-    /// How many places are read at, without those that nobody can ask for any more.
+    /// How many places are read at, without those of snapshots that were removed.
     pub(crate) fn len(&self) -> usize {
         let leaving = self.leaving.lock().len();
         self.open.lock().values().sum::<usize>() - leaving

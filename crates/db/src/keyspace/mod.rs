@@ -216,7 +216,7 @@ impl Keyspace {
     /// The key gets the value `new`, or loses its value if `new` is none, if it has exactly the value `expected` now, or none if that
     /// is none. Whether it did. Reads, writes and conditional writes of a key take effect one
     /// after the other: what made the condition
-    /// fail is seen by whoever reads afterwards.
+    /// fail is seen by every later read.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

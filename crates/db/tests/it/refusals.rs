@@ -228,7 +228,7 @@ fn a_store_does_not_settle_where_something_else_is() {
     let volume = place.path().join("volume");
     std::fs::create_dir_all(volume.join("lost+found")).unwrap();
     drop(small().open(&volume).unwrap());
-    // What others put beside a store later keeps nobody from it.
+    // What others put beside a store later does not keep it from opening.
     std::fs::write(empty.join("README"), "a store").unwrap();
     drop(small().open(&empty).unwrap());
 }
