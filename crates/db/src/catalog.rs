@@ -45,7 +45,8 @@ impl Definition {
         self.name.read().clone()
     }
 
-    /// Fails once it was dropped. A writer asks while it pins the epoch of writers: whoever drops the keyspace waits for it then.
+    /// Fails once it was dropped. A writer asks while it pins the epoch of writers: a drop of
+    /// the keyspace waits for it then.
     pub(crate) fn alive(&self) -> Result<()> {
         if self.dropped.load(Ordering::SeqCst) {
             return Err(Error::KeyspaceDropped { name: self.name() });
@@ -59,7 +60,8 @@ impl Definition {
     }
 }
 
-/// The keyspaces that a commit writes to: it is refused if one of them is dropped before it has its place in the commit order.
+/// The keyspaces that a commit writes to: it is refused if one of them is dropped before it has
+/// its place in the commit order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owners<'a> {
     /// None that can be dropped: the catalog's own.
@@ -82,7 +84,8 @@ pub(crate) struct Members {
 impl Members {
     /// Adds a keyspace, if it is alive.
     pub(crate) fn add(&mut self, catalog: &Catalog, definition: &Definition) -> Result<()> {
-        // In this order: a drop that is not counted yet is seen by who asks afterwards, or is counted later.
+        // In this order: a drop that is not counted yet is seen by who asks afterwards, or is
+        // counted later.
         let drops = catalog.drops.load(Ordering::SeqCst);
         definition.alive()?;
         if self.ids.is_empty() {

@@ -192,7 +192,8 @@ impl Db {
         Ok(self.handle(definition))
     }
 
-    /// The keyspace of this name, which is created with these options if there is none. One that is there must have them: none of them can be
+    /// The keyspace of this name, which is created with these options if there is none. One that
+    /// is there must have them: none of them can be
     /// changed afterwards. [`Db::keyspace`] takes it as it is.
     ///
     /// ```
@@ -209,7 +210,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::keyspace`], [`Error::OptionsDiffer`], [`Error::NotRegistered`], [`Error::BadOption`] for a value threshold above four pages.
+    /// As [`Db::keyspace`], [`Error::OptionsDiffer`], [`Error::NotRegistered`],
+    /// [`Error::BadOption`] for a value threshold above four pages.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         let definition = self.find_or_create(name, options)?;
         definition.options.require(name, options)?;
@@ -298,7 +300,7 @@ impl Db {
         let _schema = self.engine().schema.lock();
         let definition = self.catalog().get(name).ok_or_else(|| no_such(name))?;
         self.catalog().begin_drop(&definition);
-        // Whoever has not seen that it is being dropped has its place before the range is deleted.
+        // A writer that has not seen the drop has its place before the range is deleted.
         self.engine().wait_for_writers();
         let mut commit = Commit::default();
         commit.add(&[], &format::keyspace_key(name), Kind::Delete, 0, &[]);
@@ -314,7 +316,8 @@ impl Db {
     /// Writes a batch: all of it or nothing.
     ///
     /// # Errors
-    /// As [`Keyspace::put`], [`Error::OtherStore`]. [`Error::KeyspaceDropped`] when one of its keyspaces was dropped since the batch was filled:
+    /// As [`Keyspace::put`], [`Error::OtherStore`]. [`Error::KeyspaceDropped`] when one of its
+    /// keyspaces was dropped since the batch was filled:
     /// nothing of it is written then.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         if batch.store.is_some_and(|store| store != self.shared.number()) {
@@ -385,8 +388,10 @@ impl Db {
         self.catalog().snapshots().into_iter().collect()
     }
 
-    /// Keeps a snapshot no longer. Handles to it stay good until they are dropped. What it held is given up once its removal survives the loss
-    /// of power: [`Db::sync`] or a checkpoint see to that, and the store by itself within [`Options::sync_interval`].
+    /// Keeps a snapshot no longer. Handles to it stay good until they are dropped. What it held is
+    /// given up once its removal survives the loss
+    /// of power: [`Db::sync`] or a checkpoint see to that, and the store by itself within
+    /// [`Options::sync_interval`].
     ///
     /// # Errors
     /// [`Error::NoSuchSnapshot`], as [`Keyspace::delete`].

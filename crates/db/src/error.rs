@@ -81,8 +81,10 @@ pub enum Error {
         /// What it expects.
         why: String,
     },
-    /// Operands were merged into a value that is none for the keyspace's merge operator. Both stay as they are: a snapshot from before the merges reads
-    /// the value, and a put or a delete of the key ends it. Other keys are not affected; a walk that is asked again goes on behind this one.
+    /// Operands were merged into a value that is none for the keyspace's merge operator. Both stay
+    /// as they are: a snapshot from before the merges reads
+    /// the value, and a put or a delete of the key ends it. Other keys are not affected; a walk
+    /// that is asked again goes on behind this one.
     #[error(
         "operands lie upon a value of the key \"{}\" in keyspace {keyspace:?} that its merge operator {operator} refuses ({why}): put another value, or delete the key",
         key.escape_ascii()

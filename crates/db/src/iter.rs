@@ -24,7 +24,8 @@ pub struct Iter {
     /// The last keys that either end has handed out, empty before the first: the ends have met when they cross.
     front_key: Vec<u8>,
     back_key: Vec<u8>,
-    /// Whether the front is before its key, not behind it: there was a seek, and nothing was handed out since.
+    /// Whether the front is before its key, not behind it: there was a seek, and nothing was
+    /// handed out since.
     sought: bool,
     is_over: bool,
     /// Records that the statistics do not know of yet.
@@ -100,7 +101,8 @@ impl Iter {
         }
     }
 
-    /// Goes on at the first key at or behind `key`, from the front. The back stays where it is: it goes on down to that key.
+    /// Goes on at the first key at or behind `key`, from the front. The back stays where it is: it
+    /// goes on down to that key.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = format::tree_key(&self.keyspace.definition().prefix, key.as_ref());
         if std::mem::replace(&mut self.is_over, self.range.is_empty()) && self.back.is_some() {
@@ -137,7 +139,8 @@ impl Iter {
     /// ```
     ///
     /// # Errors
-    /// As the walk's other steps: see [`Keyspace::get`]. Asked again, it tries again; after [`Error::BadBase`] it goes on behind that key.
+    /// As the walk's other steps: see [`Keyspace::get`]. Asked again, it tries again; after
+    /// [`Error::BadBase`] it goes on behind that key.
     pub fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.step(Direction::Forward)
     }

@@ -18,12 +18,13 @@ pub(crate) fn no_file(path: &Path) -> Result<()> {
             "it is a file, and a store is a directory: name the directory of the store, or a path at which nothing is yet"
                 .to_owned(),
         )),
-        // Whoever opens it says what else is wrong.
+        // Opening it says what else is wrong.
         _ => Ok(()),
     }
 }
 
-/// Fails where no store may be created: a directory of something else. What files it has, the store below looks at.
+/// Fails where no store may be created: a directory of something else. What files it has, the
+/// store below looks at.
 ///
 /// # Errors
 /// As [`no_file`]; `NotAStore`, which names what was found.

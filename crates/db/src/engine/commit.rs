@@ -29,7 +29,8 @@ use std::time::{Duration, Instant};
 /// How often a commit waits for a checkpoint to free log before it is refused: others may take what was freed.
 pub(super) const LOG_TURNS: u32 = 20;
 
-/// How long it does so at least where the background has threads of its own: large writes of others may take each time what was freed.
+/// How long it does so at least where the background has threads of its own: large writes of
+/// others may take each time what was freed.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes that take effect together, as they stand in the log.
@@ -103,7 +104,8 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if a condition holds once nobody else can write to the same keys. None when it does not; what the condition has seen is
+    /// Commits if a condition holds once no other writer can write to the same keys. None when it does
+    /// not; what the condition has seen is
     /// visible then.
     pub(crate) fn commit_if(
         &self,
@@ -194,7 +196,7 @@ impl Engine {
         // What an ingest has attached is read by conditions before anybody may act on it.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
-        // Whoever drops one of them from here on waits for this commit, and deletes what it writes.
+        // A drop of one of them from here on waits for this commit, and deletes what it writes.
         self.catalog.alive(owners)?;
         let _held = match condition {
             None => self.stripes.lock_if_wanted(commit.writes()),
@@ -203,7 +205,7 @@ impl Engine {
         if let Some(condition) = condition
             && let Verdict::Stop = condition()?
         {
-            // It may have read what nobody sees yet, and nothing behind this.
+            // It may have read what is not visible yet, and nothing behind this.
             let seen = self.queue.last();
             return Ok(Tried::Stopped { seen });
         }

@@ -147,14 +147,15 @@ impl Engine {
         Ok(number)
     }
 
-    /// A number that the log knows of, in a memtable of its own. What was written before is in a checkpoint, and where others have filled the log
+    /// A number that the log knows of, in a memtable of its own. What was written before is in a
+    /// checkpoint, and where others have filled the log
     /// since, in another one.
     fn place_ingest(&self, definition: &Definition, first: &[u8], last: &[u8]) -> Result<Place> {
         let mut turns = 0;
         loop {
             self.checkpoint_everything()?;
             let place = {
-                // Whoever drops the keyspace waits for it, and deletes what it attaches.
+                // A drop of the keyspace waits for it, and deletes what it attaches.
                 let _writing = self.writers.pin();
                 definition.alive()?;
                 self.queue.assign_empty()

@@ -15,7 +15,8 @@
 //! - **E3** What the tree forgets is older than every place that anyone reads at.
 //! - **E4** A commit is acknowledged when it and all before it are visible, and its durability holds.
 //! - **E5** Memtables are incorporated in their order, each once every commit up to its cut is visible.
-//! - **E6** No commit writes to a keyspace that was dropped before it: writers ask while they pin `writers`, and whoever drops waits for them.
+//! - **E6** No commit writes to a keyspace that was dropped before it: writers ask while they pin
+//!   `writers`, and a drop waits for them.
 //! - **E7** What a named snapshot holds is kept until its removal survives the loss of power.
 
 mod balance;
@@ -151,7 +152,8 @@ impl Engine {
         self.tree.horizon().release_filters();
     }
 
-    /// The named snapshot of this place was removed by the commit `removed`. What it held may be forgotten once that survives the loss of power:
+    /// The named snapshot of this place was removed by the commit `removed`. What it held may be
+    /// forgotten once that survives the loss of power:
     /// before, the name may come back.
     pub(crate) fn leave_snapshot(&self, at: Sequence, removed: Sequence) {
         self.snapshots.leave(at, removed);

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     open: Mutex<BTreeMap<Sequence, usize>>,
-    /// Those of named snapshots that were removed, each with the commit that did: until that is durable, the loss of power brings the name back.
+    /// Those of named snapshots that were removed, each with the commit that did: until that is
+    /// durable, the loss of power brings the name back.
     leaving: Mutex<Vec<(Sequence, Sequence)>>,
 }
 
@@ -54,7 +55,7 @@ impl Snapshots {
         raise(&mut open.keys().copied(), now());
     }
 
-    /// How many places are read at, without those that nobody can ask for any more.
+    /// How many places are read at, without those of snapshots that were removed.
     pub(crate) fn len(&self) -> usize {
         let leaving = self.leaving.lock().len();
         self.open.lock().values().sum::<usize>() - leaving

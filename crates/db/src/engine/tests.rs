@@ -1,4 +1,5 @@
-//! Interleavings that a caller of the store cannot force: what happens between a condition and its write, beside a drop, before a removal is durable.
+//! Interleavings that a caller of the store cannot force: what happens between a condition and its
+//! write, beside a drop, before a removal is durable.
 
 use super::{At, Commit, Engine, Verdict};
 use crate::catalog::Owners;
@@ -34,7 +35,8 @@ fn put(keyspace: &Keyspace, key: &str, value: &str) -> Commit<'static> {
     commit
 }
 
-/// Writes `key` if a condition holds, which has another thread do something and gives it a while; whether that was done meanwhile.
+/// Writes `key` if a condition holds, which has another thread do something and gives it a while;
+/// whether that was done meanwhile.
 fn beside_a_condition(keyspace: &Keyspace, act: impl Fn() + Sync) -> bool {
     let (done, is_done) = channel();
     std::thread::scope(|scope| {
@@ -150,7 +152,7 @@ fn a_write_that_waits_when_a_drop_begins_is_refused() {
         );
     });
     keyspace.definition().revive();
-    // Others wait for room in memtables, which nobody makes while the tree is at rest.
+    // Others wait for room in memtables, which no worker makes while the tree is at rest.
     let acknowledged = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let at_rest = engine.work.at_rest();
@@ -200,7 +202,7 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
         engine.give_up(slow.first, 1).unwrap();
         engine.visible.complete(slow.first, slow.first);
         assert_eq!(early, Err(RecvTimeoutError::Timeout));
-        assert_eq!(seen, None, "nobody sees it yet");
+        assert_eq!(seen, None, "it is not visible yet");
         assert!(!answers.recv().unwrap());
         assert_eq!(keyspace.get("lock").unwrap().unwrap(), b"alice");
     });
@@ -244,7 +246,8 @@ fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_pow
     keyspace.put("key", "new").unwrap();
     db.checkpoint().unwrap();
     let engine = engine(&keyspace);
-    // Compactions fold what nobody can ask for, and a checkpoint has what they made, but not the removal.
+    // Compactions fold what no reader can ask for, and a checkpoint has what they made, but not the
+    // removal.
     let fold = || {
         engine.raise_horizon();
         engine.tree.compact_fully(&[]).unwrap();

@@ -84,7 +84,7 @@ impl Work {
         self.rest.read()
     }
 
-    /// Nobody changes the tree, for that long.
+    /// Keeps the tree as it is, for that long.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(super) fn at_rest(&self) -> parking_lot::RwLockWriteGuard<'_, ()> {
         self.rest.write()

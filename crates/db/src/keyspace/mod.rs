@@ -128,7 +128,8 @@ impl Keyspace {
 
     /// The key has this value until `expires`: then it has none, and its space comes back.
     ///
-    /// Expiry follows the clock of the machine, and nothing else. A clock that jumps ahead, if only once and for a moment, has compactions delete
+    /// Expiry follows the clock of the machine, and nothing else. A clock that jumps ahead, if
+    /// only once and for a moment, has compactions delete
     /// for good what had expired by it. Snapshots do not keep a value beyond its moment.
     ///
     /// # Errors
@@ -150,8 +151,10 @@ impl Keyspace {
         self.write(key.as_ref(), Kind::Delete, 0, &[])
     }
 
-    /// Folds an operand into the key's value by the keyspace's merge operator, without reading it. Where the key has a value that the operator cannot
-    /// fold into, such as a text under `add`, value and operands stay as they are, and reads of the key fail with [`Error::BadBase`] until it is
+    /// Folds an operand into the key's value by the keyspace's merge operator, without reading it.
+    /// Where the key has a value that the operator cannot
+    /// fold into, such as a text under `add`, value and operands stay as they are, and reads of
+    /// the key fail with [`Error::BadBase`] until it is
     /// put or deleted.
     ///
     /// ```
@@ -211,8 +214,9 @@ impl Keyspace {
     }
 
     /// The key gets the value `new`, or loses its value if `new` is none, if it has exactly the value `expected` now, or none if that
-    /// is none. Whether it did. Reads, writes and conditional writes of a key take effect one after the other: what made the condition
-    /// fail is seen by whoever reads afterwards.
+    /// is none. Whether it did. Reads, writes and conditional writes of a key take effect one
+    /// after the other: what made the condition
+    /// fail is seen by every later read.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

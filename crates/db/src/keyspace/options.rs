@@ -48,10 +48,12 @@ pub struct KeyspaceOptions {
     pub compression: Compression,
     /// Values longer than this many bytes are kept apart from their keys; a quarter of a page if absent.
     pub value_threshold: Option<u32>,
-    /// The name of the operator that folds what is merged: `add`, `append`, `minimum`, `maximum`, or one that the
+    /// The name of the operator that folds what is merged: `add`, `append`, `minimum`, `maximum`,
+    /// or one that the
     /// program has registered. Another name is refused when the keyspace is made.
     pub merge_operator: Option<String>,
-    /// The name of a registered compaction filter. A snapshot that is taken while a compaction runs may see values from before and from after
+    /// The name of a registered compaction filter. A snapshot that is taken while a compaction
+    /// runs may see values from before and from after
     /// what the filter says of them there.
     pub compaction_filter: Option<String>,
 }

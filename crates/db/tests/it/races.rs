@@ -1,4 +1,5 @@
-//! What several threads do at once: keyspaces that are dropped beside writes, and conditional writes judged as one history.
+//! What several threads do at once: keyspaces that are dropped beside writes, and conditional
+//! writes judged as one history.
 
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, Options, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
@@ -11,7 +12,8 @@ fn small() -> Db {
     options.open_in(Arc::new(MemoryDirectory::new())).unwrap()
 }
 
-/// The records of the tree once it was compacted: until that finds nothing more to do, for the background compacts beside it.
+/// The records of the tree once it was compacted: until that finds nothing more to do, for the
+/// background compacts beside it.
 fn records(db: &Db) -> u64 {
     let mut before = u64::MAX;
     loop {
@@ -209,7 +211,8 @@ impl Act {
     }
 }
 
-/// Whether the calls, some of which are done, can follow one another: each at a moment of its own, from this state on (Wing and Gong, *Testing
+/// Whether the calls, some of which are done, can follow one another: each at a moment of its own,
+/// from this state on (Wing and Gong, *Testing
 /// and verifying concurrent objects*, 1993, with what was tried remembered).
 fn is_linear(calls: &[Call], done: u64, state: Option<u32>, tried: &mut HashSet<(u64, Option<u32>)>) -> bool {
     if done.count_ones() as usize == calls.len() {

@@ -1,7 +1,11 @@
 //! What a store refuses, and what it says then.
 
-use alluvium::{Candidate, CompactionFilter, Compression, Error, KeyspaceOptions, Options, Verdict};
+use alluvium::{
+    Candidate, CompactionFilter, Compression, Error, Keyspace, KeyspaceOptions, Options, Verdict,
+};
+use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::{Directory, FileOptions};
 use std::sync::Arc;
 
 fn small() -> Options {
@@ -16,6 +20,18 @@ impl CompactionFilter for KeepsAll {
     fn decide(&self, _: &Candidate<'_>) -> Verdict {
         Verdict::Keep
     }
+}
+
+/// A put or a delete ends what a refused value has begun.
+fn mend(sums: &Keyspace) {
+    let one = 1i64.to_le_bytes();
+    sums.put("b", 40i64.to_le_bytes()).unwrap();
+    sums.merge("b", 2i64.to_le_bytes()).unwrap();
+    sums.delete("d").unwrap();
+    sums.merge("d", one).unwrap();
+    assert_eq!(sums.get("b").unwrap().unwrap(), &42i64.to_le_bytes());
+    assert_eq!(sums.get("d").unwrap().unwrap(), &one);
+    assert_eq!(sums.iter().filter(Result::is_ok).count(), 5);
 }
 
 #[test]
@@ -88,13 +104,7 @@ fn a_value_that_a_merge_operator_refuses_is_told_of_and_kept() {
         matches!(sums.get("d"), Err(Error::BadBase { .. })),
         "it is not discarded by compactions"
     );
-    sums.put("b", 40i64.to_le_bytes()).unwrap();
-    sums.merge("b", 2i64.to_le_bytes()).unwrap();
-    sums.delete("d").unwrap();
-    sums.merge("d", one).unwrap();
-    assert_eq!(sums.get("b").unwrap().unwrap(), &42i64.to_le_bytes());
-    assert_eq!(sums.get("d").unwrap().unwrap(), &one);
-    assert_eq!(sums.iter().filter(Result::is_ok).count(), 5);
+    mend(&sums);
 }
 
 #[test]
@@ -149,7 +159,12 @@ fn a_keyspace_keeps_its_options_and_says_so_to_whoever_wants_others() {
         .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("\"add\"") && text.contains("\"maximum\""), "{text}");
-    // Names that there are not are refused, and those that there are named.
+}
+
+#[test]
+fn the_name_of_an_operator_or_filter_that_is_not_registered_is_refused() {
+    let options = small().register_compaction_filter("even", Arc::new(KeepsAll));
+    let db = options.open_in(Arc::new(MemoryDirectory::new())).unwrap();
     for name in ["min", "max", "Add", ""] {
         let error = db
             .keyspace_with("new", &KeyspaceOptions::new().merge_operator(name))
@@ -174,6 +189,16 @@ fn a_keyspace_keeps_its_options_and_says_so_to_whoever_wants_others() {
     }
 }
 
+/// A directory, with those above it.
+fn made(path: impl AsRef<std::path::Path>) -> FileDirectory {
+    FileDirectory::create(path).unwrap()
+}
+
+/// A file in a directory, which is made if it is not there.
+fn file_in(path: &std::path::Path, name: &str) {
+    made(path).create(name, FileOptions::BUFFERED).unwrap();
+}
+
 #[test]
 fn a_store_does_not_settle_where_something_else_is() {
     let place = tempfile::tempdir().unwrap();
@@ -193,25 +218,25 @@ fn a_store_does_not_settle_where_something_else_is() {
         assert_eq!(before, after, "nothing was made there");
     };
     let with_file = place.path().join("letters");
-    std::fs::create_dir(&with_file).unwrap();
-    std::fs::write(with_file.join("dear.txt"), "dear").unwrap();
+    made(&with_file);
+    file_in(&with_file, "dear.txt");
     told(&with_file, "dear.txt");
     let with_directory = place.path().join("projects");
-    std::fs::create_dir_all(with_directory.join("alluvium")).unwrap();
+    made(with_directory.join("alluvium"));
     told(&with_directory, "alluvium");
     let with_dots = place.path().join("home");
-    std::fs::create_dir_all(&with_dots).unwrap();
-    std::fs::write(with_dots.join(".profile"), "").unwrap();
+    made(&with_dots);
+    file_in(&with_dots, ".profile");
     told(&with_dots, ".profile");
     let file = place.path().join("file");
-    std::fs::write(&file, "not a store").unwrap();
+    file_in(place.path(), "file");
     told(&file, "it is a file");
     for result in [small().open_existing(&file), small().open_read_only(&file)] {
         assert!(result.unwrap_err().to_string().contains("it is a file"));
     }
-    assert_eq!(std::fs::read(&file).unwrap(), b"not a store");
+    assert!(file.is_file());
     let memory = MemoryDirectory::new();
-    alluvium_device::Directory::create(&memory, "notes", alluvium_device::FileOptions::BUFFERED).unwrap();
+    memory.create("notes", FileOptions::BUFFERED).unwrap();
     assert!(
         small()
             .open_in(Arc::new(memory))
@@ -221,14 +246,14 @@ fn a_store_does_not_settle_where_something_else_is() {
     );
     // Empty, missing, or as a file system is made.
     let empty = place.path().join("empty");
-    std::fs::create_dir(&empty).unwrap();
+    made(&empty);
     drop(small().open(&empty).unwrap());
     drop(small().open(&empty).unwrap());
     drop(small().open(place.path().join("not/there/yet")).unwrap());
     let volume = place.path().join("volume");
-    std::fs::create_dir_all(volume.join("lost+found")).unwrap();
+    made(volume.join("lost+found"));
     drop(small().open(&volume).unwrap());
-    // What others put beside a store later keeps nobody from it.
-    std::fs::write(empty.join("README"), "a store").unwrap();
+    // What others put beside a store later does not keep it from opening.
+    file_in(&empty, "README");
     drop(small().open(&empty).unwrap());
 }

@@ -252,7 +252,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Goes on to an ordinary segment where the lane stands in one of a long record, if there is room: what names the newest generation keeps
+    /// Goes on to an ordinary segment where the lane stands in one of a long record, if there is
+    /// room: what names the newest generation keeps
     /// its segment, and might keep most of the log that way.
     ///
     /// # Errors

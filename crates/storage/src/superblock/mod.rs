@@ -85,7 +85,8 @@ pub fn require(directory: &dyn Directory) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::StoreExists`] when a store is there; [`Error::NotAStore`] when files of a store are there without
-/// a superblock, which creation will not overwrite, or files of something else; or as the device says.
+/// a superblock, which creation will not overwrite, or files of something else; or as the device
+/// says.
 pub fn require_none(directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);

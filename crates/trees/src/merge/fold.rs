@@ -203,7 +203,8 @@ impl<'op> Folder<'op> {
                 return Below::Merges(newest);
             }
             Kind::Put if !self.is_expired(message) && (message.expires_ms != 0 || self.refuses(message)) => {
-                // Until it expires the merges fold into it, and from then on into nothing: so they stay apart. So they do where their
+                // Until it expires the merges fold into it, and from then on into nothing: so they
+                // stay apart. So they do where their
                 // operator has no answer: who reads is told.
                 self.emit_chain(newest, emit);
                 emit(Folded {

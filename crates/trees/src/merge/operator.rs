@@ -37,8 +37,10 @@ pub trait Operator: Send + Sync + fmt::Debug {
     /// [`BadOperand`] with the reason.
     fn check(&self, operand: &[u8]) -> Result<(), BadOperand>;
 
-    /// Whether operands can be folded into a value that was put. Asked when they meet it, by compactions and readers; where it refuses, both
-    /// stay as they are, and who reads the key is told. What [`Operator::check`] takes, if not said otherwise, so that must take whatever
+    /// Whether operands can be folded into a value that was put. Asked when they meet it, by
+    /// compactions and readers; where it refuses, both
+    /// stay as they are, and who reads the key is told. What [`Operator::check`] takes, if not
+    /// said otherwise, so that must take whatever
     /// folding operands gives.
     ///
     /// # Errors

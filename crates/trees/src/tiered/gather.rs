@@ -127,7 +127,8 @@ impl<'op> Gather<'op> {
         self.known.memtable(memtable, key, self.operator);
     }
 
-    /// The value, when there is nothing older than what was fed; none where the operator refuses it, which [`Gather::found`] tells. Nothing more can be
+    /// The value, when there is nothing older than what was fed; none where the operator refuses
+    /// it, which [`Gather::found`] tells. Nothing more can be
     /// fed then, until a reset.
     pub fn value(&mut self) -> Option<&[u8]> {
         self.known.settle(self.operator).ok().flatten()
@@ -142,13 +143,15 @@ impl<'op> Gather<'op> {
     /// The value of `key`, when there is nothing older than what was fed.
     ///
     /// # Errors
-    /// [`Error::BadBase`](alluvium_storage::Error::BadBase) where the operator refuses the value that operands lie upon.
+    /// [`Error::BadBase`](alluvium_storage::Error::BadBase) where the operator refuses the value
+    /// that operands lie upon.
     pub fn answer(self, key: &[u8]) -> Result<Answer> {
         let found = self.found().map_err(|bad| bad.under_operands_of(key))?;
         Ok(found.map(Found::into_vec))
     }
 
-    /// The value, when there is nothing older than what was fed, without a copy where it is in a page.
+    /// The value, when there is nothing older than what was fed, without a copy where it is in a
+    /// page.
     ///
     /// # Errors
     /// What the operator says of a value that operands lie upon and that it refuses.
@@ -247,7 +250,8 @@ impl Known {
         Poll::Ready(Ok(ControlFlow::Break(())))
     }
 
-    /// Folds what there is, as if there were nothing older; the value, if there is one. Fails, and changes nothing, where the operator refuses the value
+    /// Folds what there is, as if there were nothing older; the value, if there is one. Fails, and
+    /// changes nothing, where the operator refuses the value
     /// that operands lie upon.
     pub(super) fn settle(
         &mut self,

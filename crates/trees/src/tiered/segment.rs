@@ -275,7 +275,8 @@ impl Segment {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(taken),
             Err(bad) => {
-                // What is in the batch is taken first, and this comes again; once it was told of, the walk goes on behind it.
+                // What is in the batch is taken first, and this comes again; once it was told of,
+                // the walk goes on behind it.
                 self.is_done = batch.len() == 0;
                 return Err(bad.under_operands_of(&self.key));
             }

@@ -11,7 +11,8 @@ const BEHIND: u32 = 100;
 /// What the ledger's keys for named snapshots begin with: no keyspace has this letter.
 const KEPT: u8 = b's';
 
-/// What a named snapshot holds, for the ledger: a key for each keyspace, whose value says at which commit it was made, and what it reads as.
+/// What a named snapshot holds, for the ledger: a key for each keyspace, whose value says at which
+/// commit it was made, and what it reads as.
 pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
     let digest = |letter: u8| {
         let own = pairs.iter().filter(|(key, _)| key[0] == letter);
@@ -30,7 +31,8 @@ pub(super) fn kept(name: &str, at: u64, pairs: &Pairs) -> Vec<Write> {
 }
 
 impl System {
-    /// A named snapshot is made, or the first one ended. What each holds is in the ledger, so that it is compared after every crash.
+    /// A named snapshot is made, or the first one ended. What each holds is in the ledger, so that
+    /// it is compared after every crash.
     pub(super) fn toggle_named(&mut self, world: &World) -> Result<(), Trouble> {
         let there = self.db.snapshots();
         let at = self.db.sequence();
@@ -51,7 +53,8 @@ impl System {
         self.commit(&writes, Durability::Process, world, |system| {
             system.db.remove_snapshot(name).map(|()| true)
         })?;
-        // Compactions may fold what it held, and checkpoints hold what they made: the name may still come back.
+        // Compactions may fold what it held, and checkpoints hold what they made: the name may
+        // still come back.
         world.ledger.amid(Some("crash behind a removed snapshot"));
         for _ in 0..BEHIND {
             if !self.db.work().map_err(trouble)? {

@@ -292,7 +292,8 @@ impl System {
         })
     }
 
-    /// The last keyspace is dropped, and another of its name made. A batch that was filled before comes to nothing.
+    /// The last keyspace is dropped, and another of its name made. A batch that was filled before
+    /// comes to nothing.
     fn drop_keyspace(&mut self, world: &World) -> Result<(), Trouble> {
         // Who reads below it reads through a handle that fails from then on.
         self.snapshot = None;
