@@ -51,7 +51,8 @@ impl Checkpoint<'_> {
     /// failure makes the store refuse changes (K2).
     ///
     /// # Panics
-    /// When the payload is longer than [`MAX_PAYLOAD`].
+    /// When the payload is longer than [`MAX_PAYLOAD`], or the cut is below that of the generation before: the log
+    /// up to there is gone.
     pub fn finish(self, payload: &[u8], cut: u64) -> Result<u64> {
         assert!(
             payload.len() <= MAX_PAYLOAD,
@@ -60,6 +61,8 @@ impl Checkpoint<'_> {
         );
         let store = self.store;
         let generation = self.generation();
+        let before = store.superblock().cut;
+        assert!(cut >= before, "a cut at {cut} falls behind the one at {before}");
         store.health.judge(self.make_durable(payload, cut))?;
         // The generation is durable; what follows gives free what it no longer needs (K1, step 7).
         store.extents.made_durable(generation);

@@ -57,7 +57,8 @@ impl Mini {
         self.tree = next.tree;
         self.retire(&next.replaced, next.dropped);
         let cut = if self.flaw == Flaw::CutsTooLow {
-            cut.saturating_sub(1)
+            // A cut never falls: what an earlier one has released is not in the log any more.
+            cut.saturating_sub(1).max(self.store.superblock().cut)
         } else {
             cut
         };
