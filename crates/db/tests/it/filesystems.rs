@@ -424,6 +424,9 @@ fn free(path: &Path) -> u64 {
     told.lines().last().unwrap().trim().parse().unwrap()
 }
 
+/// Mounts a file system of its own; none where that may not be done.
+type Mount = Box<dyn Fn() -> Option<Volume>>;
+
 #[test]
 fn a_full_disk_is_survived_on_every_file_system() {
     let ext4 = || Volume::image("ext4", &["mkfs.ext4", "-q", "-F", "-m", "0"], 64);
@@ -432,7 +435,7 @@ fn a_full_disk_is_survived_on_every_file_system() {
     let btrfs = |row| Volume::image(row, &["mkfs.btrfs", "-q", "-f"], 160);
     let only = std::env::var("ALLUVIUM_FILE_SYSTEM").ok();
     let full = Promise::OpensAndDeletes;
-    let rows: [(&str, Box<dyn Fn() -> Option<Volume>>, Promise); 8] = [
+    let rows: [(&str, Mount, Promise); 8] = [
         ("ext4", Box::new(ext4), full),
         ("ext3", Box::new(ext3), full),
         ("xfs", Box::new(move || xfs("xfs")), full),

@@ -97,11 +97,14 @@ impl AsRef<[u8]> for Trap<'_> {
     }
 }
 
+/// A write through a keyspace that is dropped in its midst.
+type Write = fn(&Keyspace, Trap<'_>) -> Result<(), Error>;
+
 #[test]
 fn a_write_whose_keyspace_is_dropped_in_its_midst_is_refused() {
     let db = small();
     let options = KeyspaceOptions::new().merge_operator("append");
-    let calls: [fn(&Keyspace, Trap<'_>) -> Result<(), Error>; 6] = [
+    let calls: [Write; 6] = [
         |goes, key| goes.put(key, "value"),
         |goes, key| goes.delete(key),
         |goes, key| goes.merge("key", key),

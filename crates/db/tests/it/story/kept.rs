@@ -36,7 +36,7 @@ impl System {
     pub(super) fn toggle_named(&mut self, world: &World) -> Result<(), Trouble> {
         let there = self.db.snapshots();
         let at = self.db.sequence();
-        if there.is_empty() || there.len() < 2 && at % 3 > 0 {
+        if there.is_empty() || there.len() < 2 && !at.is_multiple_of(3) {
             self.names += 1;
             let name = format!("{}-{}", there.len(), at + self.names);
             let writes = kept(&name, at, &self.everything()?);
