@@ -1,5 +1,10 @@
 //! What a recovery does to the segments that it keeps where they are: it writes them once more, and
 //! cuts their ends off.
+//!
+//! Where files are copied on write both take space, which a full disk does not have. Then the log
+//! opens all the same, for reading, and the work is put off, with the first segment of the new
+//! incarnation if there is no room for that: it is done before the first record is appended and before
+//! anything counts as synced. A crash before that finds what this one found.
 
 use super::format::ALIGNMENT;
 use super::scan::{Cursor, Source};
@@ -7,6 +12,8 @@ use super::segment::slot_file;
 use crate::{Error, Place, Result, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Buffer};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How much is written once more at a time, in bytes.
 const CHUNK: u64 = 1 << 20;
@@ -18,6 +25,86 @@ pub(super) struct Trim {
     pub(super) at: u64,
     /// The highest sequence before that.
     pub(super) highest: u64,
+}
+
+/// What is to be done with a segment that is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    /// Everything behind `at` goes: what was written up to `written`.
+    CutOff { at: u64, written: u64 },
+    /// What is there up to `written` is written once more.
+    WriteAgain { written: u64 },
+}
+
+impl Work {
+    /// # Errors
+    /// As [`cut_off`] and [`write_again`].
+    fn run(self, source: &Source) -> Result<()> {
+        match self {
+            Work::CutOff { at, written } => cut_off(source, at, written),
+            Work::WriteAgain { written } => write_again(source, written),
+        }
+    }
+}
+
+/// Work that was put off since the disk was full.
+#[derive(Debug, Default)]
+pub(super) struct PutOff {
+    is_any: AtomicBool,
+    works: Mutex<Works>,
+}
+
+#[derive(Debug, Default)]
+struct Works {
+    /// Whether the incarnation has no segment yet, which comes first.
+    begin: bool,
+    kept: Vec<(Source, Work)>,
+}
+
+impl PutOff {
+    /// The incarnation begins when there is room for its first segment.
+    pub(super) fn begin_later(&self) {
+        self.works.lock().begin = true;
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// Does the work, or puts it off where the disk is full or the incarnation has not begun.
+    ///
+    /// # Errors
+    /// As [`cut_off`] and [`write_again`], but for a full disk.
+    pub(super) fn run_or_put_off(&self, source: &Source, work: Work) -> Result<()> {
+        let mut works = self.works.lock();
+        let done = if works.begin { None } else { Some(work.run(source)) };
+        match done {
+            Some(Err(error)) if !error.is_full() => return Err(error),
+            Some(Ok(())) => return Ok(()),
+            Some(Err(_)) | None => {}
+        }
+        works.kept.push((source.clone(), work));
+        self.is_any.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Does what was put off; `begin` has the incarnation begin.
+    ///
+    /// # Errors
+    /// As [`cut_off`], [`write_again`] and `begin`; while the disk is full it stays put off.
+    pub(super) fn catch_up(&self, begin: impl FnOnce() -> Result<()>) -> Result<()> {
+        if !self.is_any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut works = self.works.lock();
+        if works.begin {
+            begin()?;
+            works.begin = false;
+        }
+        while let Some((source, work)) = works.kept.first() {
+            work.run(source)?;
+            works.kept.remove(0);
+        }
+        self.is_any.store(false, Ordering::Release);
+        Ok(())
+    }
 }
 
 /// Where to cut a segment of which nothing above `last` counts; none when records that count lie
@@ -43,8 +130,8 @@ pub(super) fn trim_at(source: &Source, from: u64, last: u64) -> Result<Option<Tr
     Ok(at.filter(|_| highest > from).map(|at| Trim { at, highest }))
 }
 
-/// Destroys everything behind a place in a segment, durably. It needs no room, so it works on a
-/// full disk.
+/// Destroys everything behind a place in a segment, durably. Where files are written in place it
+/// needs no room.
 ///
 /// # Errors
 /// As the device says.

@@ -22,7 +22,8 @@
 //! *What is durable* does not depend on the boot: what an earlier life left may be in the page
 //! cache only, and clean there since a sync has failed. Segments above the synced watermark are
 //! written once more, so that the next sync writes them, and nothing above the watermark counts as
-//! synced before that.
+//! synced before that. Where a full disk has no room for that it is put off (`keep`): the log can be
+//! read, and takes nothing before it is done.
 //!
 //! Why a crash at any moment of this is a crash like any other: the new incarnation's first header says where it begins
 //! (`base`) and is durable before any record of it. Until then the survey finds what it found. From then on earlier
@@ -32,7 +33,7 @@
 //! On the same boot everything up to `base` must be there.
 
 use super::format::{Kind, Mark};
-use super::keep::{Trim, cut_off, trim_at, write_again};
+use super::keep::{Trim, Work, trim_at};
 use super::lane::Entry;
 use super::mark;
 use super::merge::{Fact, Found, Merge, Next, Reading};
@@ -103,6 +104,11 @@ struct Plan {
 }
 
 impl Plan {
+    /// Whether every record that counts stays where it is.
+    fn copies_nothing(&self) -> bool {
+        self.gaps.is_empty() && !self.rewritten.contains(&true)
+    }
+
     /// What becomes of each segment when nothing above `last` counts. A repair writes everything
     /// again.
     fn make(
@@ -361,7 +367,14 @@ pub(super) fn open(
             + 1,
     };
     let shared = Shared::new(directory, options, inventory.names.clone(), origin)?;
-    let reused = begin_incarnation(&shared, &inventory, &survey, &plan)?;
+    let reused = match begin_incarnation(&shared, &inventory, &survey, &plan) {
+        // Nothing has to be written for the records to be read.
+        Err(error) if error.is_full() && plan.copies_nothing() => {
+            shared.put_off.begin_later();
+            None
+        }
+        other => other?,
+    };
     let mut report = replay_all(&shared, &inventory, start, reading, &plan, replay)?;
     settle(&shared, &inventory, &survey, &plan, reused)?;
     if strictness == Strictness::Repair {
@@ -542,18 +555,24 @@ fn settle(
         shared.pool.count_live(slot.len);
         let (written, highest) = match plan.trims[index] {
             Some(Trim { at, highest }) => {
-                cut_off(source, at, fact.written)?;
+                let written = fact.written;
+                shared
+                    .put_off
+                    .run_or_put_off(source, Work::CutOff { at, written })?;
                 (at, highest)
             }
             None => (fact.written, fact.highest),
         };
         if highest > survey.synced {
-            write_again(source, written)?;
+            shared
+                .put_off
+                .run_or_put_off(source, Work::WriteAgain { written })?;
         }
         let segment = Segment::recovered(slot, source.header, written, highest);
         shared.table.lock().push(Arc::new(segment));
     }
     if plan.rewritten.contains(&true) {
+        shared.catch_up()?;
         // The copies are durable before what they copy goes; so are those of an earlier recovery.
         let segments = shared.table.lock().clone();
         segments

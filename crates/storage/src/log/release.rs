@@ -119,6 +119,11 @@ impl Shared {
     /// As the device says.
     pub(super) fn close(&self) -> Result<()> {
         self.commit.healthy()?;
+        if self.catch_up().is_err_and(|error| error.is_full()) {
+            // Nothing was appended since the opening: the next one finds what this one has found.
+            self.commit.poison("the log was closed");
+            return Ok(());
+        }
         self.wait_synced(self.watermark.completed())?;
         self.mark_closed()
             .map_err(|error| self.poison_unless_full(error))?;

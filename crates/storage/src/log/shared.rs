@@ -3,6 +3,7 @@
 use super::commit::Commit;
 use super::format::{Kind, Mark, SegmentHeader};
 use super::history::History;
+use super::keep::PutOff;
 use super::lane::{Entry, Lanes, check_payload};
 use super::mark::MarkFile;
 use super::options::{Durability, LogOptions};
@@ -46,6 +47,8 @@ pub(super) struct Shared {
     /// Voids that found no room, first and last sequence: the next segment that any lane begins
     /// takes them up.
     pub(super) owed: Mutex<Owed>,
+    /// What a recovery on a full disk has still to do to the segments that it keeps.
+    pub(super) put_off: PutOff,
     /// Bytes of the segments that recovery kept or wrote: they may exceed the limit until they are released.
     recovered_bytes: AtomicU64,
     /// Syncs of files and mapped ranges.
@@ -127,6 +130,7 @@ impl Shared {
             pinned: AtomicU64::new(0),
             released: AtomicU64::new(origin.released),
             owed: Mutex::default(),
+            put_off: PutOff::default(),
             recovered_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             history: History::new(origin.released),
@@ -223,6 +227,7 @@ impl Shared {
     /// As [`Log::append`](super::Log::append).
     pub(super) fn append(&self, mut entry: Entry<'_>, durability: Durability, claim: Claim) -> Result<()> {
         self.commit.healthy()?;
+        self.catch_up()?;
         check_payload(entry.len())?;
         assert!(
             entry.first > 0 && entry.count > 0,
@@ -244,6 +249,19 @@ impl Shared {
             self.wait_synced(last)?;
         }
         Ok(())
+    }
+
+    /// Does what a recovery on a full disk has put off.
+    ///
+    /// # Errors
+    /// `DiskFull` with nothing changed; otherwise the log is poisoned.
+    pub(super) fn catch_up(&self) -> Result<()> {
+        self.put_off
+            .catch_up(|| {
+                self.put_note(Kind::Note, self.generation())?;
+                self.begin_mark()
+            })
+            .map_err(|error| self.poison_unless_full(error))
     }
 
     /// These sequences are in the page cache, or hold nothing.
@@ -304,8 +322,11 @@ impl Shared {
     ///
     /// # Errors
     /// The device's, for whoever called it; [`Error::Poisoned`] for everybody else, and for a full disk: to the caller
-    /// that would mean that nothing was written.
+    /// that would mean that nothing was written. `DiskFull` while a recovery's work is put off: nothing was written since.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
+        if self.commit.synced() < target {
+            self.catch_up()?;
+        }
         let waited = self.commit.wait(
             target,
             || self.watermark.completed(),
@@ -361,6 +382,13 @@ impl Shared {
     /// As the device says; the log is poisoned unless there was no room.
     pub(super) fn control(&self, kind: Kind, generation: u64) -> Result<()> {
         self.commit.healthy()?;
+        // What a checkpoint gives free afterwards may be used again: nothing of it is left to be done.
+        self.catch_up()?;
+        self.put_note(kind, generation)
+    }
+
+    /// As [`Shared::control`], also where a recovery has put something off.
+    fn put_note(&self, kind: Kind, generation: u64) -> Result<()> {
         let segment = {
             let mut lane = self.lanes.first();
             let entry = Entry {
