@@ -47,7 +47,7 @@ pub struct Iter {
     tree: Tree,
     memtables: Option<Arc<dyn Memtables>>,
     wanted: Wanted,
-    segment: Option<Segment>,
+    segment: Option<Box<Segment>>,
     /// What all of this takes in memory, and where the segment is when it is not here.
     hold: Hold,
     /// Where to go on when the segment is no more.
@@ -285,9 +285,9 @@ impl Iter {
         if self.segment.is_none() {
             self.segment = held.take(&mut self.hold);
         }
-        match held.is_tight() {
-            true => self.batch.want_little(self.ahead),
-            false => self.batch.want(self.ahead),
+        match held.most_ahead() {
+            Some(most) => self.batch.want_little(self.ahead.min(most)),
+            None => self.batch.want(self.ahead),
         }
     }
 
@@ -298,7 +298,7 @@ impl Iter {
         }
         let held = &self.tree.shared.held;
         let batch = self.batch.memory_bytes();
-        let segment = self.segment.as_ref().map_or(0, Segment::memory_bytes);
+        let segment = self.segment.as_deref().map_or(0, Segment::memory_bytes);
         if held.keep(&mut self.hold, batch + segment) {
             return;
         }
@@ -391,14 +391,15 @@ impl Iter {
             return Ok(false);
         }
         view.tree.note_scan(leaf, std::mem::take(&mut self.enters));
-        self.segment = Some(Segment::open(
+        let segment = Segment::open(
             view.tree.store(),
             view.version,
             leaf,
             above(view.list, view.version, self.wanted.at),
             &self.wanted,
             &self.position,
-        )?);
+        )?;
+        self.segment = Some(Box::new(segment));
         Ok(true)
     }
 
