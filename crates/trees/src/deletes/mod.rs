@@ -87,8 +87,10 @@ impl RangeDeletes {
     /// When there are 4 GiB of keys.
     #[must_use]
     pub fn of(list: &List) -> RangeDeletes {
-        let mut boundaries: Vec<&[u8]> = list.iter().flat_map(|(start, end, _)| [start, end]).collect();
-        boundaries.sort();
+        let mut boundaries: Vec<&[u8]> = Vec::with_capacity(2 * list.len());
+        boundaries.extend(list.iter().flat_map(|(start, end, _)| [start, end]));
+        // In place: a list may be long.
+        boundaries.sort_unstable();
         boundaries.dedup();
         let number = |key: &[u8]| boundaries.partition_point(|boundary| *boundary < key) as u32;
         let mut deletes: Vec<Delete> = list
@@ -99,7 +101,7 @@ impl RangeDeletes {
                 end: number(end),
             })
             .collect();
-        deletes.sort_by_key(|delete| delete.sequence);
+        deletes.sort_unstable_by_key(|delete| (delete.sequence, delete.start, delete.end));
         let mut at = 0;
         let end = |key: &&[u8]| {
             at += key.len();
