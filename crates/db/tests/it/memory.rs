@@ -298,7 +298,7 @@ fn range_deletes_apart(path: &Path, memory: u64) -> u64 {
 
 fn range_deletes_seen(path: &Path, memory: u64) -> u64 {
     let (db, keyspace) = open(path, memory);
-    let count = 300_000u64;
+    let count = much(60_000, 300_000);
     for number in 0..count {
         keyspace.put((10 * number).to_be_bytes(), b"seen").unwrap();
     }

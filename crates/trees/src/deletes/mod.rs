@@ -253,6 +253,19 @@ impl RangeDeletes {
         }
     }
 
+    /// How many sequence numbers there are.
+    pub(crate) fn count_distinct(&self) -> usize {
+        self.deletes
+            .chunk_by(|one, next| one.sequence == next.sequence)
+            .count()
+    }
+
+    /// Bytes of all keys, at most.
+    pub(crate) fn key_bytes(&self) -> usize {
+        let len = |delete: &Delete| self.key(delete.start).len() + self.key(delete.end).len();
+        self.deletes.iter().map(len).sum()
+    }
+
     /// Which sequence numbers there are.
     pub(crate) fn distinct(&self) -> BTreeSet<Sequence> {
         self.deletes.iter().map(|delete| delete.sequence).collect()

@@ -68,7 +68,7 @@ impl Builder {
         if self.summary.records == 0 && range_deletes.is_empty() {
             return Ok(None);
         }
-        self.summary.range_deletes = range_deletes.distinct().len() as u64;
+        self.summary.range_deletes = range_deletes.count_distinct() as u64;
         for (_, _, sequence) in range_deletes.iter() {
             note_sequence(&mut self.summary, sequence, sequence);
         }
@@ -199,7 +199,9 @@ impl Builder {
     fn finish_footer(self, details: Details, cached: ToCache, mut claimed: Claimed) -> Result<Option<Built>> {
         let page_size = self.page_size();
         let page = page_size.bytes();
-        let mut bytes = Vec::new();
+        // Each has two lengths and a number beside its keys.
+        let deletes = &details.range_deletes;
+        let mut bytes = Vec::with_capacity(deletes.key_bytes() + 16 * deletes.len());
         details.encode(&mut bytes);
         let len = Footer::bytes_with(bytes.len());
         let mut footer = Footer::Whole {

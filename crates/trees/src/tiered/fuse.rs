@@ -192,7 +192,12 @@ impl Fused {
     ) -> Result<Fused> {
         let rule = plan.rule.clone();
         drop_deleted(&mut sources, &rule);
-        let mut deletes = List::default();
+        let all = || sources.iter().map(|source| source.run.range_deletes());
+        let (count, bytes) = (
+            all().map(RangeDeletes::len).sum(),
+            all().map(RangeDeletes::key_bytes).sum(),
+        );
+        let mut deletes = List::with_room(count, bytes);
         for source in &sources {
             source.run.range_deletes().add_within(&source.range, &mut deletes);
         }
