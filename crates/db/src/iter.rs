@@ -20,7 +20,8 @@ pub struct Iter {
     pinned: Arc<Pinned>,
     range: KeyRange,
     front: Option<Scan>,
-    back: Option<Scan>,
+    /// Apart, for most walks have none.
+    back: Option<Box<Scan>>,
     /// The last keys that either end has handed out, empty before the first: the ends have met when they cross.
     front_key: Vec<u8>,
     back_key: Vec<u8>,
@@ -164,16 +165,20 @@ impl Iter {
             self.is_over = true;
             return Err(error);
         }
-        let (scan, own, others) = match direction {
-            Direction::Forward => (&mut self.front, &mut self.front_key, &self.back_key),
-            Direction::Backward => (&mut self.back, &mut self.back_key, &self.front_key),
-        };
         let begin = || engine.scan(self.range.clone(), direction, self.pinned.sequence());
-        let Some((key, value)) = scan
-            .get_or_insert_with(begin)
-            .next()
-            .map_err(|error| engine.catalog.named(error))?
-        else {
+        let (scan, own, others) = match direction {
+            Direction::Forward => (
+                self.front.get_or_insert_with(begin),
+                &mut self.front_key,
+                &self.back_key,
+            ),
+            Direction::Backward => (
+                &mut **self.back.get_or_insert_with(|| Box::new(begin())),
+                &mut self.back_key,
+                &self.front_key,
+            ),
+        };
+        let Some((key, value)) = scan.next().map_err(|error| engine.catalog.named(error))? else {
             self.is_over = true;
             return Ok(None);
         };

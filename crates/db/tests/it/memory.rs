@@ -15,8 +15,6 @@ use std::time::{Duration, SystemTime};
 const MIB: u64 = 1 << 20;
 /// What the process that does one kind of work is told: its name, the budget in MiB, the directory.
 const ROW: &str = "ALLUVIUM_MEMORY_ROW";
-/// Where a kind of work is to be measured that is known to break the promise.
-const RANGES: &str = "ALLUVIUM_MEMORY_RANGES";
 
 const VALUE: [u8; 100] = [7; 100];
 const LONG_VALUE: u64 = 16 * MIB;
@@ -65,14 +63,17 @@ const ROWS: &[Row] = &[
     row("recovery", "killed", cold_open),
     row("killed, 16 MiB values", "killed long", be_killed_with_long_values),
     row("recovery, 16 MiB values", "killed long", cold_open),
-];
-
-/// As many range deletes, which cover one another in parts, and what follows upon them.
-const RANGE_ROWS: &[Row] = &[
+    // They cover one another in parts.
     row("300,000 range deletes", "ranges", range_deletes),
     row("get after range deletes", "ranges", get),
     row("load after range deletes", "ranges", load),
     row("compact after range deletes", "ranges", compact),
+    // They are disjoint, and nothing lies below them.
+    row("range deletes apart", "apart", range_deletes_apart),
+    row("get after those apart", "apart", get),
+    row("compact after those apart", "apart", compact),
+    // A snapshot sees what each of them deletes.
+    row("range deletes, snapshot", "seen", range_deletes_seen),
 ];
 
 fn is_full() -> bool {
@@ -270,12 +271,45 @@ fn be_killed_with_long_values(path: &Path, memory: u64) -> u64 {
 
 fn range_deletes(path: &Path, memory: u64) -> u64 {
     let (db, keyspace) = open(path, memory);
-    for number in 0..much(50_000, 300_000) {
+    for number in 0..300_000 {
         let (start, end) = (key(number), key(number + 1));
         let (start, end) = if start < end { (start, end) } else { (end, start) };
         keyspace.delete_range(&start[..8], Some(&end[..8])).unwrap();
     }
     db.close().unwrap();
+    0
+}
+
+/// Deletes ranges that do not touch, in no order.
+fn delete_apart(keyspace: &Keyspace, count: u64) {
+    for number in 0..count {
+        let place = number.wrapping_mul(7919) % count;
+        let bounds = [10 * place, 10 * place + 5].map(u64::to_be_bytes);
+        keyspace.delete_range(bounds[0], Some(&bounds[1])).unwrap();
+    }
+}
+
+fn range_deletes_apart(path: &Path, memory: u64) -> u64 {
+    let (db, keyspace) = open(path, memory);
+    delete_apart(&keyspace, 300_000);
+    db.close().unwrap();
+    0
+}
+
+fn range_deletes_seen(path: &Path, memory: u64) -> u64 {
+    let (db, keyspace) = open(path, memory);
+    let count = much(60_000, 300_000);
+    for number in 0..count {
+        keyspace.put((10 * number).to_be_bytes(), b"seen").unwrap();
+    }
+    let before = db.snapshot();
+    delete_apart(&keyspace, count);
+    db.compact().unwrap();
+    for number in [0, count / 2, count - 1] {
+        let key = (10 * number).to_be_bytes();
+        assert!(before.get(&keyspace, key).unwrap().is_some());
+        assert!(keyspace.get(key).unwrap().is_none());
+    }
     0
 }
 
@@ -297,11 +331,7 @@ fn a_child_does_one_kind_of_work() {
     let mut word = || words.next().unwrap();
     let (name, memory, directory) = (word(), word(), word());
     let memory = memory.parse::<u64>().unwrap() * MIB;
-    let found = ROWS
-        .iter()
-        .chain(RANGE_ROWS)
-        .find(|row| row.name == name)
-        .unwrap();
+    let found = ROWS.iter().find(|row| row.name == name).unwrap();
     let own = (found.work)(Path::new(directory), memory);
     tell(own);
 }
@@ -330,7 +360,6 @@ fn measure(row: &Row, memory_mib: u64, directory: &Path) -> (u64, u64) {
 #[cfg(target_os = "linux")]
 fn a_store_has_no_more_memory_than_it_promises() {
     let place = tempfile::tempdir().unwrap();
-    let ranges = if number(RANGES, 0) > 0 { RANGE_ROWS } else { &[] };
     let only = std::env::var("ALLUVIUM_MEMORY_ONLY").unwrap_or_default();
     let budgets: &[u64] = if is_full() { &[16, 64, 320] } else { &[16, 64] };
     let mut broken = Vec::new();
@@ -339,7 +368,7 @@ fn a_store_has_no_more_memory_than_it_promises() {
         "MiB", "budget", "promised", "peak", "caller's"
     );
     for &memory in budgets {
-        for row in ROWS.iter().chain(ranges).filter(|row| row.name.contains(&only)) {
+        for row in ROWS.iter().filter(|row| row.name.contains(&only)) {
             let directory = place.path().join(format!("{memory} {}", row.directory));
             let (peak, own) = measure(row, memory, &directory);
             let promised = memory * MIB * 11 / 10 + 32 * MIB;

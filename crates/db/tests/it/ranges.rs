@@ -59,6 +59,55 @@ fn a_log_that_is_trimmed_at_every_record_stays_as_small_as_it_is() {
 }
 
 #[test]
+fn range_deletes_are_left_out_where_the_tree_has_nothing_and_only_there() {
+    const COUNT: u32 = 5000;
+    let directory = Arc::new(MemoryDirectory::new());
+    let db = small().workers(0).open_in(directory).unwrap();
+    let keyspace = db.keyspace("log").unwrap();
+    let delete = |first: u32| {
+        for number in first..first + COUNT {
+            let (start, end) = (key(10 * number), key(10 * number + 5));
+            keyspace.delete_range(&start, Some(&end)).unwrap();
+        }
+        db.checkpoint().unwrap();
+    };
+    let before = live_bytes(&db);
+    delete(COUNT);
+    let grown = live_bytes(&db).saturating_sub(before);
+    assert!(grown < 64 << 10, "{grown} bytes for deletes of nothing");
+    let tree = db.stats().memory.tree;
+    assert!(tree < 64 << 10, "{tree} bytes of memory");
+    // What lies in a run is deleted, and what a snapshot saw before stays for it.
+    for number in 0..COUNT {
+        keyspace.put(key(10 * number), b"x").unwrap();
+        keyspace.put(key(10 * number + 7), b"y").unwrap();
+    }
+    db.checkpoint().unwrap();
+    let snapshot = db.snapshot();
+    delete(0);
+    delete(0);
+    assert_eq!(keyspace.iter().count() as u32, COUNT);
+    assert_eq!(snapshot.iter(&keyspace).count() as u32, 2 * COUNT);
+    drop(snapshot);
+    // In one memtable with what they delete, and with what comes after them.
+    for number in 2 * COUNT..3 * COUNT {
+        keyspace.put(key(10 * number), b"old").unwrap();
+    }
+    let snapshot = db.snapshot();
+    let (first, last) = (key(20 * COUNT), key(30 * COUNT));
+    keyspace.delete_range(&first, Some(&last)).unwrap();
+    keyspace.put(&first, b"new").unwrap();
+    db.checkpoint().unwrap();
+    assert_eq!(keyspace.iter().count() as u32, COUNT + 1);
+    assert_eq!(snapshot.iter(&keyspace).count() as u32, 2 * COUNT);
+    drop(snapshot);
+    db.compact().unwrap();
+    assert_eq!(keyspace.iter().count() as u32, COUNT + 1);
+    assert_eq!(keyspace.get(&first).unwrap().unwrap(), b"new");
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
 fn under_a_snapshot_every_range_delete_is_kept_once() {
     let directory = Arc::new(MemoryDirectory::new());
     let db = small().workers(0).open_in(directory.clone()).unwrap();

@@ -20,6 +20,15 @@ pub struct List {
 }
 
 impl List {
+    /// An empty list with room for so many deletes, whose keys take so many bytes.
+    #[must_use]
+    pub fn with_room(deletes: usize, bytes: usize) -> List {
+        List {
+            keys: Vec::with_capacity(bytes),
+            entries: Vec::with_capacity(deletes),
+        }
+    }
+
     /// Adds a delete of `start..end`. One that ends at or before its start deletes nothing and is left out.
     ///
     /// # Panics

@@ -87,8 +87,10 @@ impl RangeDeletes {
     /// When there are 4 GiB of keys.
     #[must_use]
     pub fn of(list: &List) -> RangeDeletes {
-        let mut boundaries: Vec<&[u8]> = list.iter().flat_map(|(start, end, _)| [start, end]).collect();
-        boundaries.sort();
+        let mut boundaries: Vec<&[u8]> = Vec::with_capacity(2 * list.len());
+        boundaries.extend(list.iter().flat_map(|(start, end, _)| [start, end]));
+        // In place: a list may be long.
+        boundaries.sort_unstable();
         boundaries.dedup();
         let number = |key: &[u8]| boundaries.partition_point(|boundary| *boundary < key) as u32;
         let mut deletes: Vec<Delete> = list
@@ -99,7 +101,7 @@ impl RangeDeletes {
                 end: number(end),
             })
             .collect();
-        deletes.sort_by_key(|delete| delete.sequence);
+        deletes.sort_unstable_by_key(|delete| (delete.sequence, delete.start, delete.end));
         let mut at = 0;
         let end = |key: &&[u8]| {
             at += key.len();
@@ -249,6 +251,19 @@ impl RangeDeletes {
             let end = range.high.as_deref().map_or(end, |high| high.min(end));
             to.push(start.max(&range.low), end, sequence);
         }
+    }
+
+    /// How many sequence numbers there are.
+    pub(crate) fn count_distinct(&self) -> usize {
+        self.deletes
+            .chunk_by(|one, next| one.sequence == next.sequence)
+            .count()
+    }
+
+    /// Bytes of all keys, at most.
+    pub(crate) fn key_bytes(&self) -> usize {
+        let len = |delete: &Delete| self.key(delete.start).len() + self.key(delete.end).len();
+        self.deletes.iter().map(len).sum()
     }
 
     /// Which sequence numbers there are.

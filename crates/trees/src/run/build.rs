@@ -8,7 +8,7 @@ use super::options::RunOptions;
 use super::spans::Spans;
 use super::value::{self, Placed, Slot, ValuePointer, ValueWriter, largest, pages_for};
 use super::{MAX_KEY, MAX_VALUE, Record, Run, Summary, Value, separator};
-use crate::deletes::List;
+use crate::deletes::{List, RangeDeletes};
 use crate::range::KeyRange;
 use alluvium_base::{Kind, MIB, Sequence};
 use alluvium_filters::hash;
@@ -99,6 +99,8 @@ pub struct Builder {
     pub(super) first_key: Vec<u8>,
     pub(super) hashes: Vec<u64>,
     pub(super) range_deletes: List,
+    /// Those that came indexed.
+    pub(super) indexed_deletes: Arc<RangeDeletes>,
     pub(super) summary: Summary,
 }
 
@@ -173,6 +175,7 @@ impl Builder {
             first_key: Vec::new(),
             hashes: Vec::new(),
             range_deletes: List::default(),
+            indexed_deletes: Arc::default(),
             summary: Summary::default(),
         })
     }
@@ -521,6 +524,11 @@ impl Builder {
     /// every one of them becomes part of the run.
     pub fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: Sequence) {
         self.range_deletes.push(start, end, sequence);
+    }
+
+    /// Deletes what these deletes do, and shares their memory with the caller if no others are added. To be called once at most.
+    pub(crate) fn delete_ranges(&mut self, deletes: Arc<RangeDeletes>) {
+        self.indexed_deletes = deletes;
     }
 
     /// Bytes written so far, and those of the index nodes that wait.

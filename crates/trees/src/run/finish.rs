@@ -6,10 +6,12 @@ use super::index::{Child, IndexBuilder};
 use super::value::{Placed, Slot, ValueWriter, largest};
 use super::{Run, Use};
 use crate::deletes::RangeDeletes;
+use crate::range::KeyRange;
 use alluvium_storage::extents::{Extent, Extents, UNIT};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
+use std::mem::take;
 use std::sync::Arc;
 
 /// A run that is written, and not yet part of the store.
@@ -62,11 +64,11 @@ impl Builder {
     /// [`Error::Full`] when there is no room, [`Error::Corrupt`] when a value passed on is in no extent of the runs that were named, or as the
     /// device says; what was written is given up then.
     pub fn finish(mut self) -> Result<Option<Built>> {
-        if self.summary.records == 0 && self.range_deletes.is_empty() {
+        let range_deletes = self.take_deletes();
+        if self.summary.records == 0 && range_deletes.is_empty() {
             return Ok(None);
         }
-        let range_deletes = RangeDeletes::of(&std::mem::take(&mut self.range_deletes));
-        self.summary.range_deletes = range_deletes.distinct().len() as u64;
+        self.summary.range_deletes = range_deletes.count_distinct() as u64;
         for (_, _, sequence) in range_deletes.iter() {
             note_sequence(&mut self.summary, sequence, sequence);
         }
@@ -90,12 +92,21 @@ impl Builder {
             summary: self.summary,
             low,
             high,
-            last: std::mem::take(&mut self.last_key).into(),
+            last: take(&mut self.last_key).into(),
             root,
             uses,
             range_deletes,
         };
         self.finish_footer(details, cached, claimed)
+    }
+
+    fn take_deletes(&mut self) -> Arc<RangeDeletes> {
+        let (indexed, mut list) = (take(&mut self.indexed_deletes), take(&mut self.range_deletes));
+        if list.is_empty() {
+            return indexed;
+        }
+        indexed.add_within(&KeyRange::everything(), &mut list);
+        Arc::new(RangeDeletes::of(&list))
     }
 
     /// The smallest and the largest key touched.
@@ -115,13 +126,13 @@ impl Builder {
         }
         self.close_leaf(false);
         self.close_values()?;
-        let last_key = std::mem::take(&mut self.last_key);
+        let last_key = take(&mut self.last_key);
         self.write_closed(Some(&last_key))?;
         self.last_key = last_key;
         self.close_index();
         self.leaves.set_codec(self.options.codec);
         let mut level = 1;
-        let mut nodes = std::mem::take(&mut self.full);
+        let mut nodes = take(&mut self.full);
         while nodes.len() > 1 {
             level += 1;
             let mut above = IndexBuilder::new(level);
@@ -165,7 +176,7 @@ impl Builder {
         for extent in leaves.chain(filling) {
             uses.extend(self.spans.take(extent, false));
         }
-        let own = std::mem::take(&mut self.inherited);
+        let own = take(&mut self.inherited);
         let mut inherited: Vec<Extent> = own;
         inherited.sort_unstable();
         inherited.dedup();
@@ -188,7 +199,9 @@ impl Builder {
     fn finish_footer(self, details: Details, cached: ToCache, mut claimed: Claimed) -> Result<Option<Built>> {
         let page_size = self.page_size();
         let page = page_size.bytes();
-        let mut bytes = Vec::new();
+        // Each has two lengths and a number beside its keys.
+        let deletes = &details.range_deletes;
+        let mut bytes = Vec::with_capacity(deletes.key_bytes() + 16 * deletes.len());
         details.encode(&mut bytes);
         let len = Footer::bytes_with(bytes.len());
         let mut footer = Footer::Whole {

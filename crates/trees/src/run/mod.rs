@@ -195,7 +195,7 @@ struct Inner {
     /// The root, with its layout; none without records.
     root: Option<(index::Layout, Vec<u8>)>,
     uses: Vec<Use>,
-    range_deletes: RangeDeletes,
+    range_deletes: Arc<RangeDeletes>,
     page_size: PageSize,
 }
 

@@ -9,9 +9,9 @@ const ENOUGH: usize = 64 << 10;
 const ENOUGH_APART: usize = 256 << 10;
 /// A value longer than this is moved, not copied, and ends its batch.
 const LONG: usize = 16 << 10;
-/// Bytes and records after which a batch takes no more where memory is scarce.
-const LITTLE: usize = 512;
-const FEW: usize = 8;
+/// The most records that a batch takes where memory is scarce, and bytes after which it takes no more, for each of them.
+pub(super) const FEW: usize = 8;
+const LITTLE: usize = 64;
 
 /// Keys with their values, in the order of the scan.
 #[derive(Debug)]
@@ -84,15 +84,16 @@ impl Batch {
         self.enough = [ENOUGH, ENOUGH_APART];
     }
 
-    /// The same where memory is scarce: no more than a few, and what memory it has beyond them is given back. To be called after
-    /// [`Batch::clear`].
+    /// The same where memory is scarce: what memory it has beyond these few records is given back. To be called after [`Batch::clear`].
     #[cold]
     pub(super) fn want_little(&mut self, records: usize) {
-        if self.bytes.capacity() > 2 * LITTLE || self.ends.capacity() > 2 * FEW {
+        let enough = LITTLE * records;
+        if self.bytes.capacity() > 2 * enough || self.ends.capacity() > records {
             *self = Batch::default();
         }
-        self.wanted = records.min(FEW);
-        self.enough = [LITTLE; 2];
+        self.ends.reserve_exact(records);
+        self.wanted = records;
+        self.enough = [enough; 2];
     }
 
     /// How many bytes of memory it takes.

@@ -42,7 +42,8 @@ pub(super) struct Taken {
 pub(super) struct Fused {
     store: Arc<Store>,
     merged: Merged<Cursor>,
-    deletes: RangeDeletes,
+    /// The builder has the same, where all of them remain.
+    deletes: Arc<RangeDeletes>,
     rule: Rule,
     keyspace: Keyspace,
     asks_filters: bool,
@@ -191,15 +192,28 @@ impl Fused {
     ) -> Result<Fused> {
         let rule = plan.rule.clone();
         drop_deleted(&mut sources, &rule);
-        let mut deletes = List::default();
+        let all = || sources.iter().map(|source| source.run.range_deletes());
+        let (count, bytes) = (
+            all().map(RangeDeletes::len).sum(),
+            all().map(RangeDeletes::key_bytes).sum(),
+        );
+        let mut deletes = List::with_room(count, bytes);
         for source in &sources {
             source.run.range_deletes().add_within(&source.range, &mut deletes);
         }
-        let deletes = RangeDeletes::of(&deletes.folded(&[rule.horizon]));
+        if deletes.iter().any(|(_, _, sequence)| sequence <= rule.horizon) {
+            deletes = deletes.folded(&[rule.horizon]);
+        }
+        let indexed = Arc::new(RangeDeletes::of(&deletes));
+        drop(deletes);
+        let deletes = indexed;
         let mut builder = Builder::new(store, options)?;
-        for (start, end, sequence) in deletes.iter() {
-            // With nothing older, a delete that every reader sees has nothing left to delete (G4).
-            if rule.older == Older::Elsewhere || sequence > rule.horizon {
+        // With nothing older, a delete that every reader sees has nothing left to delete (G4).
+        let remains = |sequence| rule.older == Older::Elsewhere || sequence > rule.horizon;
+        if deletes.iter().all(|(_, _, sequence)| remains(sequence)) {
+            builder.delete_ranges(Arc::clone(&deletes));
+        } else {
+            for (start, end, sequence) in deletes.iter().filter(|delete| remains(delete.2)) {
                 builder.delete_range(start, end, sequence);
             }
         }

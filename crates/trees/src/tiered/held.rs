@@ -4,6 +4,7 @@
 //! above it. While all scans together hold little, each keeps its own. Then a scan that ends a call parks its segment here, where the one
 //! that was parked longest ago gives way: whoever goes on finds it, and what is idle finds its place anew. And each decides little ahead.
 
+use super::batch::FEW;
 use super::segment::Segment;
 use super::tree::Tree;
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ pub(super) struct Held {
 /// Segments whose scans are between two calls, by their tickets: lower ones were parked longer ago.
 #[derive(Default)]
 struct Parked {
-    segments: BTreeMap<u64, (Segment, u64)>,
+    segments: BTreeMap<u64, (Box<Segment>, u64)>,
     bytes: u64,
     tickets: u64,
 }
@@ -49,9 +50,10 @@ impl Held {
         self.limit.load(Ordering::Relaxed) / 2
     }
 
-    /// Whether scans keep as much as they may: each should decide little ahead.
-    pub(super) fn is_tight(&self) -> bool {
-        self.own.load(Ordering::Relaxed) > self.half()
+    /// How many records a scan may decide ahead once all scans keep more than they may: the more that is, the fewer, down to one.
+    pub(super) fn most_ahead(&self) -> Option<usize> {
+        let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
+        (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
     }
 
     /// A scan keeps so many bytes now; whether all of them keep no more than they may.
@@ -67,7 +69,7 @@ impl Held {
 
     /// Takes a scan's segment until it comes back for it, or others need the room.
     #[cold]
-    pub(super) fn park(&self, hold: &mut Hold, segment: Segment) {
+    pub(super) fn park(&self, hold: &mut Hold, segment: Box<Segment>) {
         let (bytes, most) = (segment.memory_bytes(), self.half());
         let mut parked = self.parked.lock();
         parked.tickets += 1;
@@ -94,7 +96,7 @@ impl Held {
     }
 
     /// Gives a scan its segment back, if it was parked and is still there.
-    pub(super) fn take(&self, hold: &mut Hold) -> Option<Segment> {
+    pub(super) fn take(&self, hold: &mut Hold) -> Option<Box<Segment>> {
         let ticket = take(&mut hold.ticket)?;
         let mut parked = self.parked.lock();
         let (segment, bytes) = parked.segments.remove(&ticket)?;

@@ -8,6 +8,7 @@ use super::tree::Tree;
 use crate::maplet::Maplet;
 use crate::memtable::Memtable;
 use crate::merge::{Folder, Older, Rule};
+use crate::range::KeyRange;
 use crate::run::{Builder, Record, Value};
 use alluvium_base::message::LAST;
 use alluvium_base::{Purpose, Sequence};
@@ -46,8 +47,13 @@ impl Tree {
             let mut deletes = memtable.range_deletes();
             // The tree holds nothing as new as the memtable's oldest message, and the records that follow were not deleted.
             deletes.level(rule.horizon);
-            for (start, end, sequence) in deletes.folded(&[rule.horizon]).iter() {
-                builder.delete_range(start, end, sequence);
+            let deletes = deletes.folded(&[rule.horizon]);
+            let root = &self.peek().root;
+            for (start, end, sequence) in deletes.iter() {
+                // Where the tree has nothing, a delete that every reader sees has nothing left to delete (G4).
+                if sequence > rule.horizon || root.touches(&KeyRange::new(start, Some(end))) {
+                    builder.delete_range(start, end, sequence);
+                }
             }
         }
         Ok(Incorporation {

@@ -9,7 +9,7 @@
 //!
 //! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs` (flush, split, merge), `inflight.rs`
 //! and `compact.rs` (compactions), `uses.rs` (when an extent dies), `tree.rs` (versions: how a change is published), `rules.rs` (what
-//! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `digest.rs`, `memtables.rs`, `lookup.rs`, `many.rs`, `asynchronous.rs`, `scan.rs` (with
+//! differs by keyspace), `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `digest.rs`, `memtables.rs`, `lookup.rs`, `many.rs`, `asynchronous.rs`, `scan.rs` (with `usual.rs`,
 //! `batch.rs`, `apart.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and `format.rs`), `check.rs` (with `names.rs` and `contents.rs`), `salvage.rs`, `estimate.rs`, `draw.rs`, `outline.rs`.
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023) on pages that are never
@@ -72,6 +72,7 @@ mod sources;
 mod span;
 mod tree;
 mod uses;
+mod usual;
 
 pub use crate::found::Found;
 pub use asynchronous::{Course, Lookup};

@@ -206,6 +206,18 @@ impl Node {
         }
     }
 
+    /// Whether any run, here or below, may say anything of a key of a range.
+    pub(super) fn touches(&self, range: &KeyRange) -> bool {
+        let first = self.pivot_for(&range.low);
+        let pivots = self.pivots.iter().enumerate().skip(first);
+        let mut met = pivots.take_while(|(_, pivot)| !range.ends_before(&pivot.low));
+        met.any(|(index, pivot)| {
+            let child = pivot.child.as_ref();
+            self.stack(index).any(|layer| layer.part.touches(range))
+                || child.is_some_and(|child| child.touches(range))
+        })
+    }
+
     /// Whether it has no children.
     #[must_use]
     pub(super) fn is_leaf(&self) -> bool {

@@ -9,6 +9,7 @@ use super::node::Node;
 use super::rules::Keyspace;
 use super::segment::{Position, Segment, Taken, Wanted};
 use super::tree::{Tree, Version};
+use super::usual::LONG_SCAN;
 use crate::fetch::Blocking;
 use crate::merge::Direction;
 use crate::range::KeyRange;
@@ -16,7 +17,6 @@ use alluvium_base::{Purpose, Sequence};
 use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Deleted keys in a row after which a scan looks for the end of the range delete that covers them.
 const PATIENCE: u32 = 4;
@@ -27,14 +27,8 @@ const MAX_AHEAD: usize = 128;
 /// Scans that say nothing are taken to be longer than the others were on the average, by as much again and no more than this: a page too many
 /// costs a thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM, 2021), but many do cost.
 const LONGER: usize = 128;
-/// Longer scans count as so long: they read further and further ahead by themselves.
-const LONG_SCAN: usize = 4096;
 /// Once a scan is as long as that, or nearly all are, no end is expected: so many more records.
 const NO_END: usize = 8 * LONG_SCAN;
-/// So many scans make the average.
-const SCANS: u64 = 16;
-/// Parts of a record in which it is kept.
-const PARTS: u64 = 1 << 16;
 /// Deleted keys after which a scan lets go of what it holds, and begins anew.
 const BREATH: u32 = 4096;
 
@@ -47,7 +41,7 @@ pub struct Iter {
     tree: Tree,
     memtables: Option<Arc<dyn Memtables>>,
     wanted: Wanted,
-    segment: Option<Segment>,
+    segment: Option<Box<Segment>>,
     /// What all of this takes in memory, and where the segment is when it is not here.
     hold: Hold,
     /// Where to go on when the segment is no more.
@@ -75,25 +69,6 @@ impl Drop for Iter {
         let held = &self.tree.shared.held;
         drop(held.take(&mut self.hold));
         held.keep(&mut self.hold, 0);
-    }
-}
-
-/// How many records scans take on the average.
-#[derive(Debug, Default)]
-pub(super) struct UsualScan(AtomicU64);
-
-impl UsualScan {
-    /// One has taken so many. It may be lost when many end at once.
-    fn note(&self, records: usize) {
-        let (records, before) = (records.min(LONG_SCAN) as u64, self.0.load(Ordering::Relaxed));
-        self.0.store(
-            before - before / SCANS + records * PARTS / SCANS,
-            Ordering::Relaxed,
-        );
-    }
-
-    fn records(&self) -> usize {
-        (self.0.load(Ordering::Relaxed) / PARTS) as usize
     }
 }
 
@@ -285,9 +260,9 @@ impl Iter {
         if self.segment.is_none() {
             self.segment = held.take(&mut self.hold);
         }
-        match held.is_tight() {
-            true => self.batch.want_little(self.ahead),
-            false => self.batch.want(self.ahead),
+        match held.most_ahead() {
+            Some(most) => self.batch.want_little(self.ahead.min(most)),
+            None => self.batch.want(self.ahead),
         }
     }
 
@@ -298,7 +273,7 @@ impl Iter {
         }
         let held = &self.tree.shared.held;
         let batch = self.batch.memory_bytes();
-        let segment = self.segment.as_ref().map_or(0, Segment::memory_bytes);
+        let segment = self.segment.as_deref().map_or(0, Segment::memory_bytes);
         if held.keep(&mut self.hold, batch + segment) {
             return;
         }
@@ -391,14 +366,15 @@ impl Iter {
             return Ok(false);
         }
         view.tree.note_scan(leaf, std::mem::take(&mut self.enters));
-        self.segment = Some(Segment::open(
+        let segment = Segment::open(
             view.tree.store(),
             view.version,
             leaf,
             above(view.list, view.version, self.wanted.at),
             &self.wanted,
             &self.position,
-        )?);
+        )?;
+        self.segment = Some(Box::new(segment));
         Ok(true)
     }
 

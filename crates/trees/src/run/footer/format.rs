@@ -174,7 +174,7 @@ impl Details {
             last,
             root: root.into(),
             uses,
-            range_deletes,
+            range_deletes: range_deletes.into(),
         })
     }
 }
@@ -244,8 +244,13 @@ fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Bad> {
 
 fn read_range_deletes(reader: &mut Reader<'_>) -> Result<RangeDeletes, Bad> {
     let bad = |_| Bad("a range delete inside the footer's details");
-    let (mut list, mut newest) = (List::default(), 0);
-    for _ in 0..reader.u32().map_err(bad)? {
+    let count = reader.u32().map_err(bad)?;
+    // Each has two lengths and a number beside its keys.
+    let (least, left) = (16, reader.left());
+    let deletes = (count as usize).min(left / least);
+    let mut list = List::with_room(deletes, left - least * deletes);
+    let mut newest = 0;
+    for _ in 0..count {
         let mut key = || {
             let len = reader.u32()?;
             reader.take(len as usize)

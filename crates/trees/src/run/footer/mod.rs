@@ -12,6 +12,7 @@ use super::value::ValuePointer;
 use super::{Summary, Use};
 use crate::deletes::RangeDeletes;
 use alluvium_storage::extents::Extent;
+use std::sync::Arc;
 
 /// A footer node: its details, or where they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub(super) struct Details {
     /// The root's bytes; empty without records.
     pub(super) root: Vec<u8>,
     pub(super) uses: Vec<Use>,
-    pub(super) range_deletes: RangeDeletes,
+    pub(super) range_deletes: Arc<RangeDeletes>,
 }
 
 impl Footer {

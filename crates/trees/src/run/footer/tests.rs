@@ -26,7 +26,7 @@ fn details() -> Details {
             inherited: true,
             live: 77,
         }],
-        range_deletes: RangeDeletes::new(&[(b"d".to_vec(), b"e".to_vec(), 5)]),
+        range_deletes: RangeDeletes::new(&[(b"d".to_vec(), b"e".to_vec(), 5)]).into(),
     }
 }
 

@@ -1,0 +1,29 @@
+//! How long scans usually are, so that the next one reads as much at once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Longer scans count as so long: they read further and further ahead by themselves.
+pub(super) const LONG_SCAN: usize = 4096;
+/// So many scans make the average.
+const SCANS: u64 = 16;
+/// Parts of a record in which it is kept.
+const PARTS: u64 = 1 << 16;
+
+/// How many records scans take on the average.
+#[derive(Debug, Default)]
+pub(super) struct UsualScan(AtomicU64);
+
+impl UsualScan {
+    /// One has taken so many. It may be lost when many end at once.
+    pub(super) fn note(&self, records: usize) {
+        let (records, before) = (records.min(LONG_SCAN) as u64, self.0.load(Ordering::Relaxed));
+        self.0.store(
+            before - before / SCANS + records * PARTS / SCANS,
+            Ordering::Relaxed,
+        );
+    }
+
+    pub(super) fn records(&self) -> usize {
+        (self.0.load(Ordering::Relaxed) / PARTS) as usize
+    }
+}
