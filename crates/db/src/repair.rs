@@ -172,7 +172,7 @@ impl Options {
             report.lost.push(format!("what generation {newest} alone held"));
         }
         engine.checkpoint_everything()?;
-        report.left = engine.check(Depth::Everything, &mut progress)?.findings;
+        report.left = engine.check(Depth::Everything, &mut progress)?.into_sentences();
         engine.close()?;
         Ok(report)
     }

@@ -104,7 +104,10 @@ fn a_directory_without_a_superblock_says_what_it_is() {
     assert!(why(&directory).contains("empty"));
     directory.create("letters.txt", FileOptions::BUFFERED).unwrap();
     assert!(why(&directory).contains("is the path right"));
-    assert!(begin_creation(&directory).is_err(), "the file is of something else");
+    assert!(
+        begin_creation(&directory).is_err(),
+        "the file is of something else"
+    );
     directory.remove("letters.txt").unwrap();
     begin_creation(&directory).unwrap();
     assert!(why(&directory).contains("cut short"));
