@@ -1,6 +1,7 @@
 //! What a check of the store has read, and what it has found.
 
-use alluvium_trees::checked::{Amount, Amounts};
+use alluvium_trees::checked::Amount;
+use alluvium_trees::tiered::Findings;
 use std::fmt;
 
 /// What [`Db::check_report`](crate::Db::check_report) has read and found. It can be shown as it is.
@@ -8,7 +9,11 @@ use std::fmt;
 #[non_exhaustive]
 pub struct CheckReport {
     /// Everything that is wrong, a sentence each, with the file and the offset; nothing if the store is whole.
+    ///
+    /// These are the first thousand, [`CheckReport::unlisted`] counts the others.
     pub findings: Vec<String>,
+    /// How many findings are not listed.
+    pub unlisted: u64,
     /// What was read, structure by structure.
     pub read: Vec<CheckedStructure>,
     /// Records in the leaves that were read.
@@ -31,8 +36,11 @@ pub struct CheckedStructure {
 
 impl CheckReport {
     pub(crate) fn new(
-        findings: Vec<String>,
-        read: &Amounts,
+        Findings {
+            found,
+            unlisted,
+            read,
+        }: Findings,
         files: [(&'static str, Amount); 3],
     ) -> CheckReport {
         let structures = [
@@ -50,7 +58,8 @@ impl CheckReport {
             bytes: amount.bytes,
         };
         CheckReport {
-            findings,
+            findings: found,
+            unlisted,
             read: files.into_iter().chain(structures).map(read_of).collect(),
             records: read.records,
             values_apart: read.values_apart,
@@ -61,6 +70,21 @@ impl CheckReport {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.findings.is_empty()
+    }
+
+    /// How many findings there are, listed or not.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.findings.len() as u64 + self.unlisted
+    }
+
+    /// What is wrong, and a last sentence for what is not listed.
+    pub(crate) fn into_sentences(self) -> Vec<String> {
+        let mut findings = self.findings;
+        if self.unlisted > 0 {
+            findings.push(format!("and {} findings more", self.unlisted));
+        }
+        findings
     }
 
     /// All bytes that were read.
@@ -74,6 +98,9 @@ impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
+        }
+        if self.unlisted > 0 {
+            writeln!(f, "and {} findings more", self.unlisted)?;
         }
         for CheckedStructure { name, nodes, bytes } in &self.read {
             writeln!(f, "read: {name}, {nodes}, {bytes} bytes")?;

@@ -513,7 +513,7 @@ impl Db {
     /// # Errors
     /// As [`Db::check`].
     pub fn check_with(&self, progress: impl FnMut(Progress)) -> Result<Vec<String>> {
-        Ok(self.check_report(progress)?.findings)
+        Ok(self.check_report(progress)?.into_sentences())
     }
 
     /// As [`Db::check_with`], and says how much it has read of what.
@@ -544,7 +544,8 @@ impl Db {
     /// As [`Db::check`].
     pub fn check_structure(&self) -> Result<Vec<String>> {
         self.engine().is_open()?;
-        Ok(self.engine().check(Depth::Trunk, &mut |_| ())?.findings)
+        let report = self.engine().check(Depth::Trunk, &mut |_| ())?;
+        Ok(report.into_sentences())
     }
 
     /// A slice of the work that is done in the background as a rule, about a millisecond; whether there was any. For programs that have

@@ -58,11 +58,12 @@ impl RepairReport {
                 report.named_generation
             ));
         }
-        for (first, last) in &report.missing {
+        for (first, last) in report.missing.iter().chain(&report.missing_end) {
             self.lost.push(format!(
                 "commits {first} to {last}, of which the log has no sound record"
             ));
         }
+        self.lost.extend_from_slice(&report.lost_segments);
         if report.dropped_records > 0 {
             self.lost.push(format!(
                 "{} records of the log that others contradict",
@@ -171,7 +172,7 @@ impl Options {
             report.lost.push(format!("what generation {newest} alone held"));
         }
         engine.checkpoint_everything()?;
-        report.left = engine.check(Depth::Everything, &mut progress)?.findings;
+        report.left = engine.check(Depth::Everything, &mut progress)?.into_sentences();
         engine.close()?;
         Ok(report)
     }

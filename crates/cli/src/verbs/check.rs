@@ -43,9 +43,10 @@ impl Check {
         bar.finish_and_clear();
         let (found, report) = checked?;
         context::close(db)?;
+        let unlisted = report.as_ref().map_or(0, |report| report.unlisted);
         let mut out = Output::new();
         if context.is_json() {
-            let mut said = json!({ "is_whole": found.is_empty(), "findings": found });
+            let mut said = json!({ "is_whole": found.is_empty(), "findings": found, "unlisted": unlisted });
             if let Some(report) = &report {
                 said["read"] = read(report);
             }
@@ -53,6 +54,9 @@ impl Check {
         } else {
             for finding in &found {
                 out.line(finding)?;
+            }
+            if unlisted > 0 {
+                out.line(&format!("and {} findings more", sizes::count(unlisted)))?;
             }
         }
         out.flush()?;
@@ -66,7 +70,7 @@ impl Check {
             });
             return Ok(Exit::Done);
         }
-        let findings = sizes::count(found.len() as u64);
+        let findings = sizes::count(found.len() as u64 + unlisted);
         screen::complain(&format!(
             "{findings} findings: restore a backup, or copy what can be read with `alluvium export`, or see what `alluvium repair` would do"
         ));

@@ -52,7 +52,7 @@ impl Engine {
         });
         match checked {
             Err(_) if self.is_open().is_err() => Err(Error::Closed),
-            other => Ok([copy.findings(), &other?.found].concat()),
+            other => Ok([copy.findings(), &other?.into_sentences()].concat()),
         }
     }
 

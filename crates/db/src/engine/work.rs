@@ -213,7 +213,7 @@ impl Engine {
             ("extent map", amount(map.records.into(), map.length)),
             ("log", findings.read.log),
         ];
-        Ok(CheckReport::new(findings.found, &findings.read, files))
+        Ok(CheckReport::new(findings, files))
     }
 
     fn view(&self) -> View {

@@ -387,7 +387,11 @@ impl Directory for FileDirectory {
 
     fn lock(&self, name: &str) -> Result<Lock> {
         check_name(Operation::Lock, name)?;
-        lock::take(self.shared.descriptor.as_fd(), name)
+        let rings = match &self.shared.carrier {
+            Carrier::Rings(rings) => Some(rings),
+            Carrier::Workers => None,
+        };
+        lock::take(self.shared.descriptor.as_fd(), name, rings)
     }
 
     fn lock_shared(&self, name: &str) -> Result<Lock> {

@@ -1,28 +1,46 @@
 //! The lock on a directory: an advisory lock on a file, with the holder's process number written in it.
+//!
+//! *A killed process may still be writing.* Requests in a ring go on after the process has gone, and
+//! may write what the next holder has written since. So each ring holds the lock's file, too: the
+//! kernel closes that with the ring, behind its last request, and the lock is free only then. The
+//! next holder waits for this where the process that is named has gone.
 
+use crate::uring::{Rings, Slot};
 use crate::{Error, Lock, Operation, Result};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::Pid;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The longest process number that is read, in bytes.
 const LONGEST_HOLDER: usize = 16;
 
-/// A locked file. Closing its descriptor gives the lock back, also when the process dies.
-struct Held(OwnedFd);
+/// How long an opening waits for what a process that has gone left in its rings.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A locked file, which the rings hold as well.
+struct Held {
+    rings: Option<Slot>,
+    file: OwnedFd,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
         // So that whoever takes the lock next is not told of us, should it be asked before it has written its own
         // number. When this fails the text is stale for a moment, nothing else.
-        let _ = rustix::fs::ftruncate(&self.0, 0);
+        let _ = rustix::fs::ftruncate(&self.file, 0);
+        self.rings = None;
+        // A ring may let go of the file later. If this fails, the lock goes with the file.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::NonBlockingUnlock);
     }
 }
 
 /// Takes the lock. `flock` locks belong to the open file description, so a second handle of this process is refused like
 /// any other process.
-pub(super) fn take(directory: BorrowedFd<'_>, name: &str) -> Result<Lock> {
+pub(super) fn take(directory: BorrowedFd<'_>, name: &str, rings: Option<&Arc<Rings>>) -> Result<Lock> {
     let failed = |errno: Errno| Error::from_io(Operation::Lock, name, 0, 0, io::Error::from(errno));
     let file = rustix::io::retry_on_intr(|| {
         rustix::fs::openat(
@@ -34,10 +52,13 @@ pub(super) fn take(directory: BorrowedFd<'_>, name: &str) -> Result<Lock> {
     })
     .map_err(failed)?;
     claim(&file, name, FlockOperation::NonBlockingLockExclusive)?;
-    let held = Held(file);
+    let held = Held {
+        rings: rings.and_then(|rings| rings.register(file.as_raw_fd())),
+        file,
+    };
     // Who cannot be told of the holder is told of the lock all the same: on a full disk the store must still open.
-    let _ = rustix::fs::ftruncate(&held.0, 0);
-    let _ = rustix::io::pwrite(&held.0, std::process::id().to_string().as_bytes(), 0);
+    let _ = rustix::fs::ftruncate(&held.file, 0);
+    let _ = rustix::io::pwrite(&held.file, std::process::id().to_string().as_bytes(), 0);
     Ok(Lock::new(held))
 }
 
@@ -62,20 +83,31 @@ pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Lock>
 }
 
 fn claim(file: &OwnedFd, name: &str, operation: FlockOperation) -> Result<()> {
-    match rustix::io::retry_on_intr(|| rustix::fs::flock(file, operation)) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(Error::Locked {
-            file: name.to_owned(),
-            holder: holder(file),
-        }),
-        Err(errno) => Err(Error::from_io(
-            Operation::Lock,
-            name,
-            0,
-            0,
-            io::Error::from(errno),
-        )),
+    let began = Instant::now();
+    loop {
+        let errno = match rustix::io::retry_on_intr(|| rustix::fs::flock(file, operation)) {
+            Ok(()) => return Ok(()),
+            Err(errno) => errno,
+        };
+        if errno != Errno::WOULDBLOCK {
+            let source = io::Error::from(errno);
+            return Err(Error::from_io(Operation::Lock, name, 0, 0, source));
+        }
+        let holder = holder(file);
+        if !holder.is_some_and(has_gone) || began.elapsed() > PATIENCE {
+            return Err(Error::Locked {
+                file: name.to_owned(),
+                holder,
+            });
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Returns whether no process has this number.
+fn has_gone(process: u32) -> bool {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    process.is_none_or(|process| rustix::process::test_kill_process(process) == Err(Errno::SRCH))
 }
 
 /// The process that wrote its number into the lock file, if that is what is in it.
@@ -83,4 +115,54 @@ fn holder(file: &OwnedFd) -> Option<u32> {
     let mut bytes = [0; LONGEST_HOLDER];
     let len = rustix::io::pread(file, &mut bytes, 0).ok()?;
     std::str::from_utf8(bytes.get(..len)?).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{Notes, Workers};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn the_rings_of_a_killed_process_keep_its_lock_until_they_are_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let directory =
+            rustix::fs::open(place.path(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let new_rings = || Rings::new(Arc::new(Workers::new(1)), Arc::new(Notes::default()));
+        let Ok(rings) = new_rings() else {
+            return;
+        };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        let file = rustix::fs::openat(&directory, "lock", flags, mode).unwrap();
+        claim(&file, "lock", FlockOperation::NonBlockingLockExclusive).unwrap();
+        let slot = rings.register(file.as_raw_fd());
+        assert!(slot.is_some());
+        // What the system does with a killed process: descriptors are closed, nothing is unlocked.
+        std::mem::forget(slot);
+        drop(file);
+        // It names this process, which is alive: nothing waits.
+        let other = rustix::fs::openat(&directory, "lock", flags, mode).unwrap();
+        rustix::io::pwrite(&other, std::process::id().to_string().as_bytes(), 0).unwrap();
+        let refused = take(directory.as_fd(), "lock", None).unwrap_err();
+        assert!(matches!(refused, Error::Locked { .. }), "{refused}");
+        // Of a process that has gone, the rings are waited for.
+        let gone = u32::MAX >> 2;
+        assert!(has_gone(gone) && !has_gone(std::process::id()));
+        rustix::io::pwrite(&other, gone.to_string().as_bytes(), 0).unwrap();
+        let waiting = std::thread::spawn(move || {
+            let lock = take(directory.as_fd(), "lock", None);
+            (directory, lock.unwrap())
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!waiting.is_finished(), "the lock was free while a ring was there");
+        drop(rings);
+        let (directory, lock) = waiting.join().unwrap();
+        drop(lock);
+        // A lock that is given back is free at once, whatever rings there are.
+        let rings = new_rings().unwrap();
+        for _ in 0..3 {
+            drop(take(directory.as_fd(), "lock", Some(&rings)).unwrap());
+        }
+    }
 }

@@ -218,9 +218,16 @@ impl Rings {
 
     /// Registers a file with all rings, if there is room.
     pub(crate) fn register_file(self: &Arc<Self>, file: &Arc<OpenFile>) {
-        let Some((descriptor, None)) = file.ring_target(0, 0) else {
-            return;
-        };
+        if let Some((descriptor, None)) = file.ring_target(0, 0)
+            && let Some(slot) = self.register(descriptor)
+        {
+            file.registered(slot);
+        }
+    }
+
+    /// Registers a descriptor with all rings, if there is room. The kernel keeps what it names open
+    /// until the slot is dropped, or the last request of a dead process has ended.
+    pub(crate) fn register(self: &Arc<Self>, descriptor: RawFd) -> Option<Slot> {
         let mut registry = self.registry.lock();
         let slot = match registry.files.iter().position(Option::is_none) {
             Some(slot) => slot,
@@ -228,7 +235,7 @@ impl Rings {
                 registry.files.push(None);
                 registry.files.len() - 1
             }
-            None => return,
+            None => return None,
         };
         for (done, station) in registry.stations.iter().enumerate() {
             if !station.ring.set_file(slot as u32, Some(descriptor)) {
@@ -236,14 +243,14 @@ impl Rings {
                 for station in &registry.stations[..done] {
                     station.ring.set_file(slot as u32, None);
                 }
-                return;
+                return None;
             }
         }
         registry.files[slot] = Some(descriptor);
-        file.registered(Slot {
+        Some(Slot {
             index: slot as u32,
             rings: Arc::downgrade(self),
-        });
+        })
     }
 
     /// Registers memory with all rings, for as long as the pool lives.

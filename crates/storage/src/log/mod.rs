@@ -110,6 +110,11 @@ pub struct RepairReport {
     pub replayed_records: u64,
     /// The sequences that no sound record covers, first and last of each range.
     pub missing: Vec<(u64, u64)>,
+    /// The sequences behind the last sound record that were written, first and last.
+    pub missing_end: Option<(u64, u64)>,
+    /// Segments that are gone, or that a damaged header hides, and that may have held the newest
+    /// records: a sentence each.
+    pub lost_segments: Vec<String>,
     /// Sound records that were left out because others cover their sequences.
     pub dropped_records: u64,
     /// The damaged places.

@@ -331,9 +331,13 @@ pub(super) fn open(
         Strictness::Strict => Reading::Strict,
         Strictness::Repair => Reading::Salvage,
     };
+    let mut mark_damage = None;
     let mark = match mark::read(directory.as_ref(), options.identity)? {
         Ok(mark) => Some(mark),
-        Err(_) if strictness == Strictness::Repair => None,
+        Err(why) if strictness == Strictness::Repair => {
+            mark_damage = Some(format!("{}: {why}", mark::FILE));
+            None
+        }
         Err(damage) => {
             let place = Place::new(Structure::LogSegment, mark::FILE, 0);
             return Err(Error::corrupt(place, "the log's mark", damage));
@@ -382,7 +386,8 @@ pub(super) fn open(
         shared.commit.raise(last);
         shared.sync_mark()?;
     }
-    report.tell(&survey.facts, &inventory, survey.generation.max(start.generation));
+    report.tell(&survey, &inventory, start, last);
+    report.damaged.extend(mark_damage);
     Ok((shared, report))
 }
 
@@ -605,9 +610,25 @@ fn settle(
 }
 
 impl RepairReport {
-    fn tell(&mut self, facts: &[Fact], inventory: &Inventory, generation: u64) {
-        self.named_generation = generation;
-        for (source, fact) in inventory.sources.iter().zip(facts) {
+    /// Says what is not there. Behind the last sound record only a watermark or the mark can tell of
+    /// something: no later record names a gap.
+    fn tell(&mut self, survey: &Survey, inventory: &Inventory, start: Start, last: u64) {
+        self.named_generation = survey.generation.max(start.generation);
+        let written = survey.synced.max(survey.complete);
+        self.missing_end = (written > last).then_some((last + 1, written));
+        let found = |number| {
+            let mut sources = inventory.sources.iter();
+            sources.any(|source| source.header.number == number)
+        };
+        let lanes = survey.mark.iter().flat_map(|mark| &mark.lanes).enumerate();
+        for (lane, number) in lanes {
+            if let Some(number) = number.filter(|&number| !found(number)) {
+                self.lost_segments.push(format!(
+                    "segment {number} of the log, which lane {lane} was writing: whether it held more is not known"
+                ));
+            }
+        }
+        for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
             for &hole in &fact.holes {
                 self.damaged
                     .push(source.place(Structure::LogRecord, hole).to_string());
@@ -617,6 +638,12 @@ impl RepairReport {
             if let Some(damage) = &vacant.damage {
                 let place = Place::new(Structure::LogSegment, slot_file(vacant.slot), 0);
                 self.damaged.push(format!("{place}: {damage}"));
+                if survey.mark.is_none() {
+                    self.lost_segments.push(format!(
+                        "the segment in {}: what it held is not known, for the log's mark is damaged, too",
+                        slot_file(vacant.slot)
+                    ));
+                }
             }
         }
     }

@@ -29,7 +29,7 @@ impl Tree {
     /// # Errors
     /// As the device says. What cannot be read because it is damaged is reported, not returned.
     pub fn check(&self, depth: Depth, jobs: &[&Job]) -> Result<Vec<String>> {
-        Ok(self.check_with(depth, jobs, &mut |_| Ok(()))?.found)
+        Ok(self.check_with(depth, jobs, &mut |_| Ok(()))?.into_sentences())
     }
 
     /// As [`Tree::check`], and tells how far it has come whenever a run or a maplet was read: `tell` may end it by failing.
@@ -91,6 +91,7 @@ impl Tree {
             Depth::Everything => self.check_contents(&nodes, tell)?,
         };
         findings.found.splice(..0, found);
+        findings.bound();
         findings.read.log = Amount {
             nodes: segments,
             bytes: log_bytes,

@@ -29,10 +29,39 @@ pub struct Checked {
 /// What was found by a check, and what it has read for that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What is wrong, a sentence each.
+    /// What is wrong, a sentence each: the first thousand.
     pub found: Vec<String>,
+    /// How much more is wrong.
+    pub unlisted: u64,
     /// What was read.
     pub read: Amounts,
+}
+
+/// How many findings are kept: a wrecked store has one for each of its nodes.
+const MOST_FOUND: usize = 1000;
+
+impl Findings {
+    /// Keeps the first thousand and counts the rest.
+    pub fn bound(&mut self) {
+        self.unlisted += self.found.len().saturating_sub(MOST_FOUND) as u64;
+        self.found.truncate(MOST_FOUND);
+    }
+
+    /// Returns how much is wrong.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.found.len() as u64 + self.unlisted
+    }
+
+    /// Returns what is wrong, and a last sentence for what is not listed.
+    #[must_use]
+    pub fn into_sentences(self) -> Vec<String> {
+        let mut found = self.found;
+        if self.unlisted > 0 {
+            found.push(format!("and {} findings more", self.unlisted));
+        }
+        found
+    }
 }
 
 /// Keys that are looked up in a maplet together, in the order of its pages.
@@ -114,6 +143,7 @@ impl<'c> Contents<'c> {
     }
 
     fn told(&mut self) -> Result<()> {
+        self.findings.bound();
         let done_bytes = self.findings.read.bytes();
         (self.tell)(Checked {
             done_bytes,
@@ -125,7 +155,7 @@ impl<'c> Contents<'c> {
         tell_damage(names, &mut self.findings.found, &mut self.findings.read);
         self.told()?;
         for (pointer, group) in names.maplets.values() {
-            let Findings { found, read } = &mut self.findings;
+            let Findings { found, read, .. } = &mut self.findings;
             // What is open is compared with what is there.
             let opened = open.and_then(|(_, groups)| groups.get(group));
             let opened = opened.filter(|group| group.maplet.pointer() == pointer);
@@ -149,7 +179,7 @@ impl<'c> Contents<'c> {
             self.told()?;
         }
         for (pointer, needs) in names.runs.values() {
-            let Findings { found, read } = &mut self.findings;
+            let Findings { found, read, .. } = &mut self.findings;
             match Run::open_from(self.files, pointer, Purpose::Check) {
                 Ok(run) => {
                     let mut lookups = Lookups::of(open, needs);
@@ -270,5 +300,27 @@ impl<'l> Lookups<'l> {
         }
         self.pending.clear();
         self.keys.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_findings_the_first_are_kept_and_the_rest_is_counted() {
+        let mut findings = Findings::default();
+        for number in 0..3 * MOST_FOUND as u64 {
+            findings.found.push(number.to_string());
+            if number % 7 == 0 {
+                findings.bound();
+            }
+        }
+        findings.bound();
+        assert_eq!(findings.count(), 3 * MOST_FOUND as u64);
+        assert_eq!(findings.unlisted, 2 * MOST_FOUND as u64);
+        let said = findings.into_sentences();
+        assert_eq!(said.len(), MOST_FOUND + 1);
+        assert_eq!((&*said[999], &*said[1000]), ("999", "and 2000 findings more"));
     }
 }

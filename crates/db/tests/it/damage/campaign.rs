@@ -111,7 +111,6 @@ fn put_block(damaged: &SimDirectory, file: &str, from: u64, bytes: &[u8]) -> boo
 
 /// Opens the damaged store, reads all of it, checks it, repairs it and reads it once more.
 fn probe(world: &World, damaged: &SimDirectory, file: &str, row: &mut Row, what: &str) {
-    let of_log = file.starts_with("log-");
     let total: usize = world.contents.values().map(Pairs::len).sum();
     let mut intact = None;
     match small().open_read_only_in(shared(damaged)) {
@@ -120,11 +119,9 @@ fn probe(world: &World, damaged: &SimDirectory, file: &str, row: &mut Row, what:
             let reading = read(&db, &world.contents);
             row.named += usize::from(!checked.is_empty());
             row.met += usize::from(!reading.errors.is_empty());
-            if !of_log {
-                assert_eq!(reading.wrong, Vec::<String>::new(), "{what}");
-                let seen = reading.errors.is_empty() || checked.iter().any(|finding| finding.contains(file));
-                assert!(seen, "{what}: {:?}, but {checked:?}", reading.errors);
-            }
+            assert_eq!(reading.wrong, Vec::<String>::new(), "{what}");
+            let seen = reading.errors.is_empty() || checked.iter().any(|finding| finding.contains(file));
+            assert!(seen, "{what}: {:?}, but {checked:?}", reading.errors);
             intact = Some(reading.intact);
         }
         Err(Error::Storage(_)) => row.unopened += 1,
@@ -147,19 +144,17 @@ fn probe(world: &World, damaged: &SimDirectory, file: &str, row: &mut Row, what:
     let part = reading.intact as f64 / total as f64;
     row.least = row.least.min(part);
     row.sum += part;
-    if report.lost.is_empty() && !of_log {
+    if report.lost.is_empty() {
         assert_eq!(reading.wrong, Vec::<String>::new(), "{what}\n{report}");
     }
     if reading.intact < total {
-        let silent = report.is_whole();
-        // What a log has lost without a trace is counted elsewhere.
         assert!(
-            !silent || of_log,
+            !report.is_whole(),
             "{what}: {} of {total}\n{report}",
             reading.intact
         );
     }
-    if let Some(intact) = intact.filter(|_| !of_log) {
+    if let Some(intact) = intact {
         let kept = reading.intact as f64 / intact.max(1) as f64;
         assert!(
             kept >= 0.999,
