@@ -287,7 +287,7 @@ fn what_is_left_of_a_well_compressed_node_is_known_to_be_needed() {
     write(403, &|memtable| memtable.delete_range(b"a", b"c", 403).unwrap());
     assert_eq!(tree.get(b"c", LAST, 0).unwrap(), Some(b"x".to_vec()));
     write(404, &|memtable| {
-        memtable.insert(b"c", Message::delete(404)).unwrap()
+        memtable.insert(b"c", Message::delete(404)).unwrap();
     });
     assert_eq!(tree.get(b"c", LAST, 0).unwrap(), None);
 }
