@@ -4,9 +4,11 @@
 //! Where files are copied on write both take space, which a full disk does not have. Then the log
 //! opens all the same, for reading, and the work is put off, with the first segment of the new
 //! incarnation if there is no room for that: it is done before the first record is appended and before
-//! anything counts as synced. A crash before that finds what this one found.
+//! anything counts as synced. Until then no file of the log is changed or removed that the mark of the
+//! incarnation before names, so that a crash finds what this opening found.
 
 use super::format::ALIGNMENT;
+use super::pool::{Header, Pool};
 use super::scan::{Cursor, Source};
 use super::segment::slot_file;
 use crate::{Error, Place, Result, Structure};
@@ -34,15 +36,19 @@ pub(super) enum Work {
     CutOff { at: u64, written: u64 },
     /// What is there up to `written` is written once more.
     WriteAgain { written: u64 },
+    /// Nothing of it is needed any more: its file is used again. While the mark of the incarnation
+    /// before counts, its segments stay.
+    GiveFree,
 }
 
 impl Work {
     /// # Errors
-    /// As [`cut_off`] and [`write_again`].
-    fn run(self, source: &Source) -> Result<()> {
+    /// As [`cut_off`], [`write_again`] and [`Pool::adopt`].
+    fn run(self, source: &Source, pool: &Pool) -> Result<()> {
         match self {
             Work::CutOff { at, written } => cut_off(source, at, written),
             Work::WriteAgain { written } => write_again(source, written),
+            Work::GiveFree => pool.adopt(source.as_slot(), Header::Stale),
         }
     }
 }
@@ -71,10 +77,12 @@ impl PutOff {
     /// Does the work, or puts it off where the disk is full or the incarnation has not begun.
     ///
     /// # Errors
-    /// As [`cut_off`] and [`write_again`], but for a full disk.
-    pub(super) fn run_or_put_off(&self, source: &Source, work: Work) -> Result<()> {
+    /// As [`cut_off`], [`write_again`] and [`Pool::adopt`], but for a full disk.
+    pub(super) fn run_or_put_off(&self, source: &Source, work: Work, pool: &Pool) -> Result<()> {
         let mut works = self.works.lock();
-        let done = if works.begin { None } else { Some(work.run(source)) };
+        // In their order: a segment is cut off before it is written once more.
+        let is_behind = works.begin || !works.kept.is_empty();
+        let done = (!is_behind).then(|| work.run(source, pool));
         match done {
             Some(Err(error)) if !error.is_full() => return Err(error),
             Some(Ok(())) => return Ok(()),
@@ -89,7 +97,7 @@ impl PutOff {
     ///
     /// # Errors
     /// As [`cut_off`], [`write_again`] and `begin`; while the disk is full it stays put off.
-    pub(super) fn catch_up(&self, begin: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(super) fn catch_up(&self, pool: &Pool, begin: impl FnOnce() -> Result<()>) -> Result<()> {
         if !self.is_any.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -99,7 +107,7 @@ impl PutOff {
             works.begin = false;
         }
         while let Some((source, work)) = works.kept.first() {
-            work.run(source)?;
+            work.run(source, pool)?;
             works.kept.remove(0);
         }
         self.is_any.store(false, Ordering::Release);

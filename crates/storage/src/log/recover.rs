@@ -182,6 +182,12 @@ impl Survey {
         })
     }
 
+    /// Whether the mark names a segment as one that a lane was writing.
+    fn is_marked(&self, number: u64) -> bool {
+        let lanes = self.mark.as_ref().map(|mark| mark.lanes.iter());
+        lanes.into_iter().flatten().any(|lane| *lane == Some(number))
+    }
+
     /// The first missing sequence, if a record follows it.
     fn first_gap(&self) -> Option<u64> {
         self.gaps.first().map(|&(first, _)| first)
@@ -418,6 +424,8 @@ fn begin_incarnation(
     let names = |source: &Source, fact: &Fact| (source.header.incarnation, fact.generation);
     let spare = spare
         .filter(|((_, fact), rewritten)| fact.highest == 0 && !**rewritten)
+        // One that the mark names is missed until the incarnation has a mark of its own.
+        .filter(|((source, _), _)| !survey.is_marked(source.header.number))
         .find(|((source, fact), _)| {
             let mut others = inventory.sources.iter().zip(&survey.facts);
             let (incarnation, generation) = names(source, fact);
@@ -430,9 +438,7 @@ fn begin_incarnation(
     let Some(((source, _), _)) = spare else {
         return Err(error);
     };
-    shared
-        .pool
-        .adopt(slot(source.slot, &source.file), Header::Stale)?;
+    shared.pool.adopt(source.as_slot(), Header::Stale)?;
     shared.control(Kind::Note, shared.generation())?;
     shared.begin_mark()?;
     Ok(Some(source.slot))
@@ -556,14 +562,14 @@ fn settle(
         .filter(|(index, _)| kept(*index))
     {
         let fact = &survey.facts[index];
-        let slot = slot(source.slot, &source.file);
+        let slot = source.as_slot();
         shared.pool.count_live(slot.len);
         let (written, highest) = match plan.trims[index] {
             Some(Trim { at, highest }) => {
                 let written = fact.written;
                 shared
                     .put_off
-                    .run_or_put_off(source, Work::CutOff { at, written })?;
+                    .run_or_put_off(source, Work::CutOff { at, written }, &shared.pool)?;
                 (at, highest)
             }
             None => (fact.written, fact.highest),
@@ -571,7 +577,7 @@ fn settle(
         if highest > survey.synced {
             shared
                 .put_off
-                .run_or_put_off(source, Work::WriteAgain { written })?;
+                .run_or_put_off(source, Work::WriteAgain { written }, &shared.pool)?;
         }
         let segment = Segment::recovered(slot, source.header, written, highest);
         shared.table.lock().push(Arc::new(segment));
@@ -595,8 +601,8 @@ fn settle(
         }
         if reused != Some(source.slot) {
             shared
-                .pool
-                .adopt(slot(source.slot, &source.file), Header::Stale)?;
+                .put_off
+                .run_or_put_off(source, Work::GiveFree, &shared.pool)?;
         }
     }
     for vacant in inventory.vacant.iter().filter(|vacant| vacant.damage.is_some()) {

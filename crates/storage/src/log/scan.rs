@@ -3,7 +3,7 @@
 use super::format::{
     ALIGNMENT, BLOCK_BYTES, Decoded, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, VERSION, record_len,
 };
-use super::segment::{slot_file, slot_of};
+use super::segment::{Slot, slot_file, slot_of};
 use crate::{Error, Place, Result, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Buffer, Device, Directory, FileOptions};
@@ -32,6 +32,12 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Its file as a slot of the pool.
+    #[must_use]
+    pub(super) fn as_slot(&self) -> Arc<Slot> {
+        Arc::new(Slot::new(self.slot, Arc::clone(&self.file), self.file.len()))
+    }
+
     /// A place in it, for errors.
     #[must_use]
     pub(super) fn place(&self, structure: Structure, offset: u64) -> Place {

@@ -257,7 +257,7 @@ impl Shared {
     /// `DiskFull` with nothing changed; otherwise the log is poisoned.
     pub(super) fn catch_up(&self) -> Result<()> {
         self.put_off
-            .catch_up(|| {
+            .catch_up(&self.pool, || {
                 self.put_note(Kind::Note, self.generation())?;
                 self.begin_mark()
             })

@@ -455,9 +455,15 @@ impl Opening {
         };
         let log = Log::open(&directory, options.log, cut, generation, synced, replay)?;
         // A crash may have come between the superblock and what follows it in a checkpoint (K3).
-        log.note_generation(generation)?;
-        extents.made_durable(generation);
-        log.release(cut)?;
+        match log.note_generation(generation) {
+            Ok(()) => {
+                extents.made_durable(generation);
+                log.release(cut)?;
+            }
+            // Nothing is given free before it is noted: the next checkpoint does both.
+            Err(error) if error.is_full() => {}
+            Err(error) => return Err(error),
+        }
         Store::assemble(directory, lock, superblock, tiers, extents, log, &options)
     }
 
