@@ -24,6 +24,7 @@ use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
 use alluvium_trees::memtable::{Full, Memtable, RANGE_OVERHEAD};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How often a commit waits for a checkpoint to free log before it is refused: others may take what was freed.
@@ -143,6 +144,10 @@ impl Engine {
                 Ok(Tried::Applied { last }) => {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
+                    if self.has_gaps.load(Ordering::Acquire) && self.store.log().completed() < last {
+                        // A recovery would cut the log at the gap: this commit is not acknowledged before it is filled.
+                        self.fill_gaps()?;
+                    }
                     if durability == Durability::Disk {
                         self.sync_through(last)?;
                     }
@@ -272,6 +277,7 @@ impl Engine {
         match self.store.judge(self.store.log().void(first, count)) {
             Err(error) if error.is_full() => {
                 self.gaps.lock().push((first, count));
+                self.has_gaps.store(true, Ordering::Release);
                 Ok(())
             }
             other => other,
@@ -285,6 +291,7 @@ impl Engine {
             self.store.judge(self.store.log().void(first, count))?;
             gaps.pop();
         }
+        self.has_gaps.store(false, Ordering::Release);
         Ok(())
     }
 

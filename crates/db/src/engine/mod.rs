@@ -102,6 +102,8 @@ pub(crate) struct Engine {
     pub(crate) tallies: Tallies,
     /// Numbers of writes that were refused, of which the log does not know yet: the first, and how many.
     gaps: Mutex<Vec<(Sequence, u32)>>,
+    /// Whether there are any.
+    has_gaps: AtomicBool,
     /// What all of it together may take in memory; zero in simulations.
     memory: AtomicU64,
     /// Held while the catalog changes.

@@ -182,6 +182,7 @@ impl Engine {
             pressure: Pressure::default(),
             tallies: Tallies::default(),
             gaps: Mutex::default(),
+            has_gaps: AtomicBool::new(false),
             memory: AtomicU64::new(plan.memory),
             schema: Mutex::new(()),
             copying: RwLock::new(()),

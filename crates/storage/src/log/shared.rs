@@ -15,7 +15,7 @@ use alluvium_device::{BootId, Directory};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An open log.
 #[derive(Debug)]
@@ -47,6 +47,9 @@ pub(super) struct Shared {
     /// Voids that found no room, first and last sequence: the next segment that any lane begins
     /// takes them up.
     pub(super) owed: Mutex<Owed>,
+    /// Whether any are owed; they are paid by one thread at a time.
+    owes: AtomicBool,
+    paying: Mutex<()>,
     /// What a recovery on a full disk has still to do to the segments that it keeps.
     pub(super) put_off: PutOff,
     /// Bytes of the segments that recovery kept or wrote: they may exceed the limit until they are released.
@@ -130,6 +133,8 @@ impl Shared {
             pinned: AtomicU64::new(0),
             released: AtomicU64::new(origin.released),
             owed: Mutex::default(),
+            owes: AtomicBool::new(false),
+            paying: Mutex::default(),
             put_off: PutOff::default(),
             recovered_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
@@ -239,6 +244,7 @@ impl Shared {
             self.commit.sleep_until(|| self.watermark.has_room(entry.first))?;
             entry.complete = self.watermark.completed();
         }
+        self.pay_owed()?;
         let put = |claim| self.lanes.pick(durability).put(self, entry, claim);
         match put(claim) {
             Err(error) if error.is_full() && self.is_in_the_way(&entry) => put(Claim::Unblock)?,
@@ -285,7 +291,12 @@ impl Shared {
             ..Entry::CONTROL
         };
         let range = (first, first + entry.count - 1);
-        if self.owed.lock().settle(range) {
+        let is_paid = {
+            // Not while one of them is on its way into a lane.
+            let _alone = self.paying.lock();
+            self.owed.lock().settle(range)
+        };
+        if is_paid {
             return Ok(());
         }
         let mut voided = self.append(entry, Durability::Process, Claim::Essential);
@@ -300,9 +311,41 @@ impl Shared {
                 voided = Ok(());
             } else {
                 self.owed.lock().open.push(range);
+                self.owes.store(true, Ordering::Release);
             }
         }
         voided
+    }
+
+    /// Puts the voids that are owed, so that nothing is appended above a gap that a recovery would cut off.
+    ///
+    /// # Errors
+    /// `DiskFull` or `LogFull` while there is no room for them; otherwise the log is poisoned.
+    fn pay_owed(&self) -> Result<()> {
+        if !self.owes.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _alone = self.paying.lock();
+        loop {
+            // Not held while a lane is locked: a lane that goes on to another segment looks at it as well.
+            let next = self.owed.lock().open.pop();
+            let Some((first, last)) = next else { break };
+            let void = Entry {
+                kind: Kind::Void,
+                first,
+                count: last - first + 1,
+                complete: self.watermark.completed(),
+                ..Entry::CONTROL
+            };
+            if let Err(error) = self.lanes.first().put(self, void, Claim::Unblock) {
+                self.owed.lock().open.push((first, last));
+                return Err(error);
+            }
+            self.owed.lock().taken.push((first, last));
+            self.completed(first, last);
+        }
+        self.owes.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// Whether a checkpoint could release nothing before this record is appended or given up: it is the lowest that is
