@@ -7,9 +7,7 @@
 #![no_main]
 
 use alluvium_base::checksum;
-use alluvium_storage::log::format::{
-    BLOCK_BYTES, Decoded, Mark, RECORD_BYTES, RecordHeader, SegmentHeader,
-};
+use alluvium_storage::log::format::{BLOCK_BYTES, Decoded, Mark, RECORD_BYTES, RecordHeader, SegmentHeader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
