@@ -9,7 +9,7 @@
 //! put), `pool` (slots between uses), [`watermark`](crate::watermark) (what is complete), `commit` (who syncs), `shared` (an append from
 //! start to end), `release` (space back, the background step), `history` (what is kept for who
 //! follows), `mark` (how far the log has come), `scan` and `merge`
-//! (reading back), `recover` and `keep`, [`check`].
+//! (reading back), `survey`, `keep`, `recover` and `keep`, [`check`].
 //!
 //! ```text
 //!  sequences   1  2  3  4  5  6  7  8  9 10 11 12 13       synced ≤ completed; a gap is a record under way
@@ -75,6 +75,7 @@ mod release;
 mod scan;
 mod segment;
 mod shared;
+mod survey;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 

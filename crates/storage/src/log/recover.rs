@@ -32,20 +32,21 @@
 //! needed any more. Segments that are written once more hold the same bytes whatever of it is lost.
 //! On the same boot everything up to `base` must be there.
 
-use super::format::{Kind, Mark};
+use super::format::Kind;
 use super::keep::{Trim, Work, trim_at};
 use super::lane::Entry;
 use super::mark;
-use super::merge::{Fact, Found, Merge, Next, Reading};
+use super::merge::{Fact, Merge, Next, Reading};
 use super::options::LogOptions;
 use super::pool::{Claim, Header, Limit};
-use super::scan::{Cursor, Inventory, Source, Stop};
+use super::scan::{Cursor, Inventory, Source};
 use super::segment::{Segment, Slot, slot_file, void};
 use super::shared::{Origin, Shared};
+use super::survey::{Survey, refuse_records_behind_the_end};
 use super::{Record, RepairReport};
 use crate::{Error, Place, Result, Structure};
 use alluvium_base::Purpose;
-use alluvium_device::{BootId, Directory};
+use alluvium_device::Directory;
 use std::sync::Arc;
 
 /// How many segments have a buffer for payloads at a time.
@@ -69,25 +70,6 @@ pub(super) enum Strictness {
     Strict,
     /// It is skipped and reported.
     Repair,
-}
-
-/// What the first pass found.
-#[derive(Debug)]
-struct Survey {
-    facts: Vec<Fact>,
-    /// The highest sequence of any record that counts.
-    last: u64,
-    /// What is missing before some record, first and last of each range.
-    gaps: Vec<(u64, u64)>,
-    overlap: Option<Found>,
-    synced: u64,
-    /// On the boot that wrote the log: everything up to here was in the page cache. Otherwise 0.
-    complete: u64,
-    generation: u64,
-    /// The mark, unless a later incarnation has begun.
-    mark: Option<Mark>,
-    /// Whether this boot wrote the log.
-    same_boot: bool,
 }
 
 /// What is kept, and how.
@@ -137,187 +119,6 @@ impl Plan {
         }
         Ok(plan)
     }
-}
-
-impl Survey {
-    fn take(
-        inventory: &Inventory,
-        start: Start,
-        reading: Reading,
-        mark: Option<Mark>,
-        boot: BootId,
-    ) -> Result<Survey> {
-        let mut merge = Merge::new(&inventory.sources, start.from, reading, Purpose::Recovery);
-        let (mut last, mut gaps, mut overlap) = (start.from, Vec::new(), None);
-        while let Some(next) = merge.next()? {
-            match next {
-                Next::Gap { first, last } => gaps.push((first, last)),
-                Next::Record(found) => last = found.record.header.last(),
-                Next::Overlap(found) => overlap = overlap.or(Some(found)),
-            }
-        }
-        let facts = merge.into_facts();
-        let newest = inventory.incarnation();
-        let mark = mark.filter(|mark| mark.incarnation >= newest);
-        let written = inventory
-            .sources
-            .iter()
-            .filter(|source| source.header.incarnation == newest);
-        let same_boot = written.clone().any(|source| source.header.boot == boot);
-        let base = written.map(|source| source.header.base).max().unwrap_or(0);
-        let highest = |of: fn(&Fact) -> u64| facts.iter().map(of).max().unwrap_or(0);
-        let named = |of: fn(&Mark) -> u64| mark.as_ref().map_or(0, of);
-        let synced = highest(|fact| fact.synced).max(named(|mark| mark.synced));
-        let complete = highest(|fact| fact.complete).max(named(|mark| mark.complete));
-        Ok(Survey {
-            synced: synced.max(start.synced_at_least).max(start.from),
-            complete: if same_boot { complete.max(base) } else { 0 },
-            generation: highest(|fact| fact.generation).max(named(|mark| mark.generation)),
-            mark,
-            same_boot,
-            facts,
-            last,
-            gaps,
-            overlap,
-        })
-    }
-
-    /// Whether the mark names a segment as one that a lane was writing.
-    fn is_marked(&self, number: u64) -> bool {
-        let lanes = self.mark.as_ref().map(|mark| mark.lanes.iter());
-        lanes.into_iter().flatten().any(|lane| *lane == Some(number))
-    }
-
-    /// The first missing sequence, if a record follows it.
-    fn first_gap(&self) -> Option<u64> {
-        self.gaps.first().map(|&(first, _)| first)
-    }
-
-    /// Fails when something is missing or wrong that was acknowledged.
-    fn judge(&self, inventory: &Inventory, start: Start) -> Result<()> {
-        if self.generation > start.generation {
-            return Err(Error::OlderGeneration {
-                opened: start.generation,
-                named: self.generation,
-            });
-        }
-        if inventory.sources.is_empty() {
-            let (place, found) = self.suspect(inventory);
-            return Err(Error::corrupt(place, "at least one segment of the log", found));
-        }
-        if self
-            .mark
-            .as_ref()
-            .is_some_and(|mark| mark.incarnation > inventory.incarnation())
-        {
-            let (place, found) = self.suspect(inventory);
-            return Err(Error::corrupt(
-                place,
-                "a segment of the incarnation that wrote the log's mark",
-                found,
-            ));
-        }
-        if let Some(found) = self.overlap {
-            let source = &inventory.sources[found.source];
-            let place = source.place(Structure::LogRecord, found.record.at);
-            let header = found.record.header;
-            let found = format!("sequences {} to {} once more", header.first, header.last());
-            return Err(Error::corrupt(place, "sequences that no other record has", found));
-        }
-        let missing = self.first_gap().unwrap_or(self.last + 1);
-        if missing <= self.synced.max(self.complete) {
-            let (place, found) = self.suspect(inventory);
-            let why = if missing <= self.synced {
-                format!("everything up to {} was synced", self.synced)
-            } else {
-                format!(
-                    "everything up to {} was written since the machine started",
-                    self.complete
-                )
-            };
-            let expected = format!("the record of sequence {missing} ({why})");
-            return Err(Error::corrupt(place, expected, found));
-        }
-        self.find_segments(inventory, start)
-    }
-
-    /// Fails when a segment is not there that a lane was writing. After another boot, or a release
-    /// that the mark does not know of, the mark may be too old to tell.
-    fn find_segments(&self, inventory: &Inventory, start: Start) -> Result<()> {
-        let Some(mark) = &self.mark else {
-            return Ok(());
-        };
-        if !self.same_boot || mark.released < start.from {
-            return Ok(());
-        }
-        for (lane, number) in mark.lanes.iter().enumerate() {
-            let Some(number) = number else { continue };
-            let mut sources = inventory.sources.iter();
-            if !sources.any(|source| source.header.number == *number) {
-                let (place, found) = self.suspect(inventory);
-                let expected = format!("segment {number}, which lane {lane} was writing");
-                return Err(Error::corrupt(place, expected, found));
-            }
-        }
-        Ok(())
-    }
-
-    /// The most likely place of what is missing: a segment that ends where it should not, then a header block that is
-    /// none, then the end of the newest segment that ends in something that is not blank.
-    fn suspect(&self, inventory: &Inventory) -> (Place, String) {
-        let sources = inventory.sources.iter().zip(&self.facts);
-        let ended = sources.filter_map(|(source, fact)| match &fact.stop {
-            Some(Stop::At(at, why)) => Some((source, *at, why)),
-            _ => None,
-        });
-        let follows = |source: &Source| {
-            inventory.sources.iter().any(|later| {
-                later.header.number > source.header.number
-                    && (later.header.lane, later.header.incarnation)
-                        == (source.header.lane, source.header.incarnation)
-            })
-        };
-        if let Some((source, at, why)) = ended.clone().find(|(source, ..)| follows(source)) {
-            return (source.place(Structure::LogRecord, at), why.clone());
-        }
-        let damaged = inventory
-            .vacant
-            .iter()
-            .find_map(|vacant| Some((vacant, vacant.damage.as_ref()?)));
-        if let Some((vacant, damage)) = damaged {
-            let place = Place::new(Structure::LogSegment, slot_file(vacant.slot), 0);
-            return (place, damage.clone());
-        }
-        if let Some((source, at, why)) = ended.max_by_key(|(source, ..)| source.header.number) {
-            return (source.place(Structure::LogRecord, at), why.clone());
-        }
-        let vacant = inventory.vacant.first().map_or(0, |vacant| vacant.slot);
-        let place = Place::new(Structure::LogSegment, slot_file(vacant), 0);
-        (place, "no segment".to_owned())
-    }
-}
-
-/// On the boot that wrote it, a segment ends at its last record or at one that was being written: a
-/// record behind that is proof of damage. Earlier incarnations are held to their end by the newest
-/// one's base.
-fn refuse_records_behind_the_end(inventory: &Inventory, survey: &Survey) -> Result<()> {
-    let newest = inventory.incarnation();
-    for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
-        if !survey.same_boot || source.header.incarnation != newest {
-            continue;
-        }
-        let Some(Stop::At(at, why)) = &fact.stop else {
-            continue;
-        };
-        let mut cursor = Cursor::new(Purpose::Recovery);
-        while cursor.next(source)?.is_some() {}
-        if cursor.resume(source)? {
-            let place = source.place(Structure::LogRecord, *at);
-            let expected = format!("a record, for there is another at {}", cursor.position());
-            return Err(Error::corrupt(place, expected, why.clone()));
-        }
-    }
-    Ok(())
 }
 
 /// Opens a log.
