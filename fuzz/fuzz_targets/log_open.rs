@@ -169,15 +169,18 @@ fn write_record(out: &mut Vec<u8>, seed: u64, input: &mut &[u8]) {
         3 => Kind::Seal,
         _ => Kind::Data,
     };
+    let (first, complete) = if kind.is_numbered() {
+        let first = sequence(fields[1]);
+        (first, first.saturating_sub(u64::from(fields[3])))
+    } else {
+        (wide(fields[1]), wide(fields[3]))
+    };
     let header = RecordHeader {
         len: payload.len() as u32,
         count: fields[2].into(),
-        first: if kind.is_numbered() {
-            sequence(fields[1])
-        } else {
-            wide(fields[1])
-        },
+        first,
         synced: wide(fields[3]),
+        complete,
         kind,
     };
     let position = out.len() as u64;

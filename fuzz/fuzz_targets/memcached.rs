@@ -5,7 +5,7 @@
 //! misread: what is read of a request's beginning is nothing, or what is read of the whole.
 #![no_main]
 
-use alluvium_server::memcached::request::{Found, read};
+use alluvium_server::memcached::request::{Found, binary_refusal, read};
 use libfuzzer_sys::fuzz_target;
 
 const MOST: usize = 1024;
@@ -15,7 +15,11 @@ fuzz_target!(|input: &[u8]| {
     while at < input.len() {
         let rest = &input[at..];
         match read(rest, MOST) {
-            Found::Nothing | Found::Endless => return,
+            Found::Nothing | Found::Endless | Found::Http => return,
+            Found::Binary(header) => {
+                assert!(binary_refusal(header).len() > header.len());
+                return;
+            }
             Found::Request(request, taken) => {
                 assert!(taken > 0 && taken <= rest.len());
                 assert!(request.block.len() <= MOST);
