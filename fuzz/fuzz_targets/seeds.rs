@@ -219,6 +219,7 @@ fn log_formats() -> Vec<Vec<u8>> {
         count: 1,
         first: 1,
         synced: 0,
+        complete: 0,
         kind: Kind::Data,
     };
     let record = [&record.encode(0, 0, b"hello")[..], b"hello"].concat();
