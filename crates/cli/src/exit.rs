@@ -135,7 +135,7 @@ pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
             Some("its file system is mounted for reading only")
         }
         Error::Storage(Storage::Corrupt { place, .. }) if place.structure == Structure::ExtentMap => {
-            Some("its extent map is damaged, which `alluvium repair` makes anew")
+            Some("its extent map is damaged, which `alluvium repair` rebuilds")
         }
         error if error.is_full() => Some("the disk is full"),
         _ => None,

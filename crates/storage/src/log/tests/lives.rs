@@ -77,6 +77,31 @@ fn what_is_acknowledged_after_a_failed_sync_and_a_reopening_survives() {
 }
 
 #[test]
+fn a_log_on_a_full_disk_opens_as_it_is_and_takes_nothing_before_there_is_room() {
+    for seed in 0..worlds() {
+        for access in [Access::Mapped, Access::Written] {
+            let options = LogOptions { access, ..small() };
+            let (directory, log) = created(seed, options);
+            for sequence in 1..=5 {
+                log.append(sequence, 1, &[1; 100], Durability::Process).unwrap();
+            }
+            drop(log);
+            for _ in 0..2 {
+                directory.inject(Fault::full(Operation::Write).sticky());
+                let (log, replayed) = log_in(&directory, options).unwrap();
+                assert_eq!((replayed.len(), log.completed()), (5, 5));
+                let refused = log.append(6, 1, b"no", Durability::Process);
+                assert!(refused.unwrap_err().is_full());
+                assert!(log.sync_all().unwrap_err().is_full());
+                drop(log);
+                directory.clear_faults();
+            }
+            acknowledge_and_lose_power(&directory, options, Durability::Disk, seed);
+        }
+    }
+}
+
+#[test]
 fn another_boot_id_over_the_same_page_cache_makes_nothing_durable() {
     for seed in 0..worlds() {
         for access in [Access::Mapped, Access::Written] {
