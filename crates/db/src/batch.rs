@@ -8,7 +8,7 @@ use alluvium_base::Kind;
 use std::time::SystemTime;
 
 /// The longest key, in bytes.
-pub const MAX_KEY: usize = alluvium_trees::memtable::MAX_KEY - format::MAX_PREFIX;
+pub const MAX_KEY: usize = alluvium_dictionary::record::MAX_KEY - format::MAX_PREFIX;
 
 /// The longest value, in bytes: with its key it must fit a record of the log.
 pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_KEY - 64;

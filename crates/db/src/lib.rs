@@ -55,10 +55,10 @@ mod worker;
 
 pub use alluvium_base::Purpose;
 pub use alluvium_device::Counts as DeviceCounts;
-pub use alluvium_trees::merge::{
+pub use alluvium_dictionary::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
 };
-pub use alluvium_trees::range::KeyRange;
+pub use alluvium_dictionary::range::KeyRange;
 pub use alluvium_trees::tiered::{
     Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway,
 };

@@ -1,6 +1,6 @@
 //! Values as they are handed out.
 
-use alluvium_trees::tiered::Found;
+use alluvium_dictionary::found::Found;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -22,8 +22,8 @@ use crate::catalog::Owners;
 use crate::format::{Write, Writes};
 use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
+use alluvium_dictionary::memtable::{Full, Memtable, RANGE_OVERHEAD};
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
-use alluvium_trees::memtable::{Full, Memtable, RANGE_OVERHEAD};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

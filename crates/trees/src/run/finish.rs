@@ -3,10 +3,10 @@
 use super::build::{Builder, note_sequence};
 use super::footer::{Details, Footer};
 use super::index::{Child, IndexBuilder};
-use super::value::{Placed, Slot, ValueWriter, largest};
 use super::{Run, Use};
-use crate::deletes::RangeDeletes;
-use crate::range::KeyRange;
+use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::values::{Placed, Slot, ValueWriter, largest};
 use alluvium_storage::extents::{Extent, Extents, UNIT};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;

@@ -35,11 +35,11 @@
 //! beside those listed.
 
 use super::{Details, Footer, Summary};
-use crate::deletes::{List, RangeDeletes};
 use crate::run::format::{FOOTER, VERSION};
-use crate::run::value::ValuePointer;
 use crate::run::{Bad, Use};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_dictionary::deletes::{List, RangeDeletes};
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
 use alluvium_storage::{PageSize, Place};
 
