@@ -28,11 +28,11 @@ pub trait Memtables: Send + Sync + fmt::Debug {
 
 /// Returns the memtables of a list that a dictionary with every commit up to `cut` does not have, and in which a reader at `at` could
 /// find anything. The list must have been loaded before the cut was looked at.
-pub fn above<'l>(
-    list: Option<&'l MemtableList>,
+pub fn above(
+    list: Option<&MemtableList>,
     cut: Sequence,
     at: Sequence,
-) -> impl Iterator<Item = &'l Arc<Memtable>> {
+) -> impl Iterator<Item = &Arc<Memtable>> {
     let entries = list.into_iter().flat_map(|list| list.iter());
     let counts = move |entry: &&MemtableEntry| entry.base >= cut && entry.base < at;
     entries.filter(counts).map(|entry| &entry.memtable)

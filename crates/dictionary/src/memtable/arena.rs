@@ -130,6 +130,7 @@ impl Arena {
         (size_of::<Header>() + key.len() + operand.len()).next_multiple_of(UNIT)
     }
 
+    #[inline]
     fn at(&self, place: Place) -> NonNull<u8> {
         let offset = place as usize * UNIT;
         debug_assert!(offset != 0 && offset < self.used.load(Ordering::Relaxed));
@@ -195,6 +196,7 @@ impl Arena {
     }
 
     /// A record that exists.
+    #[inline]
     pub(super) fn record(&self, place: Place) -> Record<'_> {
         Record {
             start: self.at(place),
@@ -203,6 +205,7 @@ impl Arena {
     }
 
     /// The key of a record, or nothing at all for place 0, which an optimistic reader may see.
+    #[inline]
     pub(super) fn key(&self, place: Place) -> &[u8] {
         if place == 0 { &[] } else { self.record(place).key() }
     }
@@ -254,11 +257,13 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    #[inline]
     fn header(self) -> &'a Header {
         // SAFETY: a header was written here before the place was published, and only its link changes, atomically.
         unsafe { self.start.cast::<Header>().as_ref() }
     }
 
+    #[inline]
     fn bytes(self, from: usize, len: usize) -> &'a [u8] {
         // SAFETY: key and operand follow their header in the block, written before the place was published and
         // never changed.
@@ -275,10 +280,12 @@ impl<'a> Record<'a> {
         self.bytes(0, (self.about() & KEY_LEN) as usize)
     }
 
+    #[inline]
     pub(super) fn sequence(self) -> Sequence {
         self.header().sequence
     }
 
+    #[inline]
     pub(super) fn message(self) -> Message<'a> {
         let (header, about) = (self.header(), self.about());
         Message {
@@ -293,6 +300,7 @@ impl<'a> Record<'a> {
         }
     }
 
+    #[inline]
     pub(super) fn older(self) -> Place {
         self.header().older.load(Ordering::Acquire)
     }
@@ -302,6 +310,7 @@ impl<'a> Record<'a> {
     }
 
     /// Returns an older record of the key that a reader may go to who looks for one at least as old; 0 where there is none.
+    #[inline]
     pub(super) fn jump(self) -> Place {
         self.header().jump.load(Ordering::Acquire)
     }

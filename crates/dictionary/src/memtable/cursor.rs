@@ -74,12 +74,14 @@ impl Memtable {
 impl<'a> Cursor<'a> {
     /// The current key.
     #[must_use]
+    #[inline]
     pub fn key(&self) -> Option<&'a [u8]> {
         self.spot.key(self.memtable)
     }
 
     /// The messages about the current key at or before `at`, newest first; none when the cursor is at no key.
     #[must_use]
+    #[inline]
     pub fn versions(&self, at: Sequence) -> Versions<'a> {
         self.spot.versions(self.memtable, at)
     }
@@ -106,11 +108,13 @@ impl<'a> Cursor<'a> {
 
     /// Goes to the next key. A cursor at no key stays there.
     #[allow(clippy::should_implement_trait)]
+    #[inline]
     pub fn next(&mut self) {
         self.spot.next(self.memtable);
     }
 
     /// Goes to the previous key. A cursor at no key stays there.
+    #[inline]
     pub fn previous(&mut self) {
         self.spot.previous(self.memtable);
     }
@@ -124,6 +128,7 @@ impl Spot {
     }
 
     /// As [`Cursor::versions`].
+    #[inline]
     pub fn versions<'m>(&self, memtable: &'m Memtable, at: Sequence) -> Versions<'m> {
         let newest = if self.index < self.count {
             self.slots[self.index]
@@ -163,6 +168,7 @@ impl Spot {
     }
 
     /// As [`Cursor::next`].
+    #[inline]
     pub fn next(&mut self, memtable: &Memtable) {
         if self.index < self.count {
             self.index += 1;
@@ -171,6 +177,7 @@ impl Spot {
     }
 
     /// As [`Cursor::previous`].
+    #[inline]
     pub fn previous(&mut self, memtable: &Memtable) {
         if self.index < self.count {
             self.step_back_from(memtable, self.index);

@@ -101,6 +101,7 @@ pub struct Versions<'a> {
 }
 
 impl<'a> Versions<'a> {
+    #[inline]
     pub(super) fn new(arena: &'a Arena, newest: Place, at: Sequence) -> Versions<'a> {
         Versions {
             arena,
@@ -133,6 +134,7 @@ std::thread_local! {
 impl<'a> Iterator for Versions<'a> {
     type Item = Message<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Message<'a>> {
         while self.next != 0 {
             let record = self.arena.record(self.next);

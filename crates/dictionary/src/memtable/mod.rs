@@ -206,6 +206,7 @@ impl Memtable {
 
     /// The newest range delete at or before `at` that covers `key`, by its sequence number.
     #[must_use]
+    #[inline]
     pub fn range_deleted(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         self.ranges.covering(key, at)
     }
