@@ -84,3 +84,8 @@ pub use stats::{
     Delays, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats, Unit,
 };
 pub use value::Value;
+
+/// The program of the README, compiled by its tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
