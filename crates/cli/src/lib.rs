@@ -27,6 +27,7 @@ mod context;
 mod exit;
 pub mod formats;
 mod import;
+mod private;
 mod progress;
 mod range;
 mod remote;
