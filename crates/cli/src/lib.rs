@@ -34,6 +34,7 @@ mod remote;
 mod screen;
 mod sizes;
 mod stop;
+mod users;
 mod verbs;
 
 pub use exit::Exit;

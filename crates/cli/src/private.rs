@@ -46,7 +46,10 @@ mod tests {
         let new = place.path().join("new");
         write(&new, b"long").unwrap();
         write(&new, b"sh").unwrap();
-        assert_eq!((std::fs::read(&new).unwrap(), mode(&new)), (b"sh".to_vec(), 0o600));
+        assert_eq!(
+            (std::fs::read(&new).unwrap(), mode(&new)),
+            (b"sh".to_vec(), 0o600)
+        );
         std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o644)).unwrap();
         write(&new, b"known").unwrap();
         assert_eq!(mode(&new), 0o644);

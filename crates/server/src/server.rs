@@ -1,7 +1,8 @@
 //! The handle of a running server: its start, its addresses, its end.
 
+use crate::access::{Access, Delays, SystemClock};
 use crate::error::{Error, Result};
-use crate::net::{self, Acceptor, Driver, Language, Listener, Pool, Syncer};
+use crate::net::{self, Acceptor, Driver, Language, Listener, Listening, Pool, SocketFile, Syncer};
 use crate::options::{Exposure, ServerOptions, Tls};
 use crate::shared::Shared;
 use crate::store::{Reaper, Store};
@@ -64,6 +65,7 @@ struct Running {
     control: Arc<net::Control>,
     web: Option<Web>,
     threads: Mutex<Option<Threads>>,
+    socket_files: Mutex<Vec<SocketFile>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -88,7 +90,17 @@ impl Server {
     /// asked for; [`Error::Listen`]; [`Error::Tls`];
     /// [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
-        protected(&options)?;
+        let clock = match &options.clock {
+            Some(clock) => Arc::clone(clock),
+            None => Arc::new(SystemClock::start()?),
+        };
+        let access = Access::new(
+            options.password.as_deref(),
+            options.users.clone(),
+            Delays::new(clock),
+        );
+        let access = access.map_err(|why| Error::Users { why })?;
+        protected(&options, &access)?;
         let tls = options.tls.as_ref().map(tls_config).transpose()?;
         let mut listeners = Vec::new();
         let mut listen = |address: Option<SocketAddr>, language| -> Result<Option<SocketAddr>> {
@@ -98,14 +110,26 @@ impl Server {
             let failed = |cause| Error::Listen { address, cause };
             let socket = TcpListener::bind(address).map_err(failed)?;
             let bound = socket.local_addr().map_err(failed)?;
+            let socket = Listening::Network(socket);
             listeners.push(Listener { socket, language });
             Ok(Some(bound))
         };
         let redis = listen(options.redis, Language::Redis)?;
         let memcached = listen(options.memcached, Language::Memcached)?;
+        let mut socket_files = Vec::new();
+        for (path, language) in [
+            (&options.redis_socket, Language::Redis),
+            (&options.memcached_socket, Language::Memcached),
+        ] {
+            let Some(path) = path else { continue };
+            let (socket, file) = SocketFile::listen(path, options.socket_mode)?;
+            let socket = Listening::File(socket, file.path());
+            listeners.push(Listener { socket, language });
+            socket_files.push(file);
+        }
         let store = Arc::new(Store::open(db)?);
         let port = redis.map_or(0, |address| address.port());
-        let shared = Arc::new(Shared::new(Arc::clone(&store), &options, port));
+        let shared = Arc::new(Shared::new(Arc::clone(&store), &options, access, port));
         let syncer = Arc::new(Syncer::new(db));
         let loops = options
             .loops
@@ -146,6 +170,7 @@ impl Server {
             control,
             web,
             threads: Mutex::new(Some(threads)),
+            socket_files: Mutex::new(socket_files),
             state: Mutex::new(State::Running),
             changed: Condvar::new(),
         });
@@ -186,6 +211,7 @@ impl Server {
         let mut state = self.running.state.lock();
         if *state == State::Running {
             *state = State::Stopping;
+            self.running.shared.access.delays.end();
             self.running.control.stop();
             if let Some(web) = &self.running.web {
                 web.stop();
@@ -224,6 +250,7 @@ impl Running {
         if acceptor.join().is_err() {
             tracing::error!("the thread that accepts connections has panicked");
         }
+        self.socket_files.lock().clear();
         self.pool.stop(Instant::now() + self.options.grace);
         self.pool.join();
         self.syncer.stop();
@@ -251,7 +278,7 @@ impl Drop for Server {
 
 /// Refuses addresses that others can reach when nothing keeps them out. Encryption alone does not: every
 /// client may encrypt.
-fn protected(options: &ServerOptions) -> Result<()> {
+fn protected(options: &ServerOptions, access: &Access) -> Result<()> {
     if options.exposure == Exposure::Unprotected {
         return Ok(());
     }
@@ -259,7 +286,7 @@ fn protected(options: &ServerOptions) -> Result<()> {
         .tls
         .as_ref()
         .is_some_and(|tls| tls.client_authority.is_some());
-    if options.password.is_some() || asks_for_certificates {
+    if !access.is_open() || asks_for_certificates {
         return Ok(());
     }
     let addresses = [options.redis, options.memcached, options.web];

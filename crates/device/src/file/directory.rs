@@ -296,9 +296,7 @@ impl FileDirectory {
         };
         // NONBLOCK: opening what turns out to be a FIFO must not wait for its other end.
         let flags = access | extra | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let opened = retry_on_intr(|| {
-            rustix::fs::openat(&self.shared.descriptor, name, flags, OWN_FILE)
-        });
+        let opened = retry_on_intr(|| rustix::fs::openat(&self.shared.descriptor, name, flags, OWN_FILE));
         opened
             .and_then(|descriptor| {
                 // A ring would answer EAGAIN for such a descriptor instead of waiting.
