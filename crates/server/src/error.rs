@@ -26,12 +26,12 @@ pub enum Error {
         cause: std::io::Error,
     },
     /// A socket of the file system cannot be listened at.
-    #[error("cannot listen at the socket {}: {why}", path.display())]
+    #[error("cannot listen at the socket {}: {cause}", path.display())]
     Socket {
         /// Its path.
         path: PathBuf,
         /// What is in the way.
-        why: String,
+        cause: std::io::Error,
     },
     /// Others than this machine could connect, and nothing would keep them from reading everything.
     #[error(

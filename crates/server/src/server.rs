@@ -2,13 +2,14 @@
 
 use crate::access::{Access, Delays, SystemClock};
 use crate::error::{Error, Result};
-use crate::net::{self, Acceptor, Driver, Language, Listener, Listening, Pool, SocketFile, Syncer};
+use crate::net::{self, Acceptor, Driver, Language, Listener, Listening, Pool, Syncer};
 use crate::options::{Exposure, ServerOptions, Tls};
 use crate::shared::Shared;
 use crate::store::{Reaper, Store};
 use crate::web::{Setting, Web};
 use alluvium::Db;
-use mio::net::TcpListener;
+use alluvium_device::socket::SocketFile;
+use mio::net::{TcpListener, UnixListener};
 use parking_lot::{Condvar, Mutex};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -90,16 +91,7 @@ impl Server {
     /// asked for; [`Error::Listen`]; [`Error::Tls`];
     /// [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
-        let clock = match &options.clock {
-            Some(clock) => Arc::clone(clock),
-            None => Arc::new(SystemClock::start()?),
-        };
-        let access = Access::new(
-            options.password.as_deref(),
-            options.users.clone(),
-            Delays::new(clock),
-        );
-        let access = access.map_err(|why| Error::Users { why })?;
+        let access = access(&options)?;
         protected(&options, &access)?;
         let tls = options.tls.as_ref().map(tls_config).transpose()?;
         let mut listeners = Vec::new();
@@ -116,17 +108,7 @@ impl Server {
         };
         let redis = listen(options.redis, Language::Redis)?;
         let memcached = listen(options.memcached, Language::Memcached)?;
-        let mut socket_files = Vec::new();
-        for (path, language) in [
-            (&options.redis_socket, Language::Redis),
-            (&options.memcached_socket, Language::Memcached),
-        ] {
-            let Some(path) = path else { continue };
-            let (socket, file) = SocketFile::listen(path, options.socket_mode)?;
-            let socket = Listening::File(socket, file.path());
-            listeners.push(Listener { socket, language });
-            socket_files.push(file);
-        }
+        let socket_files = listen_at_files(&options, &mut listeners)?;
         let store = Arc::new(Store::open(db)?);
         let port = redis.map_or(0, |address| address.port());
         let shared = Arc::new(Shared::new(Arc::clone(&store), &options, access, port));
@@ -274,6 +256,41 @@ impl Drop for Server {
             tracing::error!(%error, "the server could not be stopped in order");
         }
     }
+}
+
+/// The users that may connect.
+fn access(options: &ServerOptions) -> Result<Access> {
+    let clock = match &options.clock {
+        Some(clock) => Arc::clone(clock),
+        None => Arc::new(SystemClock::start()?),
+    };
+    let access = Access::new(
+        options.password.as_deref(),
+        options.users.clone(),
+        Delays::new(clock),
+    );
+    access.map_err(|why| Error::Users { why })
+}
+
+/// Listens at the sockets of the file system that are asked for.
+fn listen_at_files(options: &ServerOptions, listeners: &mut Vec<Listener>) -> Result<Vec<SocketFile>> {
+    let asked = [
+        (&options.redis_socket, Language::Redis),
+        (&options.memcached_socket, Language::Memcached),
+    ];
+    let mut files = Vec::new();
+    for (path, language) in asked {
+        let Some(path) = path else { continue };
+        let listened = SocketFile::listen(path, options.socket_mode);
+        let (socket, file) = listened.map_err(|cause| Error::Socket {
+            path: path.clone(),
+            cause,
+        })?;
+        let socket = Listening::File(UnixListener::from_std(socket), file.path().into());
+        listeners.push(Listener { socket, language });
+        files.push(file);
+    }
+    Ok(files)
 }
 
 /// Refuses addresses that others can reach when nothing keeps them out. Encryption alone does not: every

@@ -127,12 +127,12 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
             ),
         ),
         alluvium_server::Error::Users { why } => failure(Exit::Usage, format!("--users: {why}")),
-        alluvium_server::Error::Socket { path, why } => {
+        alluvium_server::Error::Socket { path, cause } => {
             let flag = match serve.socket.as_ref() == Some(&path) {
                 true => "--socket",
                 false => "--memcached-socket",
             };
-            failure(Exit::Failed, format!("{flag} {}: {why}", path.display()))
+            failure(Exit::Failed, format!("{flag} {}: {cause}", path.display()))
         }
         other => other.into(),
     }

@@ -11,9 +11,9 @@
 //!
 //! Invariants:
 //!
-//! - **S13** A user's rules change as a whole: a command is judged by the rules before a change, or by those behind it.
-//! - **S14** A user that is deleted may do nothing from then on, whether or not its connections have ended yet.
-//! - **S15** Passwords are kept as their SHA-256 sums, and compared in a time that does not tell how much of them is right.
+//! - **S14** A user's rules change as a whole: a command is judged by the rules before a change, or by those behind it.
+//! - **S15** A user that is deleted may do nothing from then on, whether or not its connections have ended yet.
+//! - **S16** Passwords are kept as their SHA-256 sums, and compared in a time that does not tell how much of them is right.
 
 mod clock;
 mod delays;

@@ -216,16 +216,16 @@ impl Selector {
     }
 }
 
-/// What `%R~`, `%W~` and `%RW~` let become of keys, and the pattern behind.
+/// What `%R~`, `%W~` and `%RW~` let become of keys, and the pattern behind. Without a `~` it is empty, as in Redis.
 fn permissions(rest: &[u8]) -> Result<(Need, &[u8]), Wrong> {
-    let end = rest.iter().position(|&byte| byte == b'~').ok_or(Wrong::Syntax)?;
+    let end = rest.iter().position(|&byte| byte == b'~').unwrap_or(rest.len());
     let need = match &rest[..end].to_ascii_uppercase()[..] {
         b"R" => Need::READ,
         b"W" => Need::WRITE,
         b"RW" | b"WR" => Need::BOTH,
         _ => return Err(Wrong::Syntax),
     };
-    Ok((need, &rest[end + 1..]))
+    Ok((need, rest.get(end + 1..).unwrap_or_default()))
 }
 
 /// Whether blanks or zero bytes are among these: they would not survive in a file of users.

@@ -176,7 +176,7 @@ impl Access {
         }
     }
 
-    /// Deletes users; those that were there may do nothing any more (S14).
+    /// Deletes users; those that were there may do nothing any more (S15).
     ///
     /// # Errors
     /// Text for the client, if `default` is among them.

@@ -337,6 +337,14 @@ impl Session {
     }
 }
 
+/// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's body.
+fn drop_http() -> Served {
+    tracing::warn!(
+        "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
+    );
+    Served::Close
+}
+
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let (most_block, mut left) = (self.shared.config.limits.request, self.shared.config.limits.batch);
@@ -398,12 +406,7 @@ impl Protocol for Session {
                     output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
                     return Served::Close;
                 }
-                Next::Http => {
-                    tracing::warn!(
-                        "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
-                    );
-                    return Served::Close;
-                }
+                Next::Http => return drop_http(),
                 Next::Binary(header) => {
                     output.extend_from_slice(&request::binary_refusal(header));
                     return Served::Close;

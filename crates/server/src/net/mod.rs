@@ -5,7 +5,7 @@
 //! *Does not know*: what the bytes mean; that is a `Protocol`'s.
 //!
 //! *Read in this order*: `connection.rs` (receive, serve, send), `event_loop.rs` (who is ready), `pool.rs` (which thread), `syncer.rs` (replies that wait for
-//! the disk), `acceptor.rs`, `transport.rs` (TLS), `socket.rs` and `socket_file.rs` (both kinds of sockets), `input.rs`.
+//! the disk), `acceptor.rs`, `transport.rs` (TLS), `socket.rs` (both kinds of sockets), `input.rs`.
 //!
 //! Invariants:
 //!
@@ -20,7 +20,6 @@ mod event_loop;
 mod input;
 mod pool;
 mod socket;
-mod socket_file;
 mod syncer;
 mod transport;
 
@@ -31,5 +30,4 @@ pub(crate) use event_loop::Driver;
 pub(crate) use input::Input;
 pub(crate) use pool::{Pool, Seat};
 pub(crate) use socket::Listening;
-pub(crate) use socket_file::SocketFile;
 pub(crate) use syncer::{Syncer, start as start_syncer};

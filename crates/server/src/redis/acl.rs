@@ -69,6 +69,44 @@ pub(super) fn acl(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) 
             Some(user) => show(&user, reply),
             None => reply.null(),
         },
+        (b"CAT", 2) => {
+            reply.array(classes::NAMES.len());
+            classes::NAMES.iter().for_each(|name| reply.bulk(name.as_bytes()));
+        }
+        (b"CAT", 3) => cat(args.at(2), reply)?,
+        (b"GENPASS", 2 | 3) => {
+            let bits = args.get(2).map_or(Ok(256), integer)?;
+            if !(1..=MOST_BITS).contains(&bits) {
+                return Err(refused(format_args!(
+                    "ACL GENPASS argument must be the number of bits for the output password, a positive number up to \
+                     {MOST_BITS}"
+                )));
+            }
+            reply.bulk(password(bits as usize)?.as_bytes());
+        }
+        (b"LOG", 3) if args.is(2, "RESET") => {
+            access.denied.reset();
+            reply.ok();
+        }
+        (b"LOG", 2 | 3) => {
+            let most = args.get(2).map_or(Ok(10), integer)?;
+            log(session, usize::try_from(most).unwrap_or(0), reply);
+        }
+        (b"DRYRUN", 4..) => dry_run(session, args, reply)?,
+        (b"HELP", 2) => {
+            reply.array(HELP.len());
+            HELP.iter().for_each(|line| reply.simple(line));
+        }
+        _ => change(session, &verb, args, reply)?,
+    }
+    Ok(())
+}
+
+/// The subcommands that change users.
+fn change(session: &mut Session, verb: &[u8], args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let shared = Arc::clone(&session.shared);
+    let access = &shared.access;
+    match (verb, args.len()) {
         (b"SETUSER", 3..) => {
             let ended = access
                 .set_user(args.at(2), args.from(3).iter())
@@ -97,34 +135,6 @@ pub(super) fn acl(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) 
         (b"SAVE", 2) => {
             access.save().map_err(refused)?;
             reply.ok();
-        }
-        (b"CAT", 2) => {
-            reply.array(classes::NAMES.len());
-            classes::NAMES.iter().for_each(|name| reply.bulk(name.as_bytes()));
-        }
-        (b"CAT", 3) => cat(args.at(2), reply)?,
-        (b"GENPASS", 2 | 3) => {
-            let bits = args.get(2).map_or(Ok(256), integer)?;
-            if !(1..=MOST_BITS).contains(&bits) {
-                return Err(refused(format_args!(
-                    "ACL GENPASS argument must be the number of bits for the output password, a positive number up to \
-                     {MOST_BITS}"
-                )));
-            }
-            reply.bulk(password(bits as usize)?.as_bytes());
-        }
-        (b"LOG", 3) if args.is(2, "RESET") => {
-            access.denied.reset();
-            reply.ok();
-        }
-        (b"LOG", 2 | 3) => {
-            let most = args.get(2).map_or(Ok(10), integer)?;
-            log(session, usize::try_from(most).unwrap_or(0), reply);
-        }
-        (b"DRYRUN", 4..) => dry_run(session, args, reply)?,
-        (b"HELP", 2) => {
-            reply.array(HELP.len());
-            HELP.iter().for_each(|line| reply.simple(line));
         }
         _ => return Err(unknown_subcommand("acl", args)),
     }

@@ -1,6 +1,6 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
 
-use super::batch::Batch;
+use super::batch::{Batch, ReadResult};
 use super::permission::{Hold, NotAllowed};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
@@ -116,31 +116,9 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Flow {
-        let mut index = 0;
-        let mut read = None;
-        if let Some(pause) = self.pause.take() {
-            let delays = &self.shared.access.delays;
-            if delays.is_over() {
-                self.is_ending = true;
-                return Flow::Done;
-            }
-            if delays.clock().now() < pause.until {
-                self.pause = Some(pause);
-                return Flow::Wait;
-            }
-            output.extend_from_slice(&pause.reply);
-            index = pause.at;
-        }
-        if let Some(mut waiting) = self.waiting.take() {
-            match Pin::new(&mut waiting.reading).poll(context) {
-                Poll::Ready(result) => read = Some((waiting.count, result)),
-                Poll::Pending => {
-                    self.waiting = Some(waiting);
-                    return Flow::Wait;
-                }
-            }
-            index = waiting.at;
-        }
+        let Some((mut index, mut read)) = self.resume(output, context) else {
+            return if self.is_ending { Flow::Done } else { Flow::Wait };
+        };
         while index < requests.len() && !self.is_ending {
             let at = index;
             let args = requests.get(index, buffer);
@@ -192,6 +170,37 @@ impl Session {
         }
         self.note(requests, buffer);
         Flow::Done
+    }
+
+    /// Which request is next, and what was read for it, if it had to wait; none if it still has to, or if the server stops meanwhile.
+    fn resume(
+        &mut self,
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Option<(usize, Option<(usize, ReadResult)>)> {
+        if let Some(pause) = self.pause.take() {
+            let delays = &self.shared.access.delays;
+            if delays.is_over() {
+                self.is_ending = true;
+                return None;
+            }
+            if delays.clock().now() < pause.until {
+                self.pause = Some(pause);
+                return None;
+            }
+            output.extend_from_slice(&pause.reply);
+            return Some((pause.at, None));
+        }
+        let Some(mut waiting) = self.waiting.take() else {
+            return Some((0, None));
+        };
+        match Pin::new(&mut waiting.reading).poll(context) {
+            Poll::Ready(result) => Some((waiting.at, Some((waiting.count, result)))),
+            Poll::Pending => {
+                self.waiting = Some(waiting);
+                None
+            }
+        }
     }
 
     /// Lets nothing of this connection happen until the answer to a wrong password is due. `place` is where the command is that gave

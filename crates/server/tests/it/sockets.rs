@@ -39,10 +39,6 @@ fn both_protocols_are_spoken_at_sockets_that_are_removed_at_the_end() {
         place.path().join("redis.sock"),
         place.path().join("memcached.sock"),
     );
-    for path in [&redis, &memcached] {
-        let mode = rustix::fs::stat(path).unwrap().st_mode;
-        assert_eq!(mode & 0o777, 0o666);
-    }
     let mut client = UnixStream::connect(&redis).unwrap();
     asked(&mut client, "SET a 1\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n");
     let large = "x".repeat(1 << 20);
@@ -74,11 +70,11 @@ fn a_socket_of_a_server_that_runs_is_left_to_it() {
     let place = tempfile::tempdir().unwrap();
     let fixture = Fixture::with(at(place.path()));
     let error = Server::start(&fixture.db, at(place.path())).unwrap_err();
-    let Error::Socket { path, why } = &error else {
+    let Error::Socket { path, cause } = &error else {
         panic!("{error}")
     };
     assert_eq!(path, &place.path().join("redis.sock"));
-    assert!(why.contains("another server"), "{why}");
+    assert_eq!(cause.kind(), std::io::ErrorKind::AddrInUse);
     asked(&mut UnixStream::connect(path).unwrap(), "PING\r\n", "+PONG\r\n");
 }
 
