@@ -47,6 +47,7 @@ impl Definition {
 
     /// Fails once it was dropped. A writer asks while it pins the epoch of writers: a drop of
     /// the keyspace waits for it then.
+    #[inline]
     pub(crate) fn alive(&self) -> Result<()> {
         if self.dropped.load(Ordering::SeqCst) {
             return Err(Error::KeyspaceDropped { name: self.name() });
@@ -236,6 +237,7 @@ impl Catalog {
     }
 
     /// Fails if one of the keyspaces was dropped. The writer pins the epoch of writers.
+    #[inline]
     pub(crate) fn alive(&self, owners: Owners<'_>) -> Result<()> {
         match owners {
             Owners::Catalog => Ok(()),
