@@ -281,7 +281,14 @@ impl Serve {
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         if context.is_json() {
             let mut out = Output::new();
-            out.json(&json!({ "redis": text(redis), "memcached": text(memcached), "web": web }))?;
+            let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+            out.json(&json!({
+                "redis": text(redis),
+                "memcached": text(memcached),
+                "web": web,
+                "socket": path(&self.socket),
+                "memcached_socket": path(&self.memcached_socket),
+            }))?;
             out.flush()?;
         }
         let shown = |name: &str, address: Option<SocketAddr>| Some(format!("{name} on {}", address?));

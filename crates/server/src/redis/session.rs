@@ -17,6 +17,9 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+/// A reply that is longer is not held until it is due: no memory waits for a client. What it sends next waits all the same.
+const MOST_HELD: usize = 64 << 10;
+
 /// What happens to replies, as CLIENT REPLY says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replies {
@@ -144,7 +147,11 @@ impl Session {
                     let start = output.len();
                     self.run_alone(run, args, output);
                     if let Some(hold) = self.hold.take() {
-                        self.pause(hold, (at, index), output.split_off(start), context);
+                        let reply = match output.len() - start > MOST_HELD {
+                            true => Vec::new(),
+                            false => output.split_off(start),
+                        };
+                        self.pause(hold, (at, index), reply, context);
                         return Flow::Wait;
                     }
                 }

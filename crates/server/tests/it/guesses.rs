@@ -138,6 +138,20 @@ fn a_wrong_password_among_queued_commands_delays_all_of_their_replies() {
 }
 
 #[test]
+fn no_long_reply_waits_but_what_comes_behind_it_does() {
+    let (hands, fixture) = with_clock();
+    let mut client = Raw::new(fixture.server.redis_addr());
+    client.send("AUTH secret\r\nSETRANGE a 99999 x\r\nMULTI\r\nAUTH wrong\r\nGET a\r\nEXEC\r\nPING\r\n");
+    client.hears("+OK\r\n:100000\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    let value = format!("{}x", "\0".repeat(99_999));
+    client.hears(&format!("*2\r\n{WRONG}$100000\r\n{value}\r\n"));
+    hands.are_waited_for_by(1);
+    client.hears_nothing_yet();
+    hands.advance(100);
+    client.hears("+PONG\r\n");
+}
+
+#[test]
 fn an_address_that_guesses_at_many_connections_waits_for_its_answers() {
     let (hands, fixture) = with_clock();
     let mut known = fixture.client();
