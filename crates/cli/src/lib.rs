@@ -5,9 +5,9 @@
 //! *Does not know*: how a store works. Everything goes through the crate `alluvium`, which any program can use as well.
 //!
 //! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs`
-//! (how a store is opened), `remote.rs` (how one is read that a server has open), `screen.rs` and
-//! `bytes.rs` (what is printed), `confirm.rs` (what is asked), then `verbs/`, a file for each;
-//! `formats/` and `import/` for what comes and goes in bulk.
+//! (how a store is opened), `remote.rs` (how one is read that a server has open), `users.rs` (the file of
+//! a server's users), `private.rs` (files that others may not read), `screen.rs` and `bytes.rs` (what
+//! is printed), `confirm.rs` (what is asked), then `verbs/`, a file for each; `formats/` and `import/` for what comes and goes in bulk.
 //!
 //! Invariants:
 //!
@@ -27,12 +27,14 @@ mod context;
 mod exit;
 pub mod formats;
 mod import;
+mod private;
 mod progress;
 mod range;
 mod remote;
 mod screen;
 mod sizes;
 mod stop;
+mod users;
 mod verbs;
 
 pub use exit::Exit;

@@ -1,6 +1,7 @@
 //! A store that a server has open: it is read through the server's web page.
 
 use crate::exit::{Exit, failure};
+use crate::private;
 use anyhow::{Context as _, Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -35,7 +36,7 @@ impl Note {
     pub(crate) fn write(store: &Path, url: &str) -> Option<Note> {
         let path = note_of(store);
         let text = json!({ "web": url, "process_id": std::process::id() }).to_string();
-        std::fs::write(&path, text).ok().map(|()| Note(path))
+        private::write(&path, text.as_bytes()).ok().map(|()| Note(path))
     }
 }
 

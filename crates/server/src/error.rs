@@ -4,6 +4,7 @@ use crate::model::format::Damaged;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// The result of starting or stopping a server.
@@ -24,6 +25,14 @@ pub enum Error {
         /// What the system says.
         cause: std::io::Error,
     },
+    /// A socket of the file system cannot be listened at.
+    #[error("cannot listen at the socket {}: {cause}", path.display())]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// What is in the way.
+        cause: std::io::Error,
+    },
     /// Others than this machine could connect, and nothing would keep them from reading everything.
     #[error(
         "{address} can be reached from other machines, and nothing keeps them out: set a password, or TLS with a \
@@ -32,6 +41,12 @@ pub enum Error {
     Unprotected {
         /// The address.
         address: SocketAddr,
+    },
+    /// The file of users is of no use.
+    #[error("the users: {why}")]
+    Users {
+        /// What is wrong with it, and where.
+        why: String,
     },
     /// The certificate or its key is of no use.
     #[error("TLS: {why}")]

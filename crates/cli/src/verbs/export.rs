@@ -16,7 +16,7 @@ use crate::import::{Layout, PROGRESS, layout_key};
 use crate::range::{Bounds, Range};
 use crate::remote::Direction;
 use crate::screen::{self, Output};
-use crate::{progress, sizes, stop};
+use crate::{private, progress, sizes, stop};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -262,7 +262,7 @@ impl Export {
     fn to_file(&self, rows: &mut Rows, writer: &mut dyn WriteRows, bar: &ProgressBar) -> Result<Written> {
         let partial = beside(&self.file);
         let what = || format!("writing {}", partial.display());
-        let file = File::create(&partial).with_context(what)?;
+        let file = private::create(&partial).with_context(what)?;
         let mut out = BufWriter::with_capacity(1 << 18, file);
         let written = copy(rows, writer, &mut out, bar).and_then(|written| {
             out.flush().with_context(what)?;

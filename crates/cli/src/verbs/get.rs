@@ -3,6 +3,7 @@
 use crate::Exit;
 use crate::bytes::{self, Encoding};
 use crate::context::{self, Access, Context};
+use crate::private;
 use crate::screen::{self, Output};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -85,7 +86,7 @@ impl Get {
 
     fn print(&self, context: &Context, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {
         if let Some(path) = &self.output {
-            return std::fs::write(path, value).with_context(|| format!("writing {}", path.display()));
+            return private::write(path, value).with_context(|| format!("writing {}", path.display()));
         }
         let encoding = self.encoding;
         if context.is_json() {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod access;
 mod basics;
 mod bench;
 mod bulk;

@@ -3,17 +3,22 @@
 use crate::Place;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// A server that runs, and where.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    redis: String,
+    pub(crate) redis: String,
     memcached: String,
 }
 
 impl Served {
-    fn new(place: &Place, more: &[&str]) -> Served {
+    pub(crate) fn new(place: &Place, more: &[&str]) -> Served {
+        Served::with(place, more, |_| {})
+    }
+
+    /// One whose command is changed before it runs.
+    pub(crate) fn with(place: &Place, more: &[&str], change: impl FnOnce(&mut Command)) -> Served {
         let mut arguments = "serve --json --redis 127.0.0.1:0 --memcached 127.0.0.1:0"
             .split(' ')
             .collect::<Vec<_>>();
@@ -21,8 +26,9 @@ impl Served {
             arguments.extend(["--web", "127.0.0.1:0"]);
         }
         arguments.extend(more);
-        let mut child = place
-            .command(arguments)
+        let mut command = place.command(arguments);
+        change(&mut command);
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -41,7 +47,7 @@ impl Served {
     }
 
     /// It gets a signal; its exit code.
-    fn ended(mut self, signal: i32) -> Option<i32> {
+    pub(crate) fn ended(mut self, signal: i32) -> Option<i32> {
         let pid = i32::try_from(self.child.id()).expect("a process");
         // SAFETY: it is our own child, which nobody has waited for yet.
         unsafe { libc::kill(pid, signal) };
@@ -59,7 +65,7 @@ impl Drop for Served {
     }
 }
 
-fn asked(address: &str, request: &str, reply: &str) {
+pub(crate) fn asked(address: &str, request: &str, reply: &str) {
     let mut socket = TcpStream::connect(address).expect("it listens");
     socket.write_all(request.as_bytes()).unwrap();
     let mut bytes = vec![0; reply.len()];

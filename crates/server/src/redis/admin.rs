@@ -37,6 +37,10 @@ const fn setting(
 
 #[rustfmt::skip]
 static SETTINGS: &[Setting] = &[
+    setting("acllog-max-len", |shared| shared.access.denied.kept().to_string(), |shared, text| {
+        shared.access.denied.keep(usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?);
+        Ok(())
+    }),
     fixed("appendonly", |_| "yes".to_owned()),
     fixed("appendfsync", |shared| if shared.store.waits_for_disk() { "always" } else { "everysec" }.to_owned()),
     fixed("databases", |_| crate::store::DATABASES.to_string()),
@@ -55,9 +59,9 @@ static SETTINGS: &[Setting] = &[
     fixed("maxmemory-policy", |_| "noeviction".to_owned()),
     fixed("port", |shared| shared.redis_port.to_string()),
     fixed("proto-max-bulk-len", |shared| shared.config.limits.request.to_string()),
-    setting("requirepass", |shared| shared.config.password().map_or_else(String::new, |word| word.to_string()), |shared, text| {
+    setting("requirepass", |shared| shared.access.given_password().map_or_else(String::new, |word| word.to_string()), |shared, text| {
         let text = std::str::from_utf8(text).map_err(|_| Failure::say("the password must be UTF-8"))?;
-        shared.config.set_password(Some(text).filter(|text| !text.is_empty()));
+        shared.access.set_password(Some(text).filter(|text| !text.is_empty()));
         Ok(())
     }),
     fixed("save", |_| String::new()),

@@ -6,15 +6,18 @@
 //!
 //! *Read in this order*: `table.rs` (all commands), `session.rs` (one connection: from requests to batches), `batch.rs` (locks, one read, one commit), then
 //! a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis
-//! has not); `connection.rs`, `transactions.rs`, `admin.rs`, `info.rs`.
+//! has not); `catalog.rs`, `classes.rs` and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`, `admin.rs`, `info.rs`.
 //!
 //! Invariants:
 //!
 //! - **S11** A command that fails has written nothing: it looks at all its arguments first.
 
+mod acl;
 mod admin;
 mod args;
 mod batch;
+pub(crate) mod catalog;
+pub(crate) mod classes;
 mod connection;
 mod describe;
 mod expiry;
@@ -23,6 +26,7 @@ mod info;
 mod keys;
 mod lists;
 mod ordered;
+mod permission;
 mod session;
 mod sets;
 mod sorted;
@@ -32,4 +36,5 @@ mod table;
 mod transactions;
 mod walks;
 
+pub(crate) use connection::line;
 pub(crate) use session::Session;

@@ -1,6 +1,8 @@
 //! All commands: what each takes, touches and does. COMMAND reports from the same table that checks arguments.
 
-use super::{admin, connection, describe, expiry, hashes, info, keys, lists, ordered, sets, sorted, strings};
+use super::{
+    acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, sets, sorted, strings,
+};
 use super::{session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
@@ -163,6 +165,11 @@ const fn session(
     }
 }
 
+/// A command of the connection that names keys.
+const fn with_keys(keys: (i32, i32, i32), command: &Command) -> Command {
+    Command { keys, ..*command }
+}
+
 #[rustfmt::skip]
 static STRINGS: &[Command] = &[
     data("string", "append", 3, WRITE | FAST, ONE, strings::append, "Appends to a string, which is created if there is none."),
@@ -217,7 +224,7 @@ static KEYS: &[Command] = &[
     data("ordered", "delrange", 3, WRITE | ALONE | ALL, NONE, ordered::del_range, "Deletes all keys of a range."),
     data("ordered", "range", -3, ALONE, NONE, ordered::range, "Keys and strings of a range, in order."),
     data("ordered", "revrange", -3, ALONE, NONE, ordered::rev_range, "Keys and strings of a range, in reverse order."),
-    data("ordered", "snapshot", -2, ALONE, NONE, ordered::snapshot, "Keeps everything as it is now under a name, and reads it."),
+    data("ordered", "snapshot", -2, ALONE, (3, 3, 1), ordered::snapshot, "Keeps everything as it is now under a name, and reads it."),
 ];
 
 #[rustfmt::skip]
@@ -308,6 +315,7 @@ static SORTED: &[Command] = &[
 
 #[rustfmt::skip]
 static SERVER: &[Command] = &[
+    session("server", "acl", -2, 0, acl::acl, "Users, and what they may do."),
     session("connection", "auth", -2, STRANGER | FAST, connection::auth, "Says who the client is."),
     session("connection", "client", -2, 0, connection::client, "What is known of connections."),
     session("connection", "echo", 2, FAST, connection::echo, "What was sent."),
@@ -329,7 +337,7 @@ static SERVER: &[Command] = &[
     session("transactions", "exec", 1, IN_MULTI, transactions::exec, "Executes what was queued since MULTI, all or nothing."),
     session("transactions", "multi", 1, IN_MULTI | FAST, transactions::multi, "Queues what follows."),
     session("transactions", "unwatch", 1, FAST, transactions::unwatch, "Forgets all watches."),
-    session("transactions", "watch", -2, IN_MULTI | FAST, transactions::watch, "Lets EXEC fail if a key is written to before."),
+    with_keys(ALL_KEYS, &session("transactions", "watch", -2, IN_MULTI | FAST, transactions::watch, "Lets EXEC fail if a key is written to before.")),
 ];
 
 /// All commands by name.

@@ -170,7 +170,9 @@ pub(super) fn exec(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
             "EXECABORT Transaction discarded because of previous errors.",
         ));
     }
+    session.is_executing = true;
     let result = execute(session, &store, &queue, reply);
+    session.is_executing = false;
     session.multi.end(&store);
     result
 }
@@ -184,6 +186,10 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
     }
     let mut output = Vec::new();
     for queued in queue {
+        if let Some(text) = session.no_longer_allowed(queued.command, queued.args()) {
+            Reply::new(&mut output, session.version).error(&text);
+            continue;
+        }
         session.apply(queued.command, queued.args(), &mut transaction, &mut output)?;
         if transaction.bytes() > session.shared.config.limits.transaction {
             return Err(Failure::say("ERR transaction exceeds the limit of its size"));

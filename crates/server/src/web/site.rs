@@ -174,6 +174,7 @@ async fn clients(State(site): State<Arc<Site>>) -> Answer {
                 "peer": client.peer.to_string(),
                 "name": *client.name.lock(),
                 "age_ms": client.since.elapsed().as_millis() as u64,
+                "user": client.user.lock().name(),
                 "database": client.database.load(Ordering::Relaxed),
                 "last_command": *client.last_command.lock(),
             })
