@@ -5,6 +5,7 @@
 //! *Does not know*: sockets, the bytes of requests, how types lie in keys.
 //!
 //! *Read in this order*: `table.rs` (all commands), `session.rs` (one connection: from requests to batches), `batch.rs` (locks, one read, one commit), then
+//! `pages.rs` (long replies), then
 //! a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis
 //! has not); `connection.rs`, `transactions.rs`, `admin.rs`, `info.rs`.
 //!
@@ -15,14 +16,17 @@
 mod admin;
 mod args;
 mod batch;
+mod combine;
 mod connection;
 mod describe;
+mod draw;
 mod expiry;
 mod hashes;
 mod info;
 mod keys;
 mod lists;
 mod ordered;
+mod pages;
 mod session;
 mod sets;
 mod sorted;

@@ -1,11 +1,11 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
 
-use super::batch::Batch;
+use super::batch::{Batch, Ran};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
 use super::{args, connection, subcommands};
 use crate::net::{Input, Protocol, Served};
-use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
+use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
 use crate::shared::{Client, Shared};
 use alluvium::MultiGet;
 use std::borrow::Cow;
@@ -39,6 +39,10 @@ pub(crate) struct Session {
     /// What stopped the reading of requests, behind those that were read.
     bad: Option<BadRequest>,
     waiting: Option<Waiting>,
+    /// The rest of a long reply.
+    pub(super) tail: Option<Box<dyn Tail>>,
+    /// The first request behind the one with the long reply.
+    behind_tail: usize,
 }
 
 /// Requests that wait for what a batch among them reads.
@@ -54,6 +58,8 @@ enum Flow {
     Done,
     /// The rest waits for the store.
     Wait,
+    /// The rest waits until the client has taken a part of a long reply.
+    Part,
 }
 
 impl Session {
@@ -72,6 +78,8 @@ impl Session {
             requests: Some(Requests::default()),
             bad: None,
             waiting: None,
+            tail: None,
+            behind_tail: 0,
         }
     }
 
@@ -94,6 +102,12 @@ impl Session {
                 }
             }
             index = waiting.at;
+        }
+        if let Some(tail) = self.tail.take() {
+            match self.write_part(tail, output) {
+                Flow::Done => index = self.behind_tail,
+                other => return other,
+            }
         }
         while index < requests.len() && !self.is_ending {
             let at = index;
@@ -128,16 +142,36 @@ impl Session {
                         index += 1;
                     }
                     let (start, replies) = (output.len(), self.replies);
-                    if let Some(reading) = self.run(&batch, read.take(), output, context) {
-                        self.waiting = Some(Waiting { at, reading });
-                        return Flow::Wait;
+                    match self.run(&batch, read.take(), output, context) {
+                        Ran::Waits(reading) => {
+                            self.waiting = Some(Waiting { at, reading });
+                            return Flow::Wait;
+                        }
+                        Ran::Commands(count) => index = at + count,
                     }
                     self.hold_back(replies, output, start);
+                    if self.tail.is_some() {
+                        self.behind_tail = index;
+                        return Flow::Part;
+                    }
                 }
             }
         }
         self.note(requests, buffer);
         Flow::Done
+    }
+
+    /// Writes a part of a long reply. What was sent of one that cannot be completed is no reply: the connection ends.
+    fn write_part(&mut self, mut tail: Box<dyn Tail>, output: &mut Vec<u8>) -> Flow {
+        match tail.write(&mut Reply::new(output, self.version)) {
+            Ok(Progress::Whole) => return Flow::Done,
+            Ok(Progress::More) => self.tail = Some(tail),
+            Err(error) => {
+                tracing::warn!(client = self.client.id, %error, "closed: a long reply could not be completed");
+                self.is_ending = true;
+            }
+        }
+        Flow::Part
     }
 
     /// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's body.
@@ -248,7 +282,7 @@ impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let mut requests = self.requests.take().unwrap_or_default();
         let most = self.shared.config.limits.batch;
-        if self.waiting.is_none() {
+        if self.waiting.is_none() && self.tail.is_none() {
             let limits = self.limits();
             let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
             self.bad = parsed.err();
@@ -258,6 +292,14 @@ impl Protocol for Session {
         if flow == Flow::Wait {
             self.requests = Some(requests);
             return Served::Wait;
+        }
+        if flow == Flow::Part {
+            self.requests = Some(requests);
+            return if self.is_ending {
+                Served::Close
+            } else {
+                Served::Some
+            };
         }
         let is_full = requests.len() >= most;
         input.consume(requests.consumed());

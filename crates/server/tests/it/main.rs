@@ -1,5 +1,6 @@
 //! A real server on a free port, and clients that speak to it.
 
+mod blind;
 mod client;
 mod cold;
 mod collections;
@@ -8,6 +9,7 @@ mod differential;
 mod expired;
 mod keys;
 mod kill;
+mod large;
 mod limits;
 mod memcached;
 mod memcached_differential;
