@@ -61,6 +61,26 @@ impl<'a> Batch<'a> {
         wanted
     }
 
+    /// Waits for the locks that these commands need in a database.
+    fn lock<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
+        let mut blind = self.blind(store, database);
+        loop {
+            let wanted = self.wanted(database, &blind);
+            let needs_locks = !wanted.is_empty();
+            let held = store.locks.lock(wanted);
+            // Until the locks were held a key may have got a collection. What has lost it meanwhile is locked more strongly than need be.
+            let now = self.blind(store, database);
+            if blind.iter().zip(&now).all(|(&was, &is)| is || !was) {
+                return Locked {
+                    held,
+                    needs_locks,
+                    is_blind: blind.iter().all(|&is_blind| is_blind),
+                };
+            }
+            blind.iter_mut().zip(&now).for_each(|(was, &is)| *was &= is);
+        }
+    }
+
     /// The records that they will ask for.
     fn records(&self, database: u8) -> Vec<InnerKey> {
         let mut records = Vec::new();
@@ -79,12 +99,21 @@ type BlindOnes = SmallVec<[bool; 16]>;
 /// The records that a batch has waited for.
 pub(super) type ReadResult = alluvium::Result<Vec<Option<Value>>>;
 
+/// The locks of a batch.
+struct Locked<'s> {
+    held: Held<'s>,
+    /// Whether there are any.
+    needs_locks: bool,
+    /// Whether all commands write to their keys whatever they have.
+    is_blind: bool,
+}
+
 /// What became of a batch.
 pub(super) enum Ran {
     /// So many of its commands were executed.
     Commands(usize),
     /// None of them: it waits for this.
-    Waits(MultiGet),
+    Waits(Box<MultiGet>),
 }
 
 /// How long a reply may be.
@@ -122,7 +151,7 @@ impl Session {
         };
         match self.try_run(batch, read, output, context, &mut done) {
             Ok(None) => {}
-            Ok(Some(waiting)) => return Ran::Waits(waiting),
+            Ok(Some(waiting)) => return Ran::Waits(Box::new(waiting)),
             Err(failure) => {
                 // Nothing of the rest holds, so that every command of it gets the same reply.
                 output.truncate(done.position);
@@ -147,19 +176,11 @@ impl Session {
     ) -> Result<Option<MultiGet>, Failure> {
         let shared = std::sync::Arc::clone(&self.shared);
         let store = &*shared.store;
-        let mut blind = batch.blind(store, self.database);
-        let (held, needs_locks) = loop {
-            let wanted = batch.wanted(self.database, &blind);
-            let needs_locks = !wanted.is_empty();
-            let held = store.locks.lock(wanted);
-            // Until the locks were held a key may have got a collection. What has lost it meanwhile is locked more strongly than need be.
-            let now = batch.blind(store, self.database);
-            if blind.iter().zip(&now).all(|(&was, &is)| is || !was) {
-                break (held, needs_locks);
-            }
-            blind.iter_mut().zip(&now).for_each(|(was, &is)| *was &= is);
-        };
-        let is_blind = blind.iter().all(|&is_blind| is_blind);
+        let Locked {
+            held,
+            needs_locks,
+            is_blind,
+        } = batch.lock(store, self.database);
         let begin = |database| match is_blind {
             true => Transaction::blind(store, database),
             false => Transaction::new(store, database),

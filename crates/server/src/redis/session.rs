@@ -1,6 +1,6 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
 
-use super::batch::{Batch, Ran};
+use super::batch::{Batch, Ran, ReadResult};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
 use super::{args, connection, subcommands};
@@ -49,7 +49,7 @@ pub(crate) struct Session {
 struct Waiting {
     /// The first request of the batch.
     at: usize,
-    reading: MultiGet,
+    reading: Box<MultiGet>,
 }
 
 /// What becomes of requests.
@@ -91,24 +91,10 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Flow {
-        let mut index = 0;
-        let mut read = None;
-        if let Some(mut waiting) = self.waiting.take() {
-            match Pin::new(&mut waiting.reading).poll(context) {
-                Poll::Ready(result) => read = Some(result),
-                Poll::Pending => {
-                    self.waiting = Some(waiting);
-                    return Flow::Wait;
-                }
-            }
-            index = waiting.at;
-        }
-        if let Some(tail) = self.tail.take() {
-            match self.write_part(tail, output) {
-                Flow::Done => index = self.behind_tail,
-                other => return other,
-            }
-        }
+        let (mut index, mut read) = match self.resume(output, context) {
+            Ok(resumed) => resumed,
+            Err(flow) => return flow,
+        };
         while index < requests.len() && !self.is_ending {
             let at = index;
             let args = requests.get(index, buffer);
@@ -159,6 +145,30 @@ impl Session {
         }
         self.note(requests, buffer);
         Flow::Done
+    }
+
+    /// Where to go on, and what was read for that; or why not yet.
+    fn resume(
+        &mut self,
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Result<(usize, Option<ReadResult>), Flow> {
+        if let Some(mut waiting) = self.waiting.take() {
+            return match Pin::new(&mut waiting.reading).poll(context) {
+                Poll::Ready(result) => Ok((waiting.at, Some(result))),
+                Poll::Pending => {
+                    self.waiting = Some(waiting);
+                    Err(Flow::Wait)
+                }
+            };
+        }
+        let Some(tail) = self.tail.take() else {
+            return Ok((0, None));
+        };
+        match self.write_part(tail, output) {
+            Flow::Done => Ok((self.behind_tail, None)),
+            other => Err(other),
+        }
     }
 
     /// Writes a part of a long reply. What was sent of one that cannot be completed is no reply: the connection ends.

@@ -26,7 +26,7 @@ struct Table {
 
 impl Table {
     fn home(&self, hash: u32) -> usize {
-        (u64::from(hash) * self.slots.len() as u64 >> 32) as usize
+        ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
     }
 
     fn behind(&self, at: usize) -> usize {

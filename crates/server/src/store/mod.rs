@@ -70,7 +70,7 @@ pub(crate) struct Store {
     pub(crate) expiring: Expiring,
     /// Which keys may have collections (S8).
     pub(crate) marks: Marks,
-    /// Where ranks in large sorted sets are found (S12).
+    /// Where ranks in large sorted sets are found (S14).
     orders: Orders,
     numbers: Mutex<Range<u64>>,
     cas: AtomicU64,

@@ -111,11 +111,7 @@ impl Store {
         let end = format::behind(&start);
         transaction.delete_range(start, end);
         transaction.delete(listed.into());
-        if self
-            .data
-            .get(&format::collection_key(database, number))?
-            .is_some()
-        {
+        if self.data.get(format::collection_key(database, number))?.is_some() {
             transaction.unmark(key, number);
         }
         transaction.commit(&held)?;

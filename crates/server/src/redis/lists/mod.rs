@@ -1,4 +1,10 @@
 //! Lists: a record for each element, at positions that lie side by side (S5).
+//!
+//! *Knows*: ends, indexes, searches.
+//!
+//! *Does not know*: how a position lies in a key; that is `model/format.rs`'s.
+//!
+//! *Read in this order*: this file, then `rewrite.rs` (LINSERT and LREM, which move elements).
 
 mod rewrite;
 

@@ -4,8 +4,8 @@
 //!
 //! *Does not know*: how a score lies in a key; that is `model/format.rs`'s.
 //!
-//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges), `range.rs` (reading and removing
-//! ranges) with `rewrite.rs`, `read.rs` (what is asked of single members).
+//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges), `range.rs` (reading ranges),
+//! `rewrite.rs` (removing them), `read.rs` (what is asked of single members).
 
 mod bounds;
 mod change;
@@ -15,10 +15,11 @@ mod rewrite;
 
 pub(super) use change::{zadd, zincr_by, zpopmax, zpopmin, zrem};
 pub(super) use range::{
-    zcount, zlexcount, zrange, zrange_by_lex, zrange_by_score, zrem_range_by_lex, zrem_range_by_rank,
-    zrem_range_by_score, zrev_range, zrev_range_by_lex, zrev_range_by_score,
+    zcount, zlexcount, zrange, zrange_by_lex, zrange_by_score, zrev_range, zrev_range_by_lex,
+    zrev_range_by_score,
 };
 pub(super) use read::{zcard, zmscore, zrank, zrev_rank, zscan, zscore};
+pub(super) use rewrite::{zrem_range_by_lex, zrem_range_by_rank, zrem_range_by_score};
 
 use crate::error::Failure;
 use crate::model::format;

@@ -1,9 +1,9 @@
-//! Members by rank, by score, by their own order: read, counted, removed. What is long is not read but found: where it lies, and how many there are.
+//! Members by rank, by score, by their own order: read and counted. What is long is not read but found: where it lies, and how many there are.
 
 use super::super::args::{Options, integer, is, span, too_long};
 use super::super::pages::{self, PAGE, Show, Stretch};
 use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
-use super::{Done, Scored, remove, save, sorted_set};
+use super::{Done, Scored, sorted_set};
 use crate::error::Failure;
 use crate::model::Collection;
 use crate::model::format::{self, InnerKey};
@@ -31,7 +31,7 @@ pub(super) fn reply_scored(reply: &mut Reply<'_>, found: &[Scored], with_scores:
 }
 
 /// What was found.
-enum Found {
+pub(super) enum Found {
     /// Members that were read already: few, or such as do not lie side by side.
     Listed(Vec<Scored>),
     /// Where they lie.
@@ -39,7 +39,7 @@ enum Found {
 }
 
 impl Found {
-    fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         match self {
             Found::Listed(members) => members.len() as u64,
             Found::Stretch(stretch) => stretch.count,
@@ -48,7 +48,7 @@ impl Found {
 }
 
 /// Calls `each` with the members of a stretch, until it wants no more.
-fn visit(
+pub(super) fn visit(
     transaction: &Transaction<'_>,
     stretch: &Stretch,
     mut each: impl FnMut(&[u8], f64) -> ControlFlow<()>,
@@ -243,14 +243,14 @@ fn member_places(
 
 /// How the ends of a range are meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+pub(super) enum By {
     Rank,
     Score,
     Member,
 }
 
 /// What ZRANGE and its kin want.
-struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     by: By,
     direction: Direction,
     ends: (&'a [u8], &'a [u8]),
@@ -259,7 +259,7 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    fn new(args: Args<'a>, by: By, direction: Direction) -> Wanted<'a> {
+    pub(super) fn new(args: Args<'a>, by: By, direction: Direction) -> Wanted<'a> {
         Wanted {
             by,
             direction,
@@ -327,7 +327,11 @@ enum Ends<'a> {
     Members(MemberEnd<'a>, MemberEnd<'a>),
 }
 
-fn find(transaction: &mut Transaction<'_>, key: &[u8], wanted: &Wanted<'_>) -> Result<Found, Failure> {
+pub(super) fn find(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    wanted: &Wanted<'_>,
+) -> Result<Found, Failure> {
     let (low, high) = wanted.low_and_high();
     let ends = match wanted.by {
         By::Rank => Ends::Ranks(integer(wanted.ends.0)?, integer(wanted.ends.1)?),
@@ -437,59 +441,4 @@ macro_rules! counts {
 counts! {
     zcount, Score;
     zlexcount, Member;
-}
-
-/// So many members are removed one by one; where there are more, those that stay are written anew.
-const REMOVED_SINGLY: u64 = 20_000;
-
-fn remove_all(transaction: &mut Transaction<'_>, key: &[u8], found: Found) -> Done {
-    let Some(mut set) = sorted_set(transaction, key)? else {
-        return Ok(());
-    };
-    let members = match found {
-        Found::Listed(members) if members.is_empty() => return Ok(()),
-        Found::Listed(members) => members,
-        Found::Stretch(stretch) if stretch.count == 0 => return Ok(()),
-        Found::Stretch(stretch) if stretch.count == set.count => {
-            set.count = 0;
-            transaction.save(key, &set);
-            return Ok(());
-        }
-        Found::Stretch(stretch) if stretch.count > REMOVED_SINGLY => {
-            return super::rewrite::without(transaction, key, &set, &stretch);
-        }
-        Found::Stretch(stretch) => {
-            let mut members = Vec::new();
-            visit(transaction, &stretch, |member, score| {
-                members.push((member.to_vec(), score));
-                ControlFlow::Continue(())
-            })?;
-            members
-        }
-    };
-    for (member, score) in &members {
-        remove(transaction, &mut set, member, *score)?;
-    }
-    save(transaction, key, &mut set)
-}
-
-macro_rules! removals {
-    ($($name:ident, $by:ident;)+) => {$(
-        pub(in super::super) fn $name(
-            transaction: &mut Transaction<'_>,
-            args: Args<'_>,
-            reply: &mut Reply<'_>,
-        ) -> Done {
-            let wanted = Wanted::new(args, By::$by, Direction::Forward);
-            let found = find(transaction, args.at(1), &wanted)?;
-            reply.integer(i64::try_from(found.len()).unwrap_or(i64::MAX));
-            remove_all(transaction, args.at(1), found)
-        }
-    )+};
-}
-
-removals! {
-    zrem_range_by_rank, Rank;
-    zrem_range_by_score, Score;
-    zrem_range_by_lex, Member;
 }
