@@ -17,6 +17,17 @@ pub enum Error {
     /// The store says so.
     #[error(transparent)]
     Store(#[from] alluvium::Error),
+    /// A later version of the server has written to the store.
+    #[error(
+        "the store has keys of Redis in format {version}, and this program knows formats up to {known}: use a newer \
+         version of alluvium for it"
+    )]
+    Newer {
+        /// The version of the bytes.
+        version: u64,
+        /// The latest version that is known here.
+        known: u64,
+    },
     /// The address cannot be listened at.
     #[error("cannot listen at {address}: {cause}")]
     Listen {

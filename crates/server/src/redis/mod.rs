@@ -5,6 +5,7 @@
 //! *Does not know*: sockets, the bytes of requests, how types lie in keys.
 //!
 //! *Read in this order*: `table.rs` (all commands), `session.rs` (one connection: from requests to batches), `batch.rs` (locks, one read, one commit), then
+//! `pages.rs` (long replies), then
 //! a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis
 //! has not); `catalog.rs`, `classes.rs` and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`, `admin.rs`, `info.rs`.
 //!
@@ -18,14 +19,17 @@ mod args;
 mod batch;
 pub(crate) mod catalog;
 pub(crate) mod classes;
+mod combine;
 mod connection;
 mod describe;
+mod draw;
 mod expiry;
 mod hashes;
 mod info;
 mod keys;
 mod lists;
 mod ordered;
+mod pages;
 mod permission;
 mod session;
 mod sets;

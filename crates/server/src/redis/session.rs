@@ -1,13 +1,13 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
 
-use super::batch::{Batch, ReadResult};
+use super::batch::{Batch, Ran, ReadResult};
 use super::permission::{Hold, NotAllowed};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
 use super::{args, connection, subcommands};
 use crate::access::User;
 use crate::net::{Input, Protocol, Served};
-use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
+use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
 use crate::shared::{Client, Shared};
 use alluvium::MultiGet;
 use std::borrow::Cow;
@@ -53,6 +53,10 @@ pub(crate) struct Session {
     bad: Option<BadRequest>,
     waiting: Option<Waiting>,
     pause: Option<Pause>,
+    /// The rest of a long reply.
+    pub(super) tail: Option<Box<dyn Tail>>,
+    /// The first request behind the one with the long reply.
+    behind_tail: usize,
 }
 
 /// Requests that wait for the answer to a wrong password.
@@ -76,7 +80,7 @@ struct Waiting {
     at: usize,
     /// How many requests the batch has. It may have another number when it is next looked at: rules of users change.
     count: usize,
-    reading: MultiGet,
+    reading: Box<MultiGet>,
 }
 
 /// What becomes of requests.
@@ -85,6 +89,8 @@ enum Flow {
     Done,
     /// The rest waits for the store.
     Wait,
+    /// The rest waits until the client has taken a part of a long reply.
+    Part,
 }
 
 impl Session {
@@ -108,6 +114,8 @@ impl Session {
             bad: None,
             waiting: None,
             pause: None,
+            tail: None,
+            behind_tail: 0,
         }
     }
 
@@ -119,8 +127,9 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Flow {
-        let Some((mut index, mut read)) = self.resume(output, context) else {
-            return if self.is_ending { Flow::Done } else { Flow::Wait };
+        let (mut index, mut read) = match self.resume(output, context) {
+            Ok(resumed) => resumed,
+            Err(flow) => return flow,
         };
         while index < requests.len() && !self.is_ending {
             let at = index;
@@ -167,11 +176,18 @@ impl Session {
                     let (start, replies, count) = (output.len(), self.replies, index - at);
                     let read = read.take().filter(|(of, _)| *of == count);
                     let read = read.map(|(_, result)| result);
-                    if let Some(reading) = self.run(&batch, read, output, context) {
-                        self.waiting = Some(Waiting { at, count, reading });
-                        return Flow::Wait;
+                    match self.run(&batch, read, output, context) {
+                        Ran::Waits(reading) => {
+                            self.waiting = Some(Waiting { at, count, reading });
+                            return Flow::Wait;
+                        }
+                        Ran::Commands(count) => index = at + count,
                     }
                     self.hold_back(replies, output, start);
+                    if self.tail.is_some() {
+                        self.behind_tail = index;
+                        return Flow::Part;
+                    }
                 }
             }
         }
@@ -179,35 +195,54 @@ impl Session {
         Flow::Done
     }
 
-    /// Which request is next, and what was read for it, if it had to wait; none if it still has to, or if the server stops meanwhile.
+    /// Which request is next, and what was read for it if it had to wait; or why it still has to.
     fn resume(
         &mut self,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Option<(usize, Option<(usize, ReadResult)>)> {
+    ) -> Result<(usize, Option<(usize, ReadResult)>), Flow> {
         if let Some(pause) = self.pause.take() {
             let delays = &self.shared.access.delays;
             if delays.is_over() {
                 self.is_ending = true;
-                return None;
+                return Err(Flow::Done);
             }
             if delays.clock().now() < pause.until {
                 self.pause = Some(pause);
-                return None;
+                return Err(Flow::Wait);
             }
             output.extend_from_slice(&pause.reply);
-            return Some((pause.at, None));
+            return Ok((pause.at, None));
         }
-        let Some(mut waiting) = self.waiting.take() else {
-            return Some((0, None));
+        if let Some(mut waiting) = self.waiting.take() {
+            return match Pin::new(&mut waiting.reading).poll(context) {
+                Poll::Ready(result) => Ok((waiting.at, Some((waiting.count, result)))),
+                Poll::Pending => {
+                    self.waiting = Some(waiting);
+                    Err(Flow::Wait)
+                }
+            };
+        }
+        let Some(tail) = self.tail.take() else {
+            return Ok((0, None));
         };
-        match Pin::new(&mut waiting.reading).poll(context) {
-            Poll::Ready(result) => Some((waiting.at, Some((waiting.count, result)))),
-            Poll::Pending => {
-                self.waiting = Some(waiting);
-                None
+        match self.write_part(tail, output) {
+            Flow::Done => Ok((self.behind_tail, None)),
+            other => Err(other),
+        }
+    }
+
+    /// Writes a part of a long reply. What was sent of one that cannot be completed is no reply: the connection ends.
+    fn write_part(&mut self, mut tail: Box<dyn Tail>, output: &mut Vec<u8>) -> Flow {
+        match tail.write(&mut Reply::new(output, self.version)) {
+            Ok(Progress::Whole) => return Flow::Done,
+            Ok(Progress::More) => self.tail = Some(tail),
+            Err(error) => {
+                tracing::warn!(client = self.client.id, %error, "closed: a long reply could not be completed");
+                self.is_ending = true;
             }
         }
+        Flow::Part
     }
 
     /// Lets nothing of this connection happen until the answer to a wrong password is due. `place` is where the command is that gave
@@ -359,7 +394,7 @@ impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let mut requests = self.requests.take().unwrap_or_default();
         let most = self.shared.config.limits.batch;
-        if self.waiting.is_none() && self.pause.is_none() {
+        if self.waiting.is_none() && self.pause.is_none() && self.tail.is_none() {
             let limits = self.limits();
             let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
             self.bad = parsed.err();
@@ -369,6 +404,14 @@ impl Protocol for Session {
         if flow == Flow::Wait {
             self.requests = Some(requests);
             return Served::Wait;
+        }
+        if flow == Flow::Part {
+            self.requests = Some(requests);
+            return if self.is_ending {
+                Served::Close
+            } else {
+                Served::Some
+            };
         }
         let is_full = requests.len() >= most;
         input.consume(requests.consumed());

@@ -96,7 +96,7 @@ impl Command {
         }
     }
 
-    /// Whether it writes to its keys whatever they have, if no key of its database can have a collection.
+    /// Whether it writes to its keys whatever they have, if none of them can have a collection.
     pub(super) fn is_blind(&self, args: Args<'_>) -> bool {
         self.has(BLIND) && (self.name != "set" || args.len() == 3)
     }

@@ -1,5 +1,6 @@
 //! MULTI and EXEC: commands are queued, then executed as one batch, if nobody has written to what was watched.
 
+use super::batch::Length;
 use super::keys;
 use super::session::Session;
 use super::table::{Action, Command};
@@ -186,11 +187,12 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
     }
     let mut output = Vec::new();
     for queued in queue {
-        if let Some(text) = session.no_longer_allowed(queued.command, queued.args()) {
+        let (command, args) = (queued.command, queued.args());
+        if let Some(text) = session.no_longer_allowed(command, args) {
             Reply::new(&mut output, session.version).error(&text);
             continue;
         }
-        session.apply(queued.command, queued.args(), &mut transaction, &mut output)?;
+        session.apply(command, args, &mut transaction, &mut output, Length::Whole)?;
         if transaction.bytes() > session.shared.config.limits.transaction {
             return Err(Failure::say("ERR transaction exceeds the limit of its size"));
         }

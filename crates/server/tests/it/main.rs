@@ -1,5 +1,6 @@
 //! A real server on a free port, and clients that speak to it.
 
+mod blind;
 mod client;
 mod cold;
 mod collections;
@@ -9,6 +10,7 @@ mod expired;
 mod guesses;
 mod keys;
 mod kill;
+mod large;
 mod limits;
 mod memcached;
 mod memcached_differential;

@@ -1,13 +1,22 @@
 //! Lists: a record for each element, at positions that lie side by side (S5).
+//!
+//! *Knows*: ends, indexes, searches.
+//!
+//! *Does not know*: how a position lies in a key; that is `model/format.rs`'s.
+//!
+//! *Read in this order*: this file, then `rewrite.rs` (LINSERT and LREM, which move elements).
 
-use super::args::{Options, integer, is, name, span, wrong_number};
+mod rewrite;
+
+use super::args::{Options, check_room, integer, is, name, span, too_long, wrong_number};
+use super::pages::{self, Show, Stretch};
 use super::sets::positive;
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply};
 use crate::store::{Direction, Transaction};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 type Done = Result<(), Failure>;
 
@@ -26,19 +35,41 @@ fn place(transaction: &Transaction<'_>, list: &Collection, position: i64) -> Inn
     format::position_key(transaction.database, list.number, position)
 }
 
-/// The elements of some indexes, in order.
-fn elements(
+/// Where the elements of some indexes are.
+fn stretch(
     transaction: &Transaction<'_>,
     list: &Collection,
     indexes: Range<u64>,
-) -> Result<Vec<Vec<u8>>, Failure> {
+    direction: Direction,
+) -> Stretch {
     let at = |index| place(transaction, list, list.head.wrapping_add_unsigned(index));
-    let mut scan = transaction.scan(at(indexes.start), at(indexes.end), Direction::Forward);
-    let mut elements = Vec::new();
-    while let Some((_, value)) = scan.next()? {
-        elements.push(value);
+    Stretch {
+        start: at(indexes.start),
+        end: at(indexes.end),
+        direction,
+        skip: 0,
+        count: indexes.end.saturating_sub(indexes.start),
     }
-    Ok(elements)
+}
+
+/// Calls `each` with the elements of some indexes and how many came before, until it wants no more.
+pub(super) fn visit(
+    transaction: &Transaction<'_>,
+    list: &Collection,
+    indexes: Range<u64>,
+    direction: Direction,
+    mut each: impl FnMut(u64, Vec<u8>) -> Result<ControlFlow<()>, Failure>,
+) -> Done {
+    let stretch = stretch(transaction, list, indexes, direction);
+    let mut scan = transaction.scan(stretch.start, stretch.end, direction);
+    let mut step = 0;
+    while let Some((_, value)) = scan.next()? {
+        if each(step, value)?.is_break() {
+            break;
+        }
+        step += 1;
+    }
+    Ok(())
 }
 
 fn push_one(transaction: &mut Transaction<'_>, list: &mut Collection, element: &[u8], end: End) {
@@ -95,29 +126,39 @@ pub(super) fn rpushx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     push(transaction, args, reply, End::Right, true)
 }
 
-/// Takes elements from an end, in the order in which they are taken. The list is not saved.
+/// So many elements are deleted one by one; more are deleted as a range.
+const DELETED_SINGLY: u64 = 1000;
+
+/// Takes elements from an end, in the order in which they are taken: `each` gets them. The list is not saved.
 fn take(
     transaction: &mut Transaction<'_>,
     list: &mut Collection,
     count: u64,
     end: End,
-) -> Result<Vec<Vec<u8>>, Failure> {
-    let count = count.min(list.count);
-    let indexes = match end {
-        End::Left => 0..count,
-        End::Right => list.count - count..list.count,
+    mut each: impl FnMut(Vec<u8>) -> Done,
+) -> Done {
+    let (indexes, direction) = match end {
+        End::Left => (0..count, Direction::Forward),
+        End::Right => (list.count - count..list.count, Direction::Backward),
     };
-    let mut taken = elements(transaction, list, indexes.clone())?;
-    for index in indexes {
-        let place = place(transaction, list, list.head.wrapping_add_unsigned(index));
-        transaction.delete(place);
+    visit(transaction, list, indexes.clone(), direction, |_, element| {
+        each(element)?;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if count > DELETED_SINGLY {
+        let gone = stretch(transaction, list, indexes, direction);
+        transaction.delete_range(gone.start, gone.end);
+    } else {
+        for index in indexes {
+            let place = place(transaction, list, list.head.wrapping_add_unsigned(index));
+            transaction.delete(place);
+        }
     }
     list.count -= count;
-    match end {
-        End::Left => list.head = list.head.wrapping_add_unsigned(count),
-        End::Right => taken.reverse(),
+    if end == End::Left {
+        list.head = list.head.wrapping_add_unsigned(count);
     }
-    Ok(taken)
+    Ok(())
 }
 
 fn pop(
@@ -138,20 +179,19 @@ fn pop(
         }
         return Ok(());
     };
-    let taken = take(transaction, &mut list, count.unwrap_or(1), end)?;
-    if !taken.is_empty() {
+    let taken = count.unwrap_or(1).min(list.count);
+    if count.is_some() {
+        reply.array(usize::try_from(taken).unwrap_or(usize::MAX));
+    }
+    // What does not fit the reply is not taken: the command fails before it has changed anything.
+    take(transaction, &mut list, taken, end, |element| {
+        reply.bulk(&element);
+        check_room(reply)
+    })?;
+    if taken > 0 {
         transaction.save(args.at(1), &list);
     }
-    match count {
-        None => reply.bulk_or_null(taken.first().map(Vec::as_slice)),
-        Some(_) => reply_all(reply, &taken),
-    }
     Ok(())
-}
-
-fn reply_all(reply: &mut Reply<'_>, elements: &[Vec<u8>]) {
-    reply.array(elements.len());
-    elements.iter().for_each(|element| reply.bulk(element));
 }
 
 pub(super) fn lpop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
@@ -170,12 +210,18 @@ pub(super) fn llen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
 
 pub(super) fn lrange(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
-    let found = match list(transaction, args.at(1))? {
-        None => Vec::new(),
-        Some(list) => elements(transaction, &list, span(start, end, list.count))?,
+    let Some(list) = list(transaction, args.at(1))? else {
+        reply.array(0);
+        return Ok(());
     };
-    reply_all(reply, &found);
-    Ok(())
+    let found = stretch(
+        transaction,
+        &list,
+        span(start, end, list.count),
+        Direction::Forward,
+    );
+    reply.array(usize::try_from(found.count).unwrap_or(usize::MAX));
+    pages::write(transaction, reply, found, Show::Value)
 }
 
 /// The place of an index, which counts from the end if it is negative.
@@ -230,46 +276,14 @@ pub(super) fn ltrim(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
     Ok(())
 }
 
-/// Stores elements from an index on, in place of all that were there.
-fn rewrite(transaction: &mut Transaction<'_>, list: &mut Collection, from: u64, elements: &[Vec<u8>]) {
-    let start = place(transaction, list, list.head.wrapping_add_unsigned(from));
-    let end = place(transaction, list, list.tail());
-    transaction.delete_range(start, end);
-    list.count = from;
-    for element in elements {
-        push_one(transaction, list, element, End::Right);
-    }
-}
-
 pub(super) fn lrem(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let count = integer(args.at(2))?;
-    let Some(mut list) = list(transaction, args.at(1))? else {
+    let Some(list) = list(transaction, args.at(1))? else {
         reply.integer(0);
         return Ok(());
     };
-    let all = elements(transaction, &list, 0..list.count)?;
-    let most = if count == 0 {
-        usize::MAX
-    } else {
-        count.unsigned_abs() as usize
-    };
-    let equal = |&index: &usize| all[index] == args.at(3);
-    let removed: Vec<usize> = if count < 0 {
-        let mut found: Vec<usize> = (0..all.len()).rev().filter(equal).take(most).collect();
-        found.reverse();
-        found
-    } else {
-        (0..all.len()).filter(equal).take(most).collect()
-    };
-    if let Some(&first) = removed.first() {
-        let kept: Vec<Vec<u8>> = (first..all.len())
-            .filter(|index| removed.binary_search(index).is_err())
-            .map(|index| all[index].clone())
-            .collect();
-        rewrite(transaction, &mut list, first as u64, &kept);
-        transaction.save(args.at(1), &list);
-    }
-    reply.count(removed.len());
+    let removed = rewrite::remove(transaction, args.at(1), list, args.at(3), count)?;
+    reply.integer(i64::try_from(removed).unwrap_or(i64::MAX));
     Ok(())
 }
 
@@ -279,21 +293,31 @@ pub(super) fn linsert(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
         (_, true) => 0,
         _ => return Err(Failure::SYNTAX),
     };
-    let Some(mut list) = list(transaction, args.at(1))? else {
+    let Some(list) = list(transaction, args.at(1))? else {
         reply.integer(0);
         return Ok(());
     };
-    let all = elements(transaction, &list, 0..list.count)?;
-    let Some(pivot) = all.iter().position(|element| element == args.at(3)) else {
+    let mut pivot = None;
+    visit(
+        transaction,
+        &list,
+        0..list.count,
+        Direction::Forward,
+        |index, element| {
+            Ok(if element == args.at(3) {
+                pivot = Some(index);
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
+        },
+    )?;
+    let Some(pivot) = pivot else {
         reply.integer(-1);
         return Ok(());
     };
-    let at = pivot + behind;
-    let mut rest = vec![args.at(4).to_vec()];
-    rest.extend_from_slice(&all[at..]);
-    rewrite(transaction, &mut list, at as u64, &rest);
-    transaction.save(args.at(1), &list);
-    reply.integer(list.count as i64);
+    let count = rewrite::insert(transaction, args.at(1), list, pivot + behind, args.at(4))?;
+    reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
     Ok(())
 }
 
@@ -339,29 +363,49 @@ fn search(args: Args<'_>) -> Result<Search, Failure> {
 
 pub(super) fn lpos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let search = search(args)?;
-    let all = match list(transaction, args.at(1))? {
-        None => Vec::new(),
-        Some(list) => elements(transaction, &list, 0..list.count)?,
-    };
-    let from_end = search.rank < 0;
-    let index = |step: usize| if from_end { all.len() - 1 - step } else { step };
     let wanted = match search.count {
         None => 1,
         Some(0) => usize::MAX,
         Some(count) => count,
     };
-    let found: Vec<usize> = (0..all.len().min(search.most))
-        .map(index)
-        .filter(|&index| all[index] == args.at(2))
-        .skip(search.rank.unsigned_abs() as usize - 1)
-        .take(wanted)
-        .collect();
+    let mut found = Vec::new();
+    if let Some(list) = list(transaction, args.at(1))? {
+        let most = list.count.min(search.most as u64);
+        let (indexes, direction) = if search.rank < 0 {
+            (list.count - most..list.count, Direction::Backward)
+        } else {
+            (0..most, Direction::Forward)
+        };
+        let mut skipped = search.rank.unsigned_abs() - 1;
+        let room = reply.most() / size_of::<u64>();
+        visit(transaction, &list, indexes, direction, |step, element| {
+            if element != args.at(2) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            if skipped > 0 {
+                skipped -= 1;
+                return Ok(ControlFlow::Continue(()));
+            }
+            found.push(match direction {
+                Direction::Forward => step,
+                Direction::Backward => list.count - 1 - step,
+            });
+            if found.len() > room {
+                return Err(too_long(reply.most()));
+            }
+            Ok(if found.len() < wanted {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            })
+        })?;
+    }
     match (search.count, found.first()) {
         (None, None) => reply.null(),
-        (None, Some(&index)) => reply.count(index),
+        (None, Some(&index)) => reply.integer(index as i64),
         (Some(_), _) => {
             reply.array(found.len());
-            found.iter().for_each(|&index| reply.count(index));
+            found.iter().for_each(|&index| reply.integer(index as i64));
         }
     }
     Ok(())
@@ -392,8 +436,12 @@ fn move_one(
     } else {
         list(transaction, name(to)?)?
     };
-    let taken = take(transaction, &mut source, 1, start)?;
-    let element = taken.first().map_or(&[][..], Vec::as_slice);
+    let mut element = Vec::new();
+    take(transaction, &mut source, 1, start, |taken| {
+        element = taken;
+        Ok(())
+    })?;
+    let element = &element[..];
     if from == to {
         push_one(transaction, &mut source, element, target);
         transaction.save(from, &source);
