@@ -47,7 +47,11 @@ fn send_all(clients: &mut [Client], commands: &[String]) {
 fn fill(clients: &mut [Client], random: &mut fastrand::Rng) {
     let mut commands = Vec::new();
     for index in 0..3_000 {
-        commands.push(format!("ZADD z {} member{index}", random.u32(..900)));
+        let (one, other) = (random.u32(..900), random.u32(..900));
+        commands.push(format!(
+            "ZADD z {one} member{index} {other} member{}",
+            index + 3_000
+        ));
         commands.push(format!("ZADD x 0 {:06}", random.u32(..900_000)));
         let element = format!("{}{}", "e".repeat(random.usize(300..700)), random.u32(..400));
         commands.push(format!("RPUSH l {element} short{}", random.u32(..100)));
@@ -127,8 +131,8 @@ const SHAPES: &[&str] = &[
 fn shape(shape: &str, random: &mut fastrand::Rng) -> String {
     let words = shape.split(' ').map(|word| match word {
         "$score" => random.u32(..900).to_string(),
-        "$member" => format!("member{}", random.u32(..3_000)),
-        "$rank" => random.i32(-2_500..2_500).to_string(),
+        "$member" => format!("member{}", random.u32(..6_000)),
+        "$rank" => random.i32(-4_500..4_500).to_string(),
         "$short" => format!("short{}", random.u32(..100)),
         word => word.replace("$lex", &format!("{:06}", random.u32(..900_000))),
     });
@@ -151,8 +155,8 @@ fn large_collections_do_what_redis_does_also_when_the_server_is_started_anew() {
         let command = match step % 100 {
             50 => "ZREMRANGEBYRANK z 1 -2".to_owned(),
             51..=70 => {
-                let pairs: Vec<String> = (0..250)
-                    .map(|_| format!("{} member{}", random.u32(..900), random.u32(..3_000)))
+                let pairs: Vec<String> = (0..500)
+                    .map(|_| format!("{} member{}", random.u32(..900), random.u32(..6_000)))
                     .collect();
                 format!("ZADD z {}", pairs.join(" "))
             }

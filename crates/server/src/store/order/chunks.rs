@@ -3,8 +3,9 @@
 //! A chunk begins at a *start*, the shortest bytes that are above all elements before it and not above its first one, and goes to the next one's. The first
 //! start is empty. Most chunks are between a half and the whole of a limit; the limit grows with the order, so that there are never very many of them.
 
-/// The elements of a chunk, at most, as long as the order is not huge.
-const LEAST_LIMIT: u64 = 1024;
+/// The elements of a chunk, at most, as long as the order is not huge. Walking through half as many takes about a third of a millisecond; with shorter chunks, fewer of
+/// the changes of a batch would meet in one and be stored once.
+pub(super) const LEAST_LIMIT: u64 = 4096;
 
 /// About how many chunks an order has at most, before they become larger.
 const MOST_CHUNKS: u64 = 8192;
@@ -26,6 +27,8 @@ pub(super) enum Advice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunks {
     starts: Vec<Box<[u8]>>,
+    /// The first bytes of each, so that most comparisons need not look further.
+    heads: Vec<u64>,
     counts: Vec<u32>,
     /// Which of them differ from what is stored.
     is_changed: Vec<bool>,
@@ -35,7 +38,7 @@ pub(super) struct Chunks {
 }
 
 /// The bytes that a chunk takes beside those of its start.
-const CHUNK_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<u32>() + 1 + 16;
+const CHUNK_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<u64>() + size_of::<u32>() + 1 + 16;
 
 /// The shortest bytes that are above `left` and not above `right`, which is above `left`.
 pub(super) fn separator<'r>(left: &[u8], right: &'r [u8]) -> &'r [u8] {
@@ -53,6 +56,7 @@ impl Chunks {
     fn insert(&mut self, at: usize, start: &[u8], count: u32, is_changed: bool) {
         self.bytes += start.len() + CHUNK_BYTES;
         self.starts.insert(at, start.into());
+        self.heads.insert(at, head(start));
         self.counts.insert(at, count);
         self.is_changed.insert(at, is_changed);
     }
@@ -84,9 +88,11 @@ impl Chunks {
 
     /// The chunk that a place is in.
     pub(super) fn find(&self, place: &[u8]) -> usize {
-        self.starts
-            .partition_point(|start| **start <= *place)
-            .saturating_sub(1)
+        let own = head(place);
+        let from = self.heads.partition_point(|&head| head < own);
+        let alike = self.heads[from..].partition_point(|&head| head == own);
+        let of_these = self.starts[from..from + alike].partition_point(|start| **start <= *place);
+        (from + of_these).saturating_sub(1)
     }
 
     /// How many elements stand before a chunk.
@@ -138,6 +144,7 @@ impl Chunks {
     /// Joins a chunk with the next.
     fn join(&mut self, at: usize) {
         let start = self.starts.remove(at + 1);
+        self.heads.remove(at + 1);
         let count = self.counts.remove(at + 1);
         self.is_changed.remove(at + 1);
         self.bytes -= start.len() + CHUNK_BYTES;
@@ -166,6 +173,14 @@ impl Chunks {
         self.gone.clear();
         self.is_changed.fill(false);
     }
+}
+
+/// The first bytes, as a number that is ordered as they are.
+fn head(bytes: &[u8]) -> u64 {
+    let mut head = [0; size_of::<u64>()];
+    let count = bytes.len().min(head.len());
+    head[..count].copy_from_slice(&bytes[..count]);
+    u64::from_be_bytes(head)
 }
 
 fn sum(counts: &[u32]) -> u64 {
@@ -203,7 +218,10 @@ mod tests {
         let mut stored: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
         let limit = 8;
         for turn in 0..6_000 {
-            let place = random.u16(..300).to_be_bytes().repeat(2);
+            let place = random
+                .u16(..300)
+                .to_be_bytes()
+                .repeat(2 + 4 * usize::from(random.bool()));
             let grows = random.u8(..10) < if turn / 1000 % 2 == 0 { 7 } else { 2 };
             if grows && model.insert(place.clone()) {
                 add(&mut chunks, &model, &place, limit);

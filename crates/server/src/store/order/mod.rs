@@ -6,10 +6,10 @@
 //!
 //! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (which of them stay there), then this file.
 //!
-//! A set with more than [`COUNTED_FROM`] members has a record for each stretch of about a thousand of them in the order of scores, with their number. To be found,
+//! A set with more than [`COUNTED_FROM`] members has a record for each stretch of some thousands of them in the order of scores, with their number. To be found,
 //! ranks need the counts before a chunk, which are in memory, and a walk through one chunk. A change of the set changes one count, in the same
-//! commit; what it does not know of chunks it reads from memory as well. So there are no levels above the chunks: a hundred thousand members have a hundred
-//! chunks, which are summed up in less time than a level more would take to be read, and a set with more than eight million members has larger chunks, not more of
+//! commit; what it does not know of chunks it reads from memory as well. So there are no levels above the chunks: a million members have some hundreds of
+//! chunks, which are summed up in less time than a level more would take to be read, and a set with more than thirty million members has larger chunks, not more of
 //! them. Lists need none of this, since their positions are numbers side by side; nor do hashes and sets, where nobody asks for ranks and
 //! elements are drawn by their hashes.
 //!
@@ -27,15 +27,15 @@ use super::{Direction, Pair};
 use crate::error::Failure;
 use crate::model::Collection;
 use crate::model::format::{self, InnerKey};
-use chunks::{Advice, Chunks, limit, separator};
+use chunks::{Advice, Chunks, LEAST_LIMIT, limit, separator};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Sets with more members have counts. It is the limit of a chunk: others are walked through.
-const COUNTED_FROM: u64 = 1024;
+/// Sets with more members have counts: others are walked through.
+const COUNTED_FROM: u64 = LEAST_LIMIT;
 
 /// Sets with fewer members have none any more.
-const COUNTED_TO: u64 = 256;
+const COUNTED_TO: u64 = COUNTED_FROM / 4;
 
 /// An order that a transaction has looked at or changed.
 #[derive(Debug)]
