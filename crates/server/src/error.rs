@@ -33,6 +33,12 @@ pub enum Error {
         /// The address.
         address: SocketAddr,
     },
+    /// Backups cannot go into the directory for them.
+    #[error("the directory for backups: {why}")]
+    BackupDirectory {
+        /// What is in the way.
+        why: String,
+    },
     /// The certificate or its key is of no use.
     #[error("TLS: {why}")]
     Tls {

@@ -13,9 +13,11 @@
 //! - **S9** Replies of a connection come in the order of its requests, one for each, whatever is executed together.
 //! - **S10** No bytes from a socket make the server panic, or take more memory than its limits say.
 
+mod backups;
 mod cursors;
 mod error;
 mod glob;
+mod log_level;
 pub mod memcached;
 mod model;
 mod net;
@@ -30,5 +32,6 @@ mod waits;
 mod web;
 
 pub use error::{Error, Result};
+pub use log_level::LogLevel;
 pub use options::{Exposure, Limits, ServerOptions, Tls};
 pub use server::Server;

@@ -1,8 +1,10 @@
 //! How a server is started: every default is right for programs on the same machine.
 
+use crate::LogLevel;
 use crate::resp;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Who may connect when neither a password nor certificates of clients are asked for.
@@ -104,6 +106,10 @@ pub struct ServerOptions {
     pub exposure: Exposure,
     /// What clients may ask for at most.
     pub limits: Limits,
+    /// The directory that BGSAVE and SAVE put a backup into, absolute; they are refused without one. `CONFIG SET dir` changes it.
+    pub backup_directory: Option<PathBuf>,
+    /// What the program that runs the server prints of its log, if `CONFIG SET loglevel` may change that.
+    pub log_level: Option<LogLevel>,
     /// How long connections have for taking their replies when the server stops.
     pub grace: Duration,
 }
@@ -120,6 +126,8 @@ impl Default for ServerOptions {
             tls: None,
             exposure: Exposure::default(),
             limits: Limits::default(),
+            backup_directory: None,
+            log_level: None,
             grace: Duration::from_secs(5),
         }
     }

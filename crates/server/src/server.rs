@@ -86,7 +86,7 @@ impl Server {
     /// # Errors
     /// [`Error::Unprotected`] for an address that others can reach while neither a password nor certificates of clients are
     /// asked for; [`Error::Listen`]; [`Error::Tls`];
-    /// [`Error::Store`].
+    /// [`Error::BackupDirectory`]; [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         protected(&options)?;
         let tls = options.tls.as_ref().map(tls_config).transpose()?;
@@ -106,6 +106,7 @@ impl Server {
         let store = Arc::new(Store::open(db)?);
         let port = redis.map_or(0, |address| address.port());
         let shared = Arc::new(Shared::new(Arc::clone(&store), &options, port));
+        shared.place_backups(&options)?;
         let syncer = Arc::new(Syncer::new(db));
         let loops = options
             .loops

@@ -1,5 +1,7 @@
 //! What all connections of a server share: the store, clients, counters, settings.
 
+use crate::LogLevel;
+use crate::backups::Backups;
 use crate::options::{Limits, ServerOptions};
 use crate::slowlog::SlowLog;
 use crate::store::Store;
@@ -145,6 +147,9 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) config: Config,
     pub(crate) slow: SlowLog,
+    pub(crate) backups: Backups,
+    /// How much is logged, if clients may change that.
+    pub(crate) log_level: Option<LogLevel>,
     pub(crate) since: Instant,
     /// When everything was last made durable on request, in seconds since 1970.
     pub(crate) saved: AtomicU64,
@@ -159,6 +164,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(store: Arc<Store>, options: &ServerOptions, redis_port: u16) -> Shared {
         let saved = store.now_ms() / 1000;
+        let backups = Backups::since(store.db.sequence());
         Shared {
             store,
             clients: Clients::default(),
@@ -172,11 +178,24 @@ impl Shared {
                 limits: options.limits,
             },
             slow: SlowLog::default(),
+            backups,
+            log_level: options.log_level.clone(),
             since: Instant::now(),
             saved: AtomicU64::new(saved),
             flush_at: AtomicU64::new(0),
             redis_port,
             wake: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// Has backups go where the options say.
+    pub(crate) fn place_backups(&self, options: &ServerOptions) -> crate::Result<()> {
+        match &options.backup_directory {
+            Some(directory) => {
+                let placed = self.backups.set_directory(directory);
+                placed.map_err(|why| crate::Error::BackupDirectory { why })
+            }
+            None => Ok(()),
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! *Read in this order*: `table.rs` (all commands), `session.rs` (one connection: from requests to batches), `batch.rs` (locks, one read, one commit), then
 //! a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis
-//! has not); `connection.rs`, `transactions.rs`, `admin.rs`, `info.rs`.
+//! has not); `connection.rs`, `transactions.rs`, `admin.rs`, `saving.rs`, `info.rs`; 
 //!
 //! Invariants:
 //!
@@ -23,6 +23,7 @@ mod info;
 mod keys;
 mod lists;
 mod ordered;
+mod saving;
 mod session;
 mod sets;
 mod sorted;

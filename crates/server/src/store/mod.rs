@@ -46,6 +46,15 @@ pub(crate) const DATABASES: u8 = 16;
 /// How many numbers of collections are reserved with one write.
 const NUMBERS: u64 = 1 << 20;
 
+/// What the acknowledgement of a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// That the write survives the loss of power.
+    ForDisk,
+    /// That it survives the death of the process.
+    ForProcess,
+}
+
 /// The store with what the server adds to it.
 pub(crate) struct Store {
     pub(crate) db: Db,
@@ -58,6 +67,7 @@ pub(crate) struct Store {
     has_collections: [AtomicBool; DATABASES as usize],
     numbers: Mutex<Range<u64>>,
     cas: AtomicU64,
+    waits_for_disk: AtomicBool,
     /// Where walks over all keys go on.
     pub(crate) cursors: Cursors,
     /// Strings that were asked for and there, and not there.
@@ -90,6 +100,7 @@ impl Store {
         }
         // What CAS compares must differ from what it was in an earlier life.
         let cas = clock.now_ms() << 20;
+        let db_durability = data.durability();
         Ok(Store {
             db: db.clone(),
             data,
@@ -100,6 +111,7 @@ impl Store {
             has_collections,
             numbers: Mutex::new(numbers..numbers),
             cas: AtomicU64::new(cas),
+            waits_for_disk: AtomicBool::new(db_durability == Durability::Disk),
             cursors: Cursors::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -126,7 +138,13 @@ impl Store {
 
     /// Whether commits are acknowledged when they are on the disk.
     pub(crate) fn waits_for_disk(&self) -> bool {
-        self.data.durability() == Durability::Disk
+        self.waits_for_disk.load(Ordering::Relaxed)
+    }
+
+    /// Changes what acknowledgements wait for from now on.
+    pub(crate) fn set_waits(&self, waits: Waits) {
+        self.waits_for_disk
+            .store(waits == Waits::ForDisk, Ordering::Relaxed);
     }
 
     /// A number for a new collection (S4).

@@ -137,7 +137,7 @@ async fn stats(State(site): State<Arc<Site>>) -> Answer {
             "process_id": std::process::id(),
             "now_ms": shared.store.now_ms(),
             "uptime_ms": shared.since.elapsed().as_millis() as u64,
-            "durability": format!("{:?}", shared.store.data.durability()).to_lowercase(),
+            "durability": if shared.store.waits_for_disk() { "disk" } else { "process" },
             "last_commit": shared.store.db.sequence(),
             "keyspaces": shared.store.db.keyspaces().len(),
             "server": {
