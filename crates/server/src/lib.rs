@@ -6,7 +6,7 @@
 //!
 //! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads),
 //! `resp/` (the codec), `redis/` (the commands) with `redis/session.rs` first, `store/` (what they read and write through), `model/` (how
-//! types lie in keys); `memcached/`; `web/` (a page and answers for programs, which only read).
+//! types lie in keys); `memcached/`; `web/` (a page and answers for programs, which only read); `control/` (management while it runs).
 //!
 //! Invariants of each folder are in its header; those of all:
 //!
@@ -14,6 +14,7 @@
 //! - **S10** No bytes from a socket make the server panic, or take more memory than its limits say.
 
 mod backups;
+pub mod control;
 mod cursors;
 mod error;
 mod glob;

@@ -1,5 +1,6 @@
 //! The handle of a running server: its start, its addresses, its end.
 
+use crate::control::{About, Control};
 use crate::error::{Error, Result};
 use crate::net::{self, Acceptor, Driver, Language, Listener, Pool, Syncer};
 use crate::options::{Exposure, ServerOptions, Tls};
@@ -15,6 +16,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -63,6 +65,7 @@ struct Running {
     syncer: Arc<Syncer>,
     control: Arc<net::Control>,
     web: Option<Web>,
+    managing: Mutex<Option<Control>>,
     threads: Mutex<Option<Threads>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -146,6 +149,7 @@ impl Server {
             syncer,
             control,
             web,
+            managing: Mutex::new(None),
             threads: Mutex::new(Some(threads)),
             state: Mutex::new(State::Running),
             changed: Condvar::new(),
@@ -173,6 +177,25 @@ impl Server {
     #[must_use]
     pub fn web_addr(&self) -> Option<SocketAddr> {
         self.running.web.as_ref().map(Web::address)
+    }
+
+    /// Lets other processes of this user manage the store while the server runs, at a socket in the store's directory: see
+    /// [`control`](crate::control). It ends with the server.
+    ///
+    /// # Errors
+    /// As the system says, when there can be no socket in the directory, or no thread.
+    pub fn manage(&self, directory: impl AsRef<Path>) -> std::io::Result<()> {
+        let shared = &self.running.shared;
+        let about = About {
+            store: Arc::clone(&shared.store),
+            counts: Arc::new({
+                let shared = Arc::clone(shared);
+                move || shared.counts()
+            }),
+        };
+        let control = Control::start_with(&shared.store.db, directory.as_ref(), Some(about))?;
+        *self.running.managing.lock() = Some(control);
+        Ok(())
     }
 
     /// How many clients are connected.
@@ -222,6 +245,9 @@ impl Running {
             return Ok(());
         };
         // First those that bring work, then those that do it.
+        if let Some(control) = self.managing.lock().take() {
+            control.stop();
+        }
         if acceptor.join().is_err() {
             tracing::error!("the thread that accepts connections has panicked");
         }

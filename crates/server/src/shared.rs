@@ -6,6 +6,7 @@ use crate::options::{Limits, ServerOptions};
 use crate::slowlog::SlowLog;
 use crate::store::Store;
 use parking_lot::{Mutex, RwLock};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -197,5 +198,20 @@ impl Shared {
             }
             None => Ok(()),
         }
+    }
+
+    /// What is counted, as the page and managers show it.
+    pub(crate) fn counts(&self) -> Value {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        json!({
+            "connections": self.clients.len(),
+            "most_connections": self.config.max_clients(),
+            "connections_accepted": count(&self.counters.connections),
+            "connections_rejected": count(&self.counters.rejected),
+            "commands": count(&self.counters.commands),
+            "errors": count(&self.counters.errors),
+            "received_bytes": count(&self.counters.received),
+            "sent_bytes": count(&self.counters.sent),
+        })
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! *Read in this order*: `table.rs` (all commands), `session.rs` (one connection: from requests to batches), `batch.rs` (locks, one read, one commit), then
 //! a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis
-//! has not); `connection.rs`, `transactions.rs`, `admin.rs`, `saving.rs`, `info.rs`; 
+//! has not); `connection.rs`, `transactions.rs`, `admin.rs`, `saving.rs`, `info.rs`; `direct.rs` (commands without a
+//! connection).
 //!
 //! Invariants:
 //!
@@ -17,6 +18,7 @@ mod args;
 mod batch;
 mod connection;
 mod describe;
+mod direct;
 mod expiry;
 mod hashes;
 mod info;
@@ -33,4 +35,6 @@ mod table;
 mod transactions;
 mod walks;
 
+pub(crate) use direct::execute;
 pub(crate) use session::Session;
+pub(crate) use walks::score_text;

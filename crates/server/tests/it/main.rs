@@ -10,6 +10,7 @@ mod expired;
 mod keys;
 mod kill;
 mod limits;
+mod managed;
 mod memcached;
 mod memcached_differential;
 mod other;
