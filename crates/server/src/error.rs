@@ -59,6 +59,12 @@ pub enum Error {
         /// What is wrong with it, and where.
         why: String,
     },
+    /// Backups cannot go into the directory for them.
+    #[error("the directory for backups: {why}")]
+    BackupDirectory {
+        /// What is in the way.
+        why: String,
+    },
     /// The certificate or its key is of no use.
     #[error("TLS: {why}")]
     Tls {

@@ -1,5 +1,6 @@
 //! How a server is started: every default is right for programs on the same machine.
 
+use crate::LogLevel;
 use crate::access::{Clock, UserFile};
 use crate::resp;
 use std::fmt;
@@ -118,6 +119,10 @@ pub struct ServerOptions {
     pub exposure: Exposure,
     /// What clients may ask for at most.
     pub limits: Limits,
+    /// The directory that BGSAVE and SAVE put a backup into, absolute; they are refused without one. `CONFIG SET dir` changes it.
+    pub backup_directory: Option<PathBuf>,
+    /// What the program that runs the server prints of its log, if `CONFIG SET loglevel` may change that.
+    pub log_level: Option<LogLevel>,
     /// How long connections have for taking their replies when the server stops.
     pub grace: Duration,
 }
@@ -139,6 +144,8 @@ impl Default for ServerOptions {
             tls: None,
             exposure: Exposure::default(),
             limits: Limits::default(),
+            backup_directory: None,
+            log_level: None,
             grace: Duration::from_secs(5),
         }
     }

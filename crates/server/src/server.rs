@@ -1,6 +1,7 @@
 //! The handle of a running server: its start, its addresses, its end.
 
 use crate::access::{Access, Delays, SystemClock};
+use crate::control::{About, Control};
 use crate::error::{Error, Result};
 use crate::net::{self, Acceptor, Driver, Language, Listener, Listening, Pool, Syncer};
 use crate::options::{Exposure, ServerOptions, Tls};
@@ -17,6 +18,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -65,6 +67,7 @@ struct Running {
     syncer: Arc<Syncer>,
     control: Arc<net::Control>,
     web: Option<Web>,
+    managing: Mutex<Option<Control>>,
     threads: Mutex<Option<Threads>>,
     socket_files: Mutex<Vec<SocketFile>>,
     state: Mutex<State>,
@@ -89,7 +92,7 @@ impl Server {
     /// # Errors
     /// [`Error::Unprotected`] for an address that others can reach while neither a password nor certificates of clients are
     /// asked for; [`Error::Listen`]; [`Error::Tls`];
-    /// [`Error::Store`].
+    /// [`Error::BackupDirectory`]; [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         let access = access(&options)?;
         protected(&options, &access)?;
@@ -112,6 +115,7 @@ impl Server {
         let store = Arc::new(Store::open(db)?);
         let port = redis.map_or(0, |address| address.port());
         let shared = Arc::new(Shared::new(Arc::clone(&store), &options, access, port));
+        shared.place_backups(&options)?;
         let syncer = Arc::new(Syncer::new(db));
         let loops = options
             .loops
@@ -151,6 +155,7 @@ impl Server {
             syncer,
             control,
             web,
+            managing: Mutex::new(None),
             threads: Mutex::new(Some(threads)),
             socket_files: Mutex::new(socket_files),
             state: Mutex::new(State::Running),
@@ -179,6 +184,25 @@ impl Server {
     #[must_use]
     pub fn web_addr(&self) -> Option<SocketAddr> {
         self.running.web.as_ref().map(Web::address)
+    }
+
+    /// Lets other processes of this user manage the store while the server runs, at a socket in the store's directory: see
+    /// [`control`](crate::control). It ends with the server.
+    ///
+    /// # Errors
+    /// As the system says, when there can be no socket in the directory, or no thread.
+    pub fn manage(&self, directory: impl AsRef<Path>) -> std::io::Result<()> {
+        let shared = &self.running.shared;
+        let about = About {
+            store: Arc::clone(&shared.store),
+            counts: Arc::new({
+                let shared = Arc::clone(shared);
+                move || shared.counts()
+            }),
+        };
+        let control = Control::start_with(&shared.store.db, directory.as_ref(), Some(about))?;
+        *self.running.managing.lock() = Some(control);
+        Ok(())
     }
 
     /// How many clients are connected.
@@ -229,6 +253,9 @@ impl Running {
             return Ok(());
         };
         // First those that bring work, then those that do it.
+        if let Some(control) = self.managing.lock().take() {
+            control.stop();
+        }
         if acceptor.join().is_err() {
             tracing::error!("the thread that accepts connections has panicked");
         }

@@ -1,11 +1,14 @@
 //! What all connections of a server share: the store, clients, counters, settings.
 
+use crate::LogLevel;
 use crate::access::{Access, User};
+use crate::backups::Backups;
 use crate::net::Address;
 use crate::options::{Limits, ServerOptions};
 use crate::slowlog::SlowLog;
 use crate::store::Store;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -133,6 +136,9 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) access: Access,
     pub(crate) slow: SlowLog,
+    pub(crate) backups: Backups,
+    /// How much is logged, if clients may change that.
+    pub(crate) log_level: Option<LogLevel>,
     pub(crate) since: Instant,
     /// When everything was last made durable on request, in seconds since 1970.
     pub(crate) saved: AtomicU64,
@@ -147,6 +153,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(store: Arc<Store>, options: &ServerOptions, access: Access, redis_port: u16) -> Shared {
         let saved = store.now_ms() / 1000;
+        let backups = Backups::since(store.db.sequence());
         Shared {
             store,
             clients: Clients::default(),
@@ -160,11 +167,39 @@ impl Shared {
             },
             access,
             slow: SlowLog::default(),
+            backups,
+            log_level: options.log_level.clone(),
             since: Instant::now(),
             saved: AtomicU64::new(saved),
             flush_at: AtomicU64::new(0),
             redis_port,
             wake: std::sync::OnceLock::new(),
         }
+    }
+
+    /// Has backups go where the options say.
+    pub(crate) fn place_backups(&self, options: &ServerOptions) -> crate::Result<()> {
+        match &options.backup_directory {
+            Some(directory) => {
+                let placed = self.backups.set_directory(directory);
+                placed.map_err(|why| crate::Error::BackupDirectory { why })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What is counted, as the page and managers show it.
+    pub(crate) fn counts(&self) -> Value {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        json!({
+            "connections": self.clients.len(),
+            "most_connections": self.config.max_clients(),
+            "connections_accepted": count(&self.counters.connections),
+            "connections_rejected": count(&self.counters.rejected),
+            "commands": count(&self.counters.commands),
+            "errors": count(&self.counters.errors),
+            "received_bytes": count(&self.counters.received),
+            "sent_bytes": count(&self.counters.sent),
+        })
     }
 }

@@ -1,12 +1,11 @@
 //! `serve`: the store for Redis and memcached clients, and a web page.
 
 use crate::Exit;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::exit::failure;
-use crate::remote::Note;
 use crate::screen::{self, Output};
-use crate::stop;
 use crate::users::Users;
+use crate::{log, stop};
 use alluvium::Durability;
 use alluvium_server::{Exposure, Server, ServerOptions, Tls};
 use anyhow::{Context as _, Result};
@@ -81,6 +80,9 @@ pub struct Serve {
     /// Certificates, as PEM: clients must show one that one of these has signed.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_client_ca: Option<PathBuf>,
+    /// The directory that BGSAVE and SAVE put a backup into; CONFIG SET dir changes it.
+    #[arg(long, value_name = "PATH")]
+    pub backup_dir: Option<PathBuf>,
     /// Listen where others can connect, although neither a password nor certificates of clients are asked for.
     #[arg(long)]
     pub unprotected: bool,
@@ -134,6 +136,9 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
             };
             failure(Exit::Failed, format!("{flag} {}: {cause}", path.display()))
         }
+        alluvium_server::Error::BackupDirectory { why } => {
+            failure(Exit::Usage, format!("--backup-dir: {why}"))
+        }
         other => other.into(),
     }
 }
@@ -180,6 +185,16 @@ impl From<Word> for Durability {
     }
 }
 
+/// Lets other commands manage the store while it is served. Without that it is served all the same.
+fn manage(server: &Server, directory: &Path) {
+    if let Err(error) = server.manage(directory) {
+        screen::note(&format!(
+            "other commands cannot work on {} while it is served: there can be no socket in it ({error})",
+            directory.display()
+        ));
+    }
+}
+
 impl Serve {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let options = self.options()?;
@@ -191,7 +206,8 @@ impl Serve {
             .open(&context.path)
             .with_context(|| format!("opening the store in {}", context.path.display()))?;
         let server = Server::start(&db, options).map_err(|error| in_flags(self, error))?;
-        let _note = self.announce(context, &server)?;
+        manage(&server, &context.path);
+        self.announce(context, &server)?;
         let is_over = AtomicBool::new(false);
         let served = thread::scope(|scope| {
             scope.spawn(|| {
@@ -205,7 +221,7 @@ impl Serve {
             served
         });
         drop(server);
-        let closed = context::close(db);
+        let closed = db.close().context("closing the store");
         served?;
         closed?;
         screen::note("closed in order");
@@ -264,12 +280,14 @@ impl Serve {
             } else {
                 Exposure::Protected
             },
+            backup_directory: self.backup_dir.as_deref().map(std::path::absolute).transpose()?,
+            log_level: Some(log::level()),
             ..ServerOptions::default()
         })
     }
 
-    /// Says where it can be reached, now that it can. Other commands find it by a note beside the store, which is there before anybody is told.
-    fn announce(&self, context: &Context, server: &Server) -> Result<Option<Note>> {
+    /// Says where it can be reached, now that it can.
+    fn announce(&self, context: &Context, server: &Server) -> Result<()> {
         let (redis, memcached) = (server.redis_addr(), server.memcached_addr());
         let scheme = if self.tls_certificate.is_some() {
             "https"
@@ -277,7 +295,6 @@ impl Serve {
             "http"
         };
         let web = server.web_addr().map(|address| format!("{scheme}://{address}"));
-        let note = web.as_ref().and_then(|url| Note::write(&context.path, url));
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         if context.is_json() {
             let mut out = Output::new();
@@ -306,6 +323,6 @@ impl Serve {
             places.join(", "),
             context.path.display()
         ));
-        Ok(note)
+        Ok(())
     }
 }

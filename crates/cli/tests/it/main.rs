@@ -10,11 +10,13 @@ mod consent;
 mod errors;
 mod formats;
 mod keyspaces;
+mod managed;
 mod read_only;
 mod resume;
 mod serve;
 mod tables;
 mod terminal;
+mod typed;
 mod upkeep;
 
 use std::ffi::OsStr;

@@ -84,13 +84,19 @@ fn memory(shared: &Shared, text: &mut String) {
 fn persistence(shared: &Shared, text: &mut String) {
     let stats = shared.store.db.stats();
     line(text, "loading", 0);
-    line(text, "rdb_bgsave_in_progress", 0);
+    for (name, value) in shared.backups.lines(shared.store.db.sequence()) {
+        line(text, name, value);
+    }
     line(text, "rdb_last_save_time", shared.saved.load(Ordering::Relaxed));
     line(text, "aof_enabled", 1);
     line(
         text,
         "alluvium_durability",
-        format_args!("{:?}", shared.store.data.durability()),
+        if shared.store.waits_for_disk() {
+            "Disk"
+        } else {
+            "Process"
+        },
     );
     line(text, "alluvium_checkpoints", stats.checkpoints);
     line(text, "alluvium_sequence", shared.store.db.sequence());

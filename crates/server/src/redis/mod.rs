@@ -7,7 +7,8 @@
 //! *Read in this order*: `table.rs` (all commands), `session.rs` (one connection: from requests to batches), `batch.rs` (locks, one read, one commit), then
 //! `pages.rs` (long replies), then
 //! a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis
-//! has not); `catalog.rs`, `classes.rs` and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`, `admin.rs`, `info.rs`.
+//! has not); `catalog.rs`, `classes.rs` and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`, `admin.rs`, `saving.rs`, `info.rs`;
+//! `direct.rs` (commands without a connection).
 //!
 //! Invariants:
 //!
@@ -22,6 +23,7 @@ pub(crate) mod classes;
 mod combine;
 mod connection;
 mod describe;
+mod direct;
 mod draw;
 mod expiry;
 mod hashes;
@@ -31,6 +33,7 @@ mod lists;
 mod ordered;
 mod pages;
 mod permission;
+mod saving;
 mod session;
 mod sets;
 mod sorted;
@@ -41,4 +44,6 @@ mod transactions;
 mod walks;
 
 pub(crate) use connection::line;
+pub(crate) use direct::execute;
 pub(crate) use session::Session;
+pub(crate) use walks::score_text;

@@ -1,7 +1,8 @@
 //! All commands: what each takes, touches and does. COMMAND reports from the same table that checks arguments.
 
 use super::{
-    acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, sets, sorted, strings,
+    acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, saving, sets, sorted,
+    strings,
 };
 use super::{session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
@@ -324,13 +325,13 @@ static SERVER: &[Command] = &[
     session("connection", "quit", -1, STRANGER | IN_MULTI | FAST, connection::quit, "Ends the connection."),
     session("connection", "reset", 1, STRANGER | IN_MULTI | FAST, connection::reset, "Makes the connection as good as new."),
     session("connection", "select", 2, FAST, connection::select, "Chooses a database."),
-    session("server", "bgsave", -1, 0, admin::bgsave, "Makes everything durable in the background."),
+    session("server", "bgsave", -1, 0, saving::bgsave, "Makes a backup in the background."),
     session("server", "command", -1, 0, describe::command, "What commands there are."),
     session("server", "config", -2, 0, admin::config, "Reads and changes settings."),
     session("server", "debug", -2, 0, admin::debug, "Sleeps, for tests."),
     session("server", "info", -1, 0, info::info, "What the server is doing, in numbers."),
-    session("server", "lastsave", 1, FAST, admin::lastsave, "When SAVE last succeeded."),
-    session("server", "save", 1, 0, admin::save, "Makes everything durable."),
+    session("server", "lastsave", 1, FAST, saving::lastsave, "When the last backup was made."),
+    session("server", "save", 1, 0, saving::save, "Makes a backup."),
     session("server", "slowlog", -2, 0, admin::slowlog, "Commands that took long."),
     session("server", "time", 1, FAST, admin::time, "The time."),
     session("transactions", "discard", 1, IN_MULTI | FAST, transactions::discard, "Forgets what was queued since MULTI."),

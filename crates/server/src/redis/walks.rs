@@ -328,7 +328,7 @@ pub(super) fn some_elements(
 }
 
 /// A score as it stands in replies that know no doubles.
-pub(super) fn score_text(score: f64) -> Vec<u8> {
+pub(crate) fn score_text(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     number::write_double(&mut text, score);
     text

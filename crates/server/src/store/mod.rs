@@ -49,7 +49,7 @@ use order::Orders;
 use parking_lot::Mutex;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How many databases SELECT chooses from.
 pub(crate) const DATABASES: u8 = 16;
@@ -59,6 +59,14 @@ const NUMBERS: u64 = 1 << 20;
 
 /// The part of the memory that may say which keys have collections; and that which may hold orders of sorted sets.
 const SHARE: u64 = 64;
+/// What the acknowledgement of a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// That the write survives the loss of power.
+    ForDisk,
+    /// That it survives the death of the process.
+    ForProcess,
+}
 
 /// The store with what the server adds to it.
 pub(crate) struct Store {
@@ -74,6 +82,7 @@ pub(crate) struct Store {
     orders: Orders,
     numbers: Mutex<Range<u64>>,
     cas: AtomicU64,
+    waits_for_disk: AtomicBool,
     /// Where walks over all keys go on.
     pub(crate) cursors: Cursors,
     /// Strings that were asked for and there, and not there.
@@ -107,6 +116,7 @@ impl Store {
         let orders = Orders::new(usize::try_from(most).unwrap_or(usize::MAX));
         // What CAS compares must differ from what it was in an earlier life.
         let cas = clock.now_ms() << 20;
+        let db_durability = data.durability();
         Ok(Store {
             db: db.clone(),
             data,
@@ -118,6 +128,7 @@ impl Store {
             orders,
             numbers: Mutex::new(numbers..numbers),
             cas: AtomicU64::new(cas),
+            waits_for_disk: AtomicBool::new(db_durability == Durability::Disk),
             cursors: Cursors::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -144,7 +155,13 @@ impl Store {
 
     /// Whether commits are acknowledged when they are on the disk.
     pub(crate) fn waits_for_disk(&self) -> bool {
-        self.data.durability() == Durability::Disk
+        self.waits_for_disk.load(Ordering::Relaxed)
+    }
+
+    /// Changes what acknowledgements wait for from now on.
+    pub(crate) fn set_waits(&self, waits: Waits) {
+        self.waits_for_disk
+            .store(waits == Waits::ForDisk, Ordering::Relaxed);
     }
 
     /// A number for a new collection (S4).

@@ -323,11 +323,21 @@ impl<'s> Transaction<'s> {
     }
 
     /// Commits what was written, under the locks that are held for it (S6). Replies that depend on the disk wait for it elsewhere (S3).
-    pub(crate) fn commit(mut self, held: &Held<'_>) -> Result<Outcome, Failure> {
+    pub(crate) fn commit(self, held: &Held<'_>) -> Result<Outcome, Failure> {
+        self.commit_with(held, |_| Ok(()))
+    }
+
+    /// Commits the same together with what `also` adds.
+    pub(crate) fn commit_with(
+        mut self,
+        held: &Held<'_>,
+        also: impl FnOnce(&mut WriteBatch) -> alluvium::Result<()>,
+    ) -> Result<Outcome, Failure> {
         let mut blind = self.blind.take();
         let mut own = WriteBatch::new().durability(Durability::Process);
         let batch = blind.as_mut().map_or(&mut own, |blind| &mut blind.batch);
         self.collect(batch)?;
+        also(batch)?;
         if batch.is_empty() {
             self.keep_orders();
             return Ok(Outcome::Nothing);

@@ -1,5 +1,6 @@
 //! A real server on a free port, and clients that speak to it.
 
+mod backups;
 mod blind;
 mod client;
 mod cold;
@@ -12,6 +13,7 @@ mod keys;
 mod kill;
 mod large;
 mod limits;
+mod managed;
 mod memcached;
 mod memcached_differential;
 mod other;
