@@ -22,6 +22,7 @@
 
 pub mod arguments;
 mod bytes;
+pub mod clients;
 mod confirm;
 mod context;
 mod exit;

@@ -568,6 +568,16 @@ impl Db {
         self.engine().set_memory(bytes)
     }
 
+    /// Counts so many bytes, which the program holds beside the store, within the store's memory: caches give way to them, down to
+    /// a sixteenth of it. Memtables and the log do not. What was said before no longer holds.
+    ///
+    /// # Errors
+    /// As the store says when it is closed.
+    pub fn count_memory_beside(&self, bytes: u64) -> Result<()> {
+        self.engine().is_open()?;
+        self.engine().count_memory_beside(bytes)
+    }
+
     /// What was done since the store was opened, and what there is.
     #[must_use]
     pub fn stats(&self) -> Stats {

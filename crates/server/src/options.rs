@@ -48,6 +48,9 @@ pub struct Limits {
     pub output: usize,
     /// Bytes of commands between MULTI and EXEC.
     pub transaction: usize,
+    /// Bytes that all connections hold together: requests, replies, commands between MULTI and EXEC. They count within the memory
+    /// of the store. A quarter of it, if absent.
+    pub memory: Option<usize>,
 }
 
 impl Default for Limits {
@@ -59,6 +62,7 @@ impl Default for Limits {
             batch: 512,
             output: 512 << 20,
             transaction: 256 << 20,
+            memory: None,
         }
     }
 }
@@ -104,6 +108,11 @@ pub struct ServerOptions {
     pub exposure: Exposure,
     /// What clients may ask for at most.
     pub limits: Limits,
+    /// After how long an idle connection is closed, in whole seconds: never, if absent.
+    pub idle_timeout: Option<Duration>,
+    /// After how long a silence the system asks whether a peer is still there, in whole seconds; never, if absent. Who does not answer is
+    /// closed after three more questions within the same time.
+    pub keepalive: Option<Duration>,
     /// How long connections have for taking their replies when the server stops.
     pub grace: Duration,
 }
@@ -120,6 +129,8 @@ impl Default for ServerOptions {
             tls: None,
             exposure: Exposure::default(),
             limits: Limits::default(),
+            idle_timeout: None,
+            keepalive: Some(Duration::from_secs(300)),
             grace: Duration::from_secs(5),
         }
     }

@@ -1,6 +1,7 @@
 //! `serve`: the store for Redis and memcached clients, and a web page.
 
 use crate::Exit;
+use crate::clients::ClientLimits;
 use crate::context::{self, Context};
 use crate::exit::failure;
 use crate::remote::Note;
@@ -67,6 +68,9 @@ pub struct Serve {
     /// Listen where others can connect, although neither a password nor certificates of clients are asked for.
     #[arg(long)]
     pub unprotected: bool,
+    /// What clients may take.
+    #[command(flatten)]
+    pub limits: ClientLimits,
 }
 
 /// The password of a file: its first line, which must not be empty.
@@ -135,7 +139,7 @@ impl From<Word> for Durability {
 
 impl Serve {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let options = self.options()?;
+        let options = self.options(context)?;
         context.check()?;
         stop::listen()?;
         let db = context
@@ -165,7 +169,7 @@ impl Serve {
         Ok(Exit::Done)
     }
 
-    fn options(&self) -> Result<ServerOptions> {
+    fn options(&self, context: &Context) -> Result<ServerOptions> {
         if self.redis.0.is_none() && self.memcached.0.is_none() && self.web.0.is_none() {
             return Err(failure(
                 Exit::Usage,
@@ -197,7 +201,7 @@ impl Serve {
             } else {
                 Exposure::Protected
             },
-            ..ServerOptions::default()
+            ..self.limits.options(context.memory)?
         })
     }
 

@@ -1,6 +1,7 @@
 //! Commands that are executed together: one read before, one commit after, locks all the while.
 
 use super::session::Session;
+use super::strings::AT_ONCE;
 use super::table::{Action, Command};
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
@@ -51,10 +52,11 @@ impl<'a> Batch<'a> {
     }
 
     /// The records that they will ask for.
-    fn records(&self, database: u8) -> Vec<InnerKey> {
+    fn records(&self, database: u8, most: usize) -> Vec<InnerKey> {
         let mut records = Vec::new();
         for (command, args) in &self.commands {
-            if command.reads_records() {
+            // Who asks for more than may be read at once reads it piece by piece.
+            if command.reads_records() && (args.len() <= 2 || command.keys(*args).count() <= most) {
                 records.extend(command.keys(*args).map(|key| format::record_key(database, key)));
             }
         }
@@ -92,6 +94,7 @@ impl Session {
             Ok(waiting) => return waiting,
             Err(failure) => {
                 // Nothing of the rest holds, so that every command of it gets the same reply.
+                self.paging.forget_cut();
                 output.truncate(done.position);
                 let mut reply = Reply::new(output, self.version);
                 for _ in done.commands..batch.commands.len() {
@@ -131,7 +134,7 @@ impl Session {
         let records = if is_blind {
             Vec::new()
         } else {
-            batch.records(self.database)
+            batch.records(self.database, AT_ONCE.min(store.sizes.most()))
         };
         if !records.is_empty() {
             match read {
@@ -153,6 +156,7 @@ impl Session {
                 }
             }
         }
+        let (before, mut longest) = (output.len(), 0);
         for (index, (command, args)) in batch.commands.iter().enumerate() {
             if transaction.bytes() > MOST_BYTES {
                 // What was read beforehand is not what is there now.
@@ -163,8 +167,20 @@ impl Session {
                     position: output.len(),
                 };
             }
+            let start = output.len();
             self.apply(command, *args, &mut transaction, output)?;
+            if command.reads_records() && command.group == "string" {
+                let keys = command.keys(*args).count().max(1);
+                longest = longest.max(output.len().saturating_sub(start) / keys);
+            }
+            if self
+                .paging
+                .cuts(index + 1, batch.commands.len(), output.len() - before)
+            {
+                break;
+            }
         }
+        self.shared.store.sizes.note(longest);
         self.commit(transaction, &held)?;
         Ok(None)
     }
@@ -178,13 +194,23 @@ impl Session {
         output: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         let start = output.len();
-        let most = self.shared.config.max_output();
+        let room = match command.writes() {
+            // What was changed must be told.
+            true => usize::MAX,
+            false => self.reply_room(),
+        };
+        let most = self.shared.config.max_output().min(start.saturating_add(room));
         let mut reply = Reply::new(output, self.version).at_most(most);
         let result = match command.action {
             Action::Data(run) => run(transaction, args, &mut reply),
             Action::Session(run) => run(self, args, &mut reply),
         };
+        let is_too_long = reply.position() - start > room;
         match result {
+            Ok(()) | Err(Failure::Refused(_)) if is_too_long => {
+                self.take_back(&mut reply, start);
+                Ok(())
+            }
             Err(Failure::Refused(text)) => {
                 self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
                 reply.rewind(start);

@@ -1,6 +1,7 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
 
 use super::batch::Batch;
+use super::paging::{Fits, Paging, no_room};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
 use super::{args, connection, subcommands};
@@ -34,8 +35,9 @@ pub(crate) struct Session {
     pub(super) multi: Multi,
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
-    parser: Parser,
-    requests: Option<Requests>,
+    pub(super) paging: Paging,
+    pub(super) parser: Parser,
+    pub(super) requests: Option<Requests>,
     /// What stopped the reading of requests, behind those that were read.
     bad: Option<BadRequest>,
     waiting: Option<Waiting>,
@@ -54,6 +56,10 @@ enum Flow {
     Done,
     /// The rest waits for the store.
     Wait,
+    /// The rest has its turn once the replies are sent.
+    Send,
+    /// The rest waits for room in the memory of clients.
+    Full,
 }
 
 impl Session {
@@ -68,6 +74,7 @@ impl Session {
             multi: Multi::default(),
             is_ending: false,
             wants_sync: false,
+            paging: Paging::default(),
             parser: Parser::default(),
             requests: Some(Requests::default()),
             bad: None,
@@ -83,7 +90,7 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Flow {
-        let mut index = 0;
+        let mut index = self.paging.begin(output.len());
         let mut read = None;
         if let Some(mut waiting) = self.waiting.take() {
             match Pin::new(&mut waiting.reading).poll(context) {
@@ -97,6 +104,9 @@ impl Session {
         }
         while index < requests.len() && !self.is_ending {
             let at = index;
+            if self.paging.pauses(at, output.len()) {
+                return Flow::Send;
+            }
             let args = requests.get(index, buffer);
             index += 1;
             if is_http(args) {
@@ -120,10 +130,14 @@ impl Session {
                 Action::Session(run) => self.run_alone(run, args, output),
                 Action::Data(_) => {
                     let mut batch = Batch::new(command, args);
+                    let most = self.paging.most(&self.shared.store.sizes);
+                    let mut reading = usize::from(command.reads_records());
                     while index < requests.len()
                         && self.replies == Replies::On
                         && let Some(next) = self.joins(requests.get(index, buffer))
+                        && (reading < most || !next.reads_records())
                     {
+                        reading += usize::from(next.reads_records());
                         batch.push(next, requests.get(index, buffer));
                         index += 1;
                     }
@@ -133,6 +147,11 @@ impl Session {
                         return Flow::Wait;
                     }
                     self.hold_back(replies, output, start);
+                    let fits;
+                    (index, fits) = self.paging.learn(at, index - at);
+                    if fits == Fits::NotYet {
+                        return Flow::Full;
+                    }
                 }
             }
         }
@@ -183,13 +202,21 @@ impl Session {
         Ok(command)
     }
 
-    fn reply(&mut self, output: &mut Vec<u8>, write: impl FnOnce(&mut Reply<'_>)) {
+    pub(super) fn reply(&mut self, output: &mut Vec<u8>, write: impl FnOnce(&mut Reply<'_>)) {
         let (start, replies) = (output.len(), self.replies);
         write(&mut Reply::new(output, self.version));
         self.hold_back(replies, output, start);
     }
 
     fn queue(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
+        if !self.has_room_in_queue(args) {
+            self.multi.fail();
+            let counters = &self.shared.counters;
+            counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
+            counters.errors.fetch_add(1, Ordering::Relaxed);
+            let text = no_room("the transaction", &self.shared.budget);
+            return self.reply(output, |reply| reply.error(&text));
+        }
         let result = self
             .multi
             .push(command, args, self.shared.config.limits.transaction);
@@ -248,16 +275,24 @@ impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let mut requests = self.requests.take().unwrap_or_default();
         let most = self.shared.config.limits.batch;
-        if self.waiting.is_none() {
+        if self.waiting.is_none() && !self.paging.is_paused() {
             let limits = self.limits();
             let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
             self.bad = parsed.err();
         }
         let mut context = Context::from_waker(waker);
         let flow = self.execute(&requests, input.bytes(), output, &mut context);
-        if flow == Flow::Wait {
+        if flow == Flow::Full {
+            // A reply that was taken back has made it long.
+            output.shrink_to_fit();
+        }
+        if flow != Flow::Done {
             self.requests = Some(requests);
-            return Served::Wait;
+            return match flow {
+                Flow::Wait => Served::Wait,
+                Flow::Full => Served::Full,
+                Flow::Send | Flow::Done => Served::Some,
+            };
         }
         let is_full = requests.len() >= most;
         input.consume(requests.consumed());
@@ -276,6 +311,22 @@ impl Protocol for Session {
         } else {
             Served::All
         }
+    }
+
+    fn announced(&mut self, _input: &mut Input) -> usize {
+        self.parser.announced()
+    }
+
+    fn refuse_announced(&mut self, _input: &mut Input, output: &mut Vec<u8>) {
+        self.refuse_begun(output);
+    }
+
+    fn refuse_reply(&mut self) {
+        self.paging.refuses = true;
+    }
+
+    fn held(&self) -> usize {
+        self.requests.as_ref().map_or(0, Requests::memory) + self.multi.held()
     }
 
     fn takes_sync(&mut self) -> bool {

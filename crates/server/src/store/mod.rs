@@ -21,11 +21,13 @@ mod expiring;
 mod locks;
 mod reaper;
 mod scan;
+mod sizes;
 mod transaction;
 
 pub(crate) use locks::{Held, Mode, Wanted};
 pub(crate) use reaper::Reaper;
 pub(crate) use scan::{Direction, Pair};
+pub(crate) use sizes::Sizes;
 pub(crate) use transaction::{Outcome, Transaction};
 
 use crate::cursors::Cursors;
@@ -63,6 +65,8 @@ pub(crate) struct Store {
     /// Strings that were asked for and there, and not there.
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
+    /// How long values are that are read.
+    pub(crate) sizes: Sizes,
 }
 
 impl fmt::Debug for Store {
@@ -103,6 +107,7 @@ impl Store {
             cursors: Cursors::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            sizes: Sizes::default(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! A real server on a free port, and clients that speak to it.
 
+mod budget;
 mod client;
 mod cold;
 mod collections;
