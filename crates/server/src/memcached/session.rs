@@ -2,7 +2,7 @@
 
 use super::items::{self, Items, Key};
 use super::request::{self, Found, Request};
-use super::run::{self, Next};
+use super::run::{self, Most, Next};
 use super::{meta, stats, text};
 use crate::error::Failure;
 use crate::net::{HIGH_WATER, Input, Protocol, Served};
@@ -23,9 +23,9 @@ const MOST_CREDENTIALS: usize = 2048;
 /// The most that a client may send before it has given the password, as one request.
 const UNKNOWN_INPUT: usize = 8 << 10;
 
-/// How many requests of a client that reads are executed at once at first, and at most.
+/// How many requests of a client that reads are executed at once at first, and at most: what they read is in memory together.
 const FIRST: usize = 16;
-const MOST: usize = 512;
+const MOST: usize = 64;
 
 /// The state of one connection.
 pub(crate) struct Session {
@@ -36,7 +36,7 @@ pub(crate) struct Session {
     skipping: usize,
     wants_sync: bool,
     waiting: Option<Waiting>,
-    /// How many requests a run may have that begins with one that reads: long items make it fewer.
+    /// How many requests a run may have that read: long items make it fewer.
     reads: usize,
 }
 
@@ -70,7 +70,7 @@ enum Executed {
     All,
     Part(usize),
     /// Nothing: it waits for what it asks for.
-    Waits(MultiGet),
+    Waits(Box<MultiGet>),
 }
 
 /// What became of a run.
@@ -114,7 +114,7 @@ impl Session {
         }
         let mut executed = requests.len();
         match ran {
-            Ok(Ran::Waits(reading)) => return Executed::Waits(*reading),
+            Ok(Ran::Waits(reading)) => return Executed::Waits(reading),
             Ok(Ran::Part(part)) => executed = part,
             Ok(_) => {}
             Err(failure) => {
@@ -159,6 +159,7 @@ impl Session {
         let needs_locks = !wanted.is_empty();
         let _held = store.locks.lock(wanted);
         let mut items = Items::new(store, !keys.is_empty(), is_careful);
+        items.reply_room = self.shared.budget.reply_room();
         if !keys.is_empty() {
             let values = match (read, context) {
                 (Some(values), _) if !needs_locks => values?,
@@ -221,15 +222,6 @@ impl Session {
         counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
         counters.errors.fetch_add(1, Ordering::Relaxed);
         output.extend_from_slice(b"SERVER_ERROR out of memory writing get response (--client-memory)\r\n");
-    }
-
-    /// How many requests are executed together, of those that begin an input.
-    fn most_together(&self, input: &mut Input) -> usize {
-        let reads = [&b"get"[..], b"gat", b"mg"];
-        match reads.iter().any(|word| input.bytes().starts_with(word)) {
-            true => self.reads.min(self.shared.store.sizes.most()),
-            false => MOST,
-        }
     }
 
     fn commit(&mut self, items: &mut Items<'_>) -> Result<(), Failure> {
@@ -392,10 +384,14 @@ impl Protocol for Session {
                     None => continue,
                 }
             }
-            let (mut most, mut read) = (left.min(self.most_together(input)), None);
+            let mut most = Most {
+                requests: left,
+                reads: self.reads.min(self.shared.store.sizes.most()),
+            };
+            let mut read = None;
             if let Some(mut waiting) = self.waiting.take() {
                 match Pin::new(&mut waiting.reading).poll(&mut context) {
-                    Poll::Ready(result) => (most, read) = (waiting.requests, Some(result)),
+                    Poll::Ready(result) => (most, read) = (Most::requests(waiting.requests), Some(result)),
                     Poll::Pending => {
                         self.waiting = Some(waiting);
                         return Served::Wait;
@@ -411,7 +407,7 @@ impl Protocol for Session {
                         Executed::Waits(reading) => {
                             self.waiting = Some(Waiting {
                                 requests: requests.len(),
-                                reading,
+                                reading: *reading,
                             });
                             return Served::Wait;
                         }
@@ -425,7 +421,7 @@ impl Protocol for Session {
                         Executed::Part(executed) => {
                             self.reads = executed.max(1);
                             left = left.saturating_sub(executed);
-                            match run::next(bytes, most_block, executed) {
+                            match run::next(bytes, most_block, Most::requests(executed)) {
                                 Next::Run(_, taken) => taken,
                                 _ => taken,
                             }

@@ -143,7 +143,7 @@ impl Acceptor {
         next: &AtomicU64,
     ) -> io::Result<()> {
         socket.set_nodelay(true)?;
-        keep_alive(SockRef::from(&socket), self.shared.config.keepalive())?;
+        keep_alive(&SockRef::from(&socket), self.shared.config.keepalive())?;
         let local = socket.local_addr()?;
         let Some(client) = self
             .shared
@@ -202,7 +202,7 @@ impl Acceptor {
 const QUESTIONS: u32 = 3;
 
 /// Has the system ask after such a silence whether the peer is still there, if that is not zero.
-pub(crate) fn keep_alive(socket: SockRef<'_>, silence: Duration) -> io::Result<()> {
+pub(crate) fn keep_alive(socket: &SockRef<'_>, silence: Duration) -> io::Result<()> {
     if silence.is_zero() {
         return Ok(());
     }
@@ -222,9 +222,9 @@ mod tests {
     fn the_system_asks_whether_a_silent_peer_is_there() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        keep_alive(SockRef::from(&socket), Duration::ZERO).unwrap();
+        keep_alive(&SockRef::from(&socket), Duration::ZERO).unwrap();
         assert!(!SockRef::from(&socket).keepalive().unwrap());
-        keep_alive(SockRef::from(&socket), Duration::from_secs(300)).unwrap();
+        keep_alive(&SockRef::from(&socket), Duration::from_secs(300)).unwrap();
         let socket = SockRef::from(&socket);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(300));

@@ -266,10 +266,10 @@ impl Account {
     /// Charges what the connection holds, and shows it to others. `now_ms` tells the time in milliseconds of the connection's
     /// life; it is asked only where there is something to say.
     pub(super) fn settle(&mut self, held: Held, load: &Load, now_ms: impl Fn() -> u64) {
-        if held == self.held && held == Held::default() && self.charged == 0 {
+        let charge = rounded(held.input.max(self.promised) + held.output + held.queued);
+        if held == self.held && charge == self.charged && held.unread == 0 {
             return;
         }
-        let charge = rounded(held.input.max(self.promised) + held.output + held.queued);
         if charge > self.charged {
             self.budget.take(charge - self.charged);
         } else if charge < self.charged {

@@ -169,9 +169,9 @@ impl Session {
             }
             let start = output.len();
             self.apply(command, *args, &mut transaction, output)?;
-            if command.reads_records() && command.group == "string" {
-                let keys = command.keys(*args).count().max(1);
-                longest = longest.max(output.len().saturating_sub(start) / keys);
+            let bytes = output.len().saturating_sub(start);
+            if bytes > longest && command.reads_records() && command.group == "string" {
+                longest = longest.max(bytes / command.keys(*args).count().max(1));
             }
             if self
                 .paging

@@ -7,14 +7,15 @@ use crate::resp::{Args, Reply};
 use crate::store::Sizes;
 use std::sync::atomic::Ordering;
 
-/// How many records the first batch of a connection reads at once, and the most that any does.
+/// How many records the first batch of a connection reads at once, and the most that any does: what a batch reads is in memory
+/// together, however long it is.
 const FIRST: usize = 16;
-const MOST: usize = 512;
+const MOST: usize = 64;
 
 /// What a connection knows of the replies to its pipelines.
 #[derive(Debug)]
 pub(super) struct Paging {
-    /// How many commands that read records a batch may have.
+    /// How many records a batch may read.
     records: usize,
     /// How many commands of a batch were executed, if not all of them.
     cut: Option<usize>,
@@ -62,7 +63,7 @@ impl Paging {
         has_enough
     }
 
-    /// How many commands that read records the next batch may have.
+    /// How many records the next batch may read.
     pub(super) fn most(&self, sizes: &Sizes) -> usize {
         self.records.min(sizes.most())
     }

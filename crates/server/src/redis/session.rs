@@ -131,13 +131,13 @@ impl Session {
                 Action::Data(_) => {
                     let mut batch = Batch::new(command, args);
                     let most = self.paging.most(&self.shared.store.sizes);
-                    let mut reading = usize::from(command.reads_records());
+                    let mut reading = command.records(args);
                     while index < requests.len()
                         && self.replies == Replies::On
                         && let Some(next) = self.joins(requests.get(index, buffer))
                         && (reading < most || !next.reads_records())
                     {
-                        reading += usize::from(next.reads_records());
+                        reading += next.records(requests.get(index, buffer));
                         batch.push(next, requests.get(index, buffer));
                         index += 1;
                     }

@@ -173,7 +173,7 @@ impl Serving {
         tokio::spawn(async move {
             let _slot = slot;
             let _ = socket.set_nodelay(true);
-            let _ = keep_alive(SockRef::from(&socket), serving.site.shared.config.keepalive());
+            let _ = keep_alive(&SockRef::from(&socket), serving.site.shared.config.keepalive());
             match &serving.tls {
                 None => serving.serve(socket, router).await,
                 Some(tls) => match timeout(PATIENCE, tls.accept(socket)).await {

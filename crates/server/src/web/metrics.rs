@@ -336,6 +336,7 @@ fn caches(shared: &Shared, text: &mut Text) {
         ("records", memory.records),
         ("tree", memory.tree),
         ("tables", memory.tables),
+        ("clients", memory.beside),
     ];
     let owners = owners.map(|(name, bytes)| (name, bytes as f64));
     text.each(

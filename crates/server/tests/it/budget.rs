@@ -235,6 +235,61 @@ fn a_reply_that_cannot_fit_is_refused() {
 }
 
 #[test]
+fn an_answer_to_memcached_that_cannot_fit_is_refused() {
+    let fixture = bounded(4 * MIB);
+    let mut items = memcached(&fixture);
+    let value = vec![b'v'; MIB];
+    let store = [b"set k 0 0 1048576\r\n", &value[..], b"\r\n"].concat();
+    items.get_mut().write_all(&store).unwrap();
+    assert_eq!(line(&mut items), "STORED\r\n");
+    items
+        .get_mut()
+        .write_all(b"get k k k k k k\r\nget none\r\n")
+        .unwrap();
+    let refusal = line(&mut items);
+    assert!(
+        refusal.starts_with("SERVER_ERROR out of memory writing get response"),
+        "{refusal}"
+    );
+    assert_eq!(line(&mut items), "END\r\n");
+}
+
+#[test]
+fn many_keys_of_one_command_are_answered_in_order() {
+    let fixture = Fixture::new();
+    let (mut client, mut items) = (fixture.client(), memcached(&fixture));
+    let mut words = vec![b"MGET".to_vec()];
+    for number in (0..200).rev() {
+        let key = format!("k{number}");
+        client.send(&[b"SET", key.as_bytes(), key.as_bytes()]);
+        assert_eq!(client.reply(), "OK");
+        let store = format!("set {key} 0 0 {}\r\n{key}\r\n", key.len());
+        items.get_mut().write_all(store.as_bytes()).unwrap();
+        assert_eq!(line(&mut items), "STORED\r\n");
+        words.push(key.into_bytes());
+        words.push(b"none".to_vec());
+    }
+    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    client.send(&words);
+    let values: Vec<String> = (0..200)
+        .rev()
+        .map(|number| format!("\"k{number}\" nil"))
+        .collect();
+    assert_eq!(client.reply(), format!("[{}]", values.join(" ")));
+    let keys: String = (0..200).map(|number| format!(" k{number} none")).collect();
+    items
+        .get_mut()
+        .write_all(format!("get{keys}\r\n").as_bytes())
+        .unwrap();
+    for number in 0..200 {
+        let key = format!("k{number}");
+        assert_eq!(line(&mut items), format!("VALUE {key} 0 {}\r\n", key.len()));
+        assert_eq!(line(&mut items), format!("{key}\r\n"));
+    }
+    assert_eq!(line(&mut items), "END\r\n");
+}
+
+#[test]
 fn commands_between_multi_and_exec_are_charged() {
     let fixture = bounded(4 * MIB);
     let mut client = fixture.client();
