@@ -24,6 +24,7 @@
 
 pub mod arguments;
 mod bytes;
+pub mod clients;
 mod confirm;
 mod context;
 mod exit;

@@ -577,6 +577,17 @@ impl Db {
         self.engine().set_memory(bytes)
     }
 
+    /// Counts memory that the program holds beside the store within the store's limit, in bytes.
+    /// Caches shrink by as much, down to a sixteenth of the limit; memtables and log do not. Each
+    /// call replaces the one before.
+    ///
+    /// # Errors
+    /// As the store says when it is closed.
+    pub fn count_memory_beside(&self, bytes: u64) -> Result<()> {
+        self.engine().is_open()?;
+        self.engine().count_memory_beside(bytes)
+    }
+
     /// Returns counters of what the store has done since it was opened, and the sizes of what it
     /// holds.
     #[must_use]

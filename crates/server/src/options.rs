@@ -52,6 +52,9 @@ pub struct Limits {
     pub output: usize,
     /// Bytes of commands between MULTI and EXEC.
     pub transaction: usize,
+    /// Bytes that all connections hold together: requests, replies, commands between MULTI and EXEC. They count within the memory
+    /// of the store. A quarter of it, if absent.
+    pub memory: Option<usize>,
 }
 
 impl Default for Limits {
@@ -63,6 +66,7 @@ impl Default for Limits {
             batch: 512,
             output: 512 << 20,
             transaction: 256 << 20,
+            memory: None,
         }
     }
 }
@@ -123,6 +127,11 @@ pub struct ServerOptions {
     pub backup_directory: Option<PathBuf>,
     /// What the program that runs the server prints of its log, if `CONFIG SET loglevel` may change that.
     pub log_level: Option<LogLevel>,
+    /// After how long an idle connection is closed, in whole seconds: never, if absent.
+    pub idle_timeout: Option<Duration>,
+    /// After how long a silence the system asks whether a peer is still there, in whole seconds; never, if absent. Who does not answer is
+    /// closed after three more questions within the same time.
+    pub keepalive: Option<Duration>,
     /// How long connections have for taking their replies when the server stops.
     pub grace: Duration,
 }
@@ -146,6 +155,8 @@ impl Default for ServerOptions {
             limits: Limits::default(),
             backup_directory: None,
             log_level: None,
+            idle_timeout: None,
+            keepalive: Some(Duration::from_secs(300)),
             grace: Duration::from_secs(5),
         }
     }

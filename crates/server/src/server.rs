@@ -3,7 +3,7 @@
 use crate::access::{Access, Delays, SystemClock};
 use crate::control::{About, Control};
 use crate::error::{Error, Result};
-use crate::net::{self, Acceptor, Driver, Language, Listener, Listening, Pool, Syncer};
+use crate::net::{self, Acceptor, Driver, Keeper, Language, Listener, Listening, Pool, Syncer};
 use crate::options::{Exposure, ServerOptions, Tls};
 use crate::shared::Shared;
 use crate::store::{Reaper, Store};
@@ -78,6 +78,7 @@ struct Threads {
     acceptor: JoinHandle<()>,
     syncer: JoinHandle<()>,
     reaper: Reaper,
+    keeper: Keeper,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +137,7 @@ impl Server {
         let waking = Arc::downgrade(&pool);
         let wake = move || {
             if let Some(pool) = waking.upgrade() {
-                pool.seats.iter().for_each(net::Seat::wake);
+                pool.seats.iter().for_each(net::Seat::look);
             }
         };
         assert!(shared.wake.set(Box::new(wake)).is_ok(), "it is set once");
@@ -147,6 +148,7 @@ impl Server {
                 .spawn(move || acceptor.run())?,
             syncer: net::start_syncer(&syncer, &pool)?,
             reaper: Reaper::start(&store)?,
+            keeper: Keeper::start(&shared)?,
         };
         let running = Arc::new(Running {
             options,
@@ -248,6 +250,7 @@ impl Running {
             acceptor,
             syncer,
             reaper,
+            keeper,
         }) = threads.take()
         else {
             return Ok(());
@@ -267,6 +270,7 @@ impl Running {
             tracing::error!("the thread that syncs has panicked");
         }
         reaper.stop();
+        keeper.stop();
         if let Some(web) = &self.web {
             web.join();
         }

@@ -3,7 +3,7 @@
 use crate::LogLevel;
 use crate::access::{Access, User};
 use crate::backups::Backups;
-use crate::net::Address;
+use crate::net::{self, Address, Budget, Load};
 use crate::options::{Limits, ServerOptions};
 use crate::slowlog::SlowLog;
 use crate::store::Store;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is counted since the server was started.
 #[derive(Debug, Default)]
@@ -24,6 +24,12 @@ pub(crate) struct Counters {
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) output_overflows: AtomicU64,
+    /// Connections that were closed since all together held too much.
+    pub(crate) evicted: AtomicU64,
+    /// Requests and replies that were refused for the same reason.
+    pub(crate) memory_refusals: AtomicU64,
+    /// Connections that were closed since they were idle.
+    pub(crate) timed_out: AtomicU64,
     /// Connections that were closed since a command panicked.
     pub(crate) panics: AtomicU64,
     pub(crate) items_got: AtomicU64,
@@ -52,6 +58,23 @@ pub(crate) struct Client {
     pub(crate) last_ms: AtomicU64,
     pub(crate) last_command: Mutex<&'static str>,
     pub(crate) is_killed: AtomicBool,
+    /// Whether it is being served, or waits for the store.
+    pub(crate) is_busy: AtomicBool,
+    /// What it holds.
+    pub(crate) load: Load,
+}
+
+impl Client {
+    /// How long it has been connected.
+    pub(crate) fn age_ms(&self) -> u64 {
+        self.since.elapsed().as_millis() as u64
+    }
+
+    /// How long ago bytes came from it, or went to it.
+    pub(crate) fn idle_ms(&self) -> u64 {
+        self.age_ms()
+            .saturating_sub(self.load.moved_ms.load(Ordering::Relaxed))
+    }
 }
 
 /// All connections.
@@ -86,6 +109,8 @@ impl Clients {
             last_ms: AtomicU64::new(0),
             last_command: Mutex::new("NULL"),
             is_killed: AtomicBool::new(false),
+            is_busy: AtomicBool::new(false),
+            load: Load::default(),
         });
         all.insert(client.id, Arc::clone(&client));
         Some(client)
@@ -93,6 +118,11 @@ impl Clients {
 
     pub(crate) fn remove(&self, id: u64) {
         self.all.lock().remove(&id);
+    }
+
+    /// Looks at all of them, one after the other.
+    pub(crate) fn each(&self, look: impl FnMut(&Arc<Client>)) {
+        self.all.lock().values().for_each(look);
     }
 
     pub(crate) fn list(&self) -> Vec<Arc<Client>> {
@@ -109,6 +139,12 @@ impl Clients {
 pub(crate) struct Config {
     max_clients: AtomicUsize,
     max_output: AtomicUsize,
+    /// What all connections may hold together, or 0 for a share of the store's memory.
+    client_memory: AtomicUsize,
+    /// Seconds after which an idle connection is closed, or 0.
+    idle_s: AtomicU64,
+    /// Seconds of silence after which the system asks whether a peer is still there, or 0.
+    keepalive_s: AtomicU64,
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_entries: AtomicUsize,
     pub(crate) limits: Limits,
@@ -126,6 +162,28 @@ impl Config {
     pub(crate) fn max_output(&self) -> usize {
         self.max_output.load(Ordering::Relaxed)
     }
+
+    pub(crate) fn set_max_output(&self, most: usize) {
+        self.max_output.store(most, Ordering::Relaxed);
+    }
+
+    /// After how long an idle connection is closed; zero for never.
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        Duration::from_secs(self.idle_s.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_idle_timeout(&self, seconds: u64) {
+        self.idle_s.store(seconds, Ordering::Relaxed);
+    }
+
+    /// After how long a silence the system asks whether a peer is still there; zero for never.
+    pub(crate) fn keepalive(&self) -> Duration {
+        Duration::from_secs(self.keepalive_s.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_keepalive(&self, seconds: u64) {
+        self.keepalive_s.store(seconds, Ordering::Relaxed);
+    }
 }
 
 /// What all connections share.
@@ -139,6 +197,8 @@ pub(crate) struct Shared {
     pub(crate) backups: Backups,
     /// How much is logged, if clients may change that.
     pub(crate) log_level: Option<LogLevel>,
+    /// The memory of all connections.
+    pub(crate) budget: Arc<Budget>,
     pub(crate) since: Instant,
     /// When everything was last made durable on request, in seconds since 1970.
     pub(crate) saved: AtomicU64,
@@ -154,13 +214,17 @@ impl Shared {
     pub(crate) fn new(store: Arc<Store>, options: &ServerOptions, access: Access, redis_port: u16) -> Shared {
         let saved = store.now_ms() / 1000;
         let backups = Backups::since(store.db.sequence());
-        Shared {
+        let client_memory = options.limits.memory.unwrap_or(0);
+        let shared = Shared {
             store,
             clients: Clients::default(),
             counters: Counters::default(),
             config: Config {
                 max_clients: AtomicUsize::new(options.limits.connections),
                 max_output: AtomicUsize::new(options.limits.output),
+                client_memory: AtomicUsize::new(client_memory),
+                idle_s: AtomicU64::new(options.idle_timeout.map_or(0, |timeout| timeout.as_secs().max(1))),
+                keepalive_s: AtomicU64::new(options.keepalive.map_or(0, |silence| silence.as_secs().max(1))),
                 slow_us: AtomicI64::new(10_000),
                 slow_entries: AtomicUsize::new(128),
                 limits: options.limits,
@@ -169,12 +233,30 @@ impl Shared {
             slow: SlowLog::default(),
             backups,
             log_level: options.log_level.clone(),
+            budget: Arc::new(Budget::new(usize::MAX)),
             since: Instant::now(),
             saved: AtomicU64::new(saved),
             flush_at: AtomicU64::new(0),
             redis_port,
             wake: std::sync::OnceLock::new(),
-        }
+        };
+        shared.fit_client_memory();
+        shared
+    }
+
+    /// Sets what all connections may hold together; 0 for a share of the store's memory.
+    pub(crate) fn set_client_memory(&self, bytes: usize) {
+        self.config.client_memory.store(bytes, Ordering::Relaxed);
+        self.fit_client_memory();
+    }
+
+    /// What connections may hold follows the store's memory, unless it was set.
+    pub(crate) fn fit_client_memory(&self) {
+        let bytes = match self.config.client_memory.load(Ordering::Relaxed) {
+            0 => net::share_of(self.store.db.stats().memory.budget),
+            set => set,
+        };
+        self.budget.set_limit(bytes);
     }
 
     /// Has backups go where the options say.

@@ -1,6 +1,7 @@
 //! `serve`: the store for Redis and memcached clients, and a web page.
 
 use crate::Exit;
+use crate::clients::ClientLimits;
 use crate::context::Context;
 use crate::exit::failure;
 use crate::screen::{self, Output};
@@ -86,6 +87,9 @@ pub struct Serve {
     /// Listen where others can connect, although neither a password nor certificates of clients are asked for.
     #[arg(long)]
     pub unprotected: bool,
+    /// What clients may take.
+    #[command(flatten)]
+    pub limits: ClientLimits,
 }
 
 /// The password of a file: its first line, which must not be empty.
@@ -197,7 +201,7 @@ fn manage(server: &Server, directory: &Path) {
 
 impl Serve {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let options = self.options()?;
+        let options = self.options(context)?;
         context.check()?;
         stop::listen()?;
         let db = context
@@ -239,7 +243,7 @@ impl Serve {
         found.map_or("", |(flag, _)| flag)
     }
 
-    fn options(&self) -> Result<ServerOptions> {
+    fn options(&self, context: &Context) -> Result<ServerOptions> {
         let has_socket = self.socket.is_some() || self.memcached_socket.is_some();
         let has_port = [self.redis, self.memcached, self.web]
             .iter()
@@ -282,7 +286,7 @@ impl Serve {
             },
             backup_directory: self.backup_dir.as_deref().map(std::path::absolute).transpose()?,
             log_level: Some(log::level()),
-            ..ServerOptions::default()
+            ..self.limits.options(context.memory)?
         })
     }
 

@@ -136,6 +136,37 @@ fn a_server_that_strangers_could_reach_does_not_start() {
 }
 
 #[test]
+fn what_clients_may_take_is_said_by_flags() {
+    let place = Place::new();
+    let flags = "--memory 64M --client-memory 3M --max-clients 77 --client-output-limit 5M --client-timeout 15m --tcp-keepalive 90";
+    let served = Served::new(&place, &flags.split(' ').collect::<Vec<_>>());
+    for (name, value) in [
+        ("maxmemory-clients", "3145728"),
+        ("maxclients", "77"),
+        (
+            "client-output-buffer-limit",
+            "normal 5242880 0 0 slave 0 0 0 pubsub 0 0 0",
+        ),
+        ("timeout", "900"),
+        ("tcp-keepalive", "90"),
+    ] {
+        let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+        let reply = format!("*2\r\n{}{}", bulk(name), bulk(value));
+        asked(&served.redis, &format!("CONFIG GET {name}\r\n"), &reply);
+    }
+    assert_eq!(served.ended(libc::SIGTERM), Some(0));
+    for (flags, complaint) in [
+        ("--client-memory 512K", "1M or more"),
+        ("--memory 64M --client-memory 65M", "a part of"),
+        ("--max-clients 0", "--max-clients"),
+        ("--client-timeout soon", "--client-timeout"),
+    ] {
+        let arguments: Vec<&str> = std::iter::once("serve").chain(flags.split(' ')).collect();
+        place.run(arguments).ended(2).complained(complaint);
+    }
+}
+
+#[test]
 fn what_is_being_served_is_read_through_the_server() {
     let place = Place::new();
     let bytes: Vec<u8> = (0..=255).collect();

@@ -34,13 +34,15 @@ pub struct MemoryUse {
     pub tree: u64,
     /// Which space is in use, and what orders commits.
     pub tables: u64,
+    /// What the program holds beside the store, as it says itself.
+    pub beside: u64,
 }
 
 impl MemoryUse {
     /// All of it.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.memtables + self.log + self.pages + self.records + self.tree + self.tables
+        self.memtables + self.log + self.pages + self.records + self.tree + self.tables + self.beside
     }
 }
 
@@ -160,6 +162,7 @@ impl Engine {
             records: self.records.budget_bytes(),
             tree: self.tree.memory().total() + self.tree.scans_hold() + self.ingests.memory_bytes(),
             tables: usage.memory_bytes + watermark::BYTES,
+            beside: self.beside.load(Ordering::Relaxed),
         }
     }
 
@@ -188,7 +191,7 @@ impl Engine {
         let beyond = (used + self.long.arriving.load(Ordering::Relaxed)).saturating_sub(share);
         let writes = writes + beyond;
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
-        let caches = budget.saturating_sub(writes + grown);
+        let caches = budget.saturating_sub(writes + grown + now.beside);
         let records = if self.plan.balances {
             (self.seen.lock()).share_of_records(now.records, now.records + now.pages, caches)
         } else {
@@ -217,6 +220,12 @@ impl Engine {
     pub(super) fn least_pages(&self) -> u64 {
         let budget = self.memory.load(Ordering::Relaxed);
         Cache::least_budget(self.plan.page_size).max(budget / TREE_SHARE)
+    }
+
+    /// So many bytes are held beside the store, and count within its budget: the caches give way.
+    pub(crate) fn count_memory_beside(&self, bytes: u64) -> Result<()> {
+        self.beside.store(bytes, Ordering::Relaxed);
+        self.fit_memory()
     }
 
     /// From now on all of it together takes so many bytes. Memtables and log stay as large as they are until the next opening.

@@ -107,6 +107,8 @@ pub(crate) struct Engine {
     has_gaps: AtomicBool,
     /// What all of it together may take in memory; zero in simulations.
     memory: AtomicU64,
+    /// What the program holds beside it, within the same budget.
+    beside: AtomicU64,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,
     closed: AtomicBool,

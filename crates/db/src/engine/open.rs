@@ -184,6 +184,7 @@ impl Engine {
             gaps: Mutex::default(),
             has_gaps: AtomicBool::new(false),
             memory: AtomicU64::new(plan.memory),
+            beside: AtomicU64::new(0),
             schema: Mutex::new(()),
             copying: RwLock::new(()),
             closed: AtomicBool::new(false),

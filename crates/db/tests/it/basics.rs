@@ -424,7 +424,22 @@ fn the_memory_that_is_asked_for_is_kept_to_and_changes_while_open() {
     assert!(matches!(db.set_memory(1 << 20), Err(Error::BadOption { .. })));
     assert_eq!(keyspace.iter().count(), 100_000);
     db.set_memory(128 << 20).unwrap();
-    assert!(db.stats().memory.pages > used.pages);
+    let more = db.stats().memory;
+    assert!(more.pages > used.pages);
+    db.count_memory_beside(32 << 20).unwrap();
+    let beside = db.stats().memory;
+    assert_eq!(beside.beside, 32 << 20);
+    assert!(beside.total() <= 128 << 20, "{beside:?}");
+    assert!(
+        beside.pages + beside.records < more.pages + more.records,
+        "{beside:?}"
+    );
+    db.count_memory_beside(0).unwrap();
+    let after = db.stats().memory;
+    assert!(
+        after.pages + after.records > beside.pages + beside.records,
+        "{after:?}"
+    );
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub(super) struct Items<'s> {
     is_read: bool,
     own: HashMap<Key, Option<Vec<u8>>>,
     batch: WriteBatch,
+    /// How long a reply may be that only says what is there.
+    pub(super) reply_room: usize,
     /// About how many bytes wait for the commit.
     pub(super) bytes: usize,
     /// How many of them expire, and when the last ones do.
@@ -86,6 +88,7 @@ impl<'s> Items<'s> {
             is_read,
             own: HashMap::new(),
             batch: WriteBatch::new().durability(Durability::Process),
+            reply_room: usize::MAX,
             bytes: 0,
             expiring: 0,
             last_expiry_ms: 0,

@@ -76,6 +76,21 @@ pub fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
+/// How many bytes the request takes in all that a buffer begins with, but which has not come as a whole; 0 where nothing is known.
+#[must_use]
+pub fn announced(buffer: &[u8], most: usize) -> usize {
+    let Some(end) = buffer.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
+        return 0;
+    };
+    let line = &buffer[..end];
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+    let at = words.next().and_then(block_word);
+    let length = at.and_then(|at| words.nth(at - 1)).and_then(number::<usize>);
+    let length = length.filter(|&length| length <= most);
+    length.map_or(0, |length| end + 1 + length + 2)
+}
+
 /// Reads the request that a buffer begins with. Blocks are at most `most` bytes long.
 #[must_use]
 pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
@@ -178,6 +193,15 @@ pub fn binary_refusal(header: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_says_how_long_its_request_is() {
+        assert_eq!(announced(b"set a 0 0 100\r\nx", 1000), 15 + 102);
+        assert_eq!(announced(b"ms a 100 T0\r\nx", 1000), 13 + 102);
+        assert_eq!(announced(b"set a 0 0 100", 1000), 0);
+        assert_eq!(announced(b"set a 0 0 100\r\n", 99), 0);
+        assert_eq!(announced(b"get a 0 0 100\r\n", 1000), 0);
+    }
 
     #[test]
     fn lines_of_http_are_known() {

@@ -25,13 +25,39 @@ pub(super) enum Next<'a> {
     Binary(&'a [u8]),
 }
 
+/// How many items of one request are read before it is executed; what is behind them is read one by one.
+const READ_AHEAD: usize = 64;
+
+/// How many requests a run may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Most {
+    /// All of them.
+    pub(super) requests: usize,
+    /// Those that only read.
+    pub(super) reads: usize,
+}
+
+impl Most {
+    /// So many, whatever they do.
+    pub(super) fn requests(requests: usize) -> Most {
+        Most {
+            requests,
+            reads: usize::MAX,
+        }
+    }
+}
+
 /// What a buffer begins with: at most so many requests, whose blocks are at most `most_block` bytes long.
-pub(super) fn next(buffer: &[u8], most_block: usize, most_requests: usize) -> Next<'_> {
+pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
     let mut requests = Vec::new();
-    let mut taken = 0;
-    while requests.len() < most_requests && taken < MOST_BYTES {
+    let (mut taken, mut reads) = (0, 0);
+    while requests.len() < most.requests && reads < most.reads && taken < MOST_BYTES {
         match request::read(&buffer[taken..], most_block) {
             Found::Request(request, bytes) if is_of_items(request.word(0)) => {
+                reads += usize::from(matches!(
+                    request.word(0),
+                    b"get" | b"gets" | b"gat" | b"gats" | b"mg"
+                ));
                 requests.push(request);
                 taken += bytes;
             }
@@ -92,15 +118,15 @@ pub(super) enum Access {
 /// Hands out every item that a request may ask for or change. What makes no sense is left out: the request is refused when its turn comes. A `mg` that finds
 /// an item stale changes it; `careful` says that one may.
 pub(super) fn accesses(request: &Request<'_>, careful: bool, mut each: impl FnMut(&[u8], Access)) {
-    let mut words = |from: usize, access: Access| {
-        let words = request.words.iter().skip(from);
+    let mut words = |from: usize, most: usize, access: Access| {
+        let words = request.words.iter().skip(from).take(most);
         words
             .filter(|word| key(word).is_ok())
             .for_each(|word| each(word, access));
     };
     match request.word(0) {
-        b"get" | b"gets" => words(1, Access::Reads),
-        b"gat" | b"gats" => words(2, Access::Changes),
+        b"get" | b"gets" => words(1, READ_AHEAD, Access::Reads),
+        b"gat" | b"gats" => words(2, usize::MAX, Access::Changes),
         b"mg" | b"ms" | b"md" | b"ma" | b"me" => {
             if let Some((key, access)) = meta::access(request, careful) {
                 each(&key, access);
@@ -127,20 +153,35 @@ mod tests {
     #[test]
     fn a_run_ends_where_something_else_comes() {
         let text = b"get a b\r\nset c 0 0 1\r\nx\r\nstats\r\nget d\r\nget";
-        let Next::Run(requests, taken) = next(text, 10, 100) else {
+        let Next::Run(requests, taken) = next(text, 10, Most::requests(100)) else {
             panic!("a run")
         };
         assert_eq!((requests.len(), taken), (2, 25));
-        assert!(matches!(next(&text[taken..], 10, 100), Next::Alone(_, 7)));
-        let Next::Run(requests, taken) = next(&text[32..], 10, 100) else {
+        assert!(matches!(
+            next(&text[taken..], 10, Most::requests(100)),
+            Next::Alone(_, 7)
+        ));
+        let Next::Run(requests, taken) = next(&text[32..], 10, Most::requests(100)) else {
             panic!("a run")
         };
         assert_eq!((requests.len(), taken), (1, 7));
-        assert!(matches!(next(&text[39..], 10, 100), Next::Nothing));
-        let Next::Run(requests, taken) = next(text, 10, 1) else {
+        assert!(matches!(
+            next(&text[39..], 10, Most::requests(100)),
+            Next::Nothing
+        ));
+        let Next::Run(requests, taken) = next(text, 10, Most::requests(1)) else {
             panic!("a run")
         };
         assert_eq!((requests.len(), taken), (1, 9));
+        let most = Most {
+            requests: 10,
+            reads: 2,
+        };
+        let Next::Run(requests, _) = next(b"set a 0 0 1\r\nx\r\nget a\r\nget b\r\nget c\r\n", 10, most)
+        else {
+            panic!("a run")
+        };
+        assert_eq!(requests.len(), 3);
     }
 
     #[test]

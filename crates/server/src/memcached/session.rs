@@ -3,11 +3,11 @@
 use super::items::{self, Items, Key};
 use super::permission::{Identified, Pause, Paused};
 use super::request::{self, Found, Request};
-use super::run::{self, Next};
+use super::run::{self, Most, Next};
 use super::{meta, stats, text};
 use crate::access::User;
 use crate::error::Failure;
-use crate::net::{Input, Protocol, Served};
+use crate::net::{HIGH_WATER, Input, Protocol, Served};
 use crate::shared::{Client, Shared};
 use crate::store::{Store, Wanted};
 use alluvium::{MultiGet, Value};
@@ -25,6 +25,10 @@ const MOST_CREDENTIALS: usize = 2048;
 /// The most that a client may send before it has given the password, as one request.
 const UNKNOWN_INPUT: usize = 8 << 10;
 
+/// How many requests of a client that reads are executed at once at first, and at most: what they read is in memory together.
+const FIRST: usize = 16;
+const MOST: usize = 64;
+
 /// The state of one connection.
 pub(crate) struct Session {
     pub(super) shared: Arc<Shared>,
@@ -39,6 +43,8 @@ pub(crate) struct Session {
     skipping: usize,
     wants_sync: bool,
     waiting: Option<Waiting>,
+    /// How many requests a run may have that read: long items make it fewer.
+    reads: usize,
 }
 
 /// A run that waits for what it asks for.
@@ -66,9 +72,19 @@ struct Done {
     position: usize,
 }
 
+/// How much of a run was executed.
+enum Executed {
+    All,
+    Part(usize),
+    /// Nothing: it waits for what it asks for.
+    Waits(Box<MultiGet>),
+}
+
 /// What became of a run.
 enum Ran {
     Whole,
+    /// Only so many requests of it: their replies are to be sent first.
+    Part(usize),
     /// Nothing of it was done: it waits for what it asks for.
     Waits(Box<MultiGet>),
     /// The rest is to be done again with locks for whatever it asks for.
@@ -87,6 +103,7 @@ impl Session {
             skipping: 0,
             wants_sync: false,
             waiting: None,
+            reads: FIRST,
         }
     }
 
@@ -97,7 +114,7 @@ impl Session {
         read: Option<ReadResult>,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Option<MultiGet> {
+    ) -> Executed {
         let mut done = Done {
             requests: 0,
             position: output.len(),
@@ -106,8 +123,10 @@ impl Session {
         if matches!(ran, Ok(Ran::WantsCare)) {
             ran = self.try_run(requests, None, None, output, &mut done);
         }
+        let mut executed = requests.len();
         match ran {
-            Ok(Ran::Waits(reading)) => return Some(*reading),
+            Ok(Ran::Waits(reading)) => return Executed::Waits(reading),
+            Ok(Ran::Part(part)) => executed = part,
             Ok(_) => {}
             Err(failure) => {
                 // Nothing of the rest holds, so that every request of it gets the same reply.
@@ -118,10 +137,11 @@ impl Session {
             }
         }
         let counters = &self.shared.counters;
-        counters
-            .commands
-            .fetch_add(requests.len() as u64, Ordering::Relaxed);
-        None
+        counters.commands.fetch_add(executed as u64, Ordering::Relaxed);
+        if executed < requests.len() {
+            return Executed::Part(executed);
+        }
+        Executed::All
     }
 
     /// Executes what is left of a run. Without a context it waits for what it reads, and has locks for all of it.
@@ -150,6 +170,7 @@ impl Session {
         let needs_locks = !wanted.is_empty();
         let _held = store.locks.lock(wanted);
         let mut items = Items::new(store, !keys.is_empty(), is_careful);
+        items.reply_room = self.shared.budget.reply_room();
         if !keys.is_empty() {
             let values = match (read, context) {
                 (Some(values), _) if !needs_locks => values?,
@@ -169,7 +190,12 @@ impl Session {
             };
             items.has_read(keys, values);
         }
+        let before = output.len();
         for (index, request) in requests.iter().enumerate().skip(done.requests) {
+            if output.len().saturating_sub(before) > HIGH_WATER {
+                self.commit(&mut items)?;
+                return Ok(Ran::Part(index));
+            }
             let start = output.len();
             let here = Done {
                 requests: index,
@@ -183,6 +209,7 @@ impl Session {
                 output.truncate(start);
                 self.refuse(&failure, request, output);
             }
+            self.bound(request, start, output);
             if items.wants_care {
                 // What comes before holds, so that nothing is done, or counted, twice.
                 self.commit(&mut items)?;
@@ -192,6 +219,20 @@ impl Session {
         }
         self.commit(&mut items)?;
         Ok(Ran::Whole)
+    }
+
+    /// Refuses a reply that is longer than there is room for in the memory of clients.
+    fn bound(&self, request: &Request<'_>, start: usize, output: &mut Vec<u8>) {
+        let only_reads = matches!(request.word(0), b"get" | b"gets" | b"mg");
+        if !only_reads || output.len().saturating_sub(start) <= self.shared.budget.reply_room() {
+            return;
+        }
+        output.truncate(start);
+        output.shrink_to_fit();
+        let counters = &self.shared.counters;
+        counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
+        counters.errors.fetch_add(1, Ordering::Relaxed);
+        output.extend_from_slice(b"SERVER_ERROR out of memory writing get response (--client-memory)\r\n");
     }
 
     fn commit(&mut self, items: &mut Items<'_>) -> Result<(), Failure> {
@@ -354,10 +395,14 @@ impl Protocol for Session {
             Paused::StillOn => return Served::Wait,
             Paused::Ends => return Served::Close,
         }
+        let before = output.len();
         while left > 0 {
             self.skip(input);
             if input.len() == 0 {
                 return Served::All;
+            }
+            if output.len().saturating_sub(before) > HIGH_WATER {
+                return Served::Some;
             }
             if !self.is_known {
                 match self.log_in(input, output, waker) {
@@ -365,28 +410,49 @@ impl Protocol for Session {
                     None => continue,
                 }
             }
-            let (mut most, mut read) = (left, None);
+            let mut most = Most {
+                requests: left,
+                reads: self.reads.min(self.shared.store.sizes.most()),
+            };
+            let mut read = None;
             if let Some(mut waiting) = self.waiting.take() {
                 match Pin::new(&mut waiting.reading).poll(&mut context) {
-                    Poll::Ready(result) => (most, read) = (waiting.requests, Some(result)),
+                    Poll::Ready(result) => (most, read) = (Most::requests(waiting.requests), Some(result)),
                     Poll::Pending => {
                         self.waiting = Some(waiting);
                         return Served::Wait;
                     }
                 }
             }
-            self.skipping = match run::next(input.bytes(), most_block, most) {
+            let bytes: &[u8] = input.bytes();
+            self.skipping = match run::next(bytes, most_block, most) {
                 Next::Nothing => return Served::All,
                 Next::Run(requests, taken) => {
-                    if let Some(reading) = self.run(&requests, read, output, &mut context) {
-                        self.waiting = Some(Waiting {
-                            requests: requests.len(),
-                            reading,
-                        });
-                        return Served::Wait;
+                    let start = output.len();
+                    match self.run(&requests, read, output, &mut context) {
+                        Executed::Waits(reading) => {
+                            self.waiting = Some(Waiting {
+                                requests: requests.len(),
+                                reading: *reading,
+                            });
+                            return Served::Wait;
+                        }
+                        Executed::All => {
+                            let executed = requests.len();
+                            self.shared.store.sizes.note((output.len() - start) / executed);
+                            self.reads = (2 * self.reads).min(MOST);
+                            left = left.saturating_sub(executed);
+                            taken
+                        }
+                        Executed::Part(executed) => {
+                            self.reads = executed.max(1);
+                            left = left.saturating_sub(executed);
+                            match run::next(bytes, most_block, Most::requests(executed)) {
+                                Next::Run(_, taken) => taken,
+                                _ => taken,
+                            }
+                        }
                     }
-                    left = left.saturating_sub(requests.len());
-                    taken
                 }
                 Next::Alone(request, taken) => {
                     if self.run_alone(&request, output) == End::Quit {
@@ -415,6 +481,30 @@ impl Protocol for Session {
         }
         self.skip(input);
         Served::Some
+    }
+
+    fn announced(&mut self, input: &mut Input) -> usize {
+        match self.skipping {
+            0 => request::announced(input.bytes(), self.shared.config.limits.request),
+            _ => 0,
+        }
+    }
+
+    fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>) {
+        self.skipping = self.announced(input).max(input.len());
+        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+        let limit = self.shared.budget.limit();
+        let text = format!(
+            "SERVER_ERROR out of memory storing object: clients may hold {limit} bytes together, see --client-memory\r\n"
+        );
+        output.extend_from_slice(text.as_bytes());
+        self.skip(input);
+    }
+
+    fn refuse_reply(&mut self) {}
+
+    fn held(&self) -> usize {
+        0
     }
 
     fn takes_sync(&mut self) -> bool {

@@ -44,19 +44,21 @@ pub(super) fn get(
     for word in keys {
         key(word)?;
     }
-    let found = if touches {
-        let seconds = number::<i64>(request.word(1)).ok_or(BAD_EXPIRY)?;
-        // What a touch lets expire at once is still told.
-        let mut found = Vec::with_capacity(keys.len());
-        for word in keys {
-            found.append(&mut items.get(&[word])?);
+    let seconds = match touches {
+        true => Some(number::<i64>(request.word(1)).ok_or(BAD_EXPIRY)?),
+        false => None,
+    };
+    let start = output.len();
+    for &word in keys {
+        // One after the other: what a request asks for is not in memory as a whole. Whoever asks for too much is told so.
+        if !touches && output.len() - start > items.reply_room {
+            return Ok(());
+        }
+        let kept = items.get(&[word])?.pop().flatten();
+        if let Some(seconds) = seconds {
+            // What a touch lets expire at once is still told.
             touch_one(items, word, seconds)?;
         }
-        found
-    } else {
-        items.get(keys)?
-    };
-    for (word, kept) in keys.iter().zip(&found) {
         counters.items_got.fetch_add(1, Ordering::Relaxed);
         let Some(kept) = kept else {
             continue;

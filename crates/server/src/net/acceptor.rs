@@ -1,6 +1,7 @@
 //! Listening, and spreading connections over the loops.
 
 use super::address::Address;
+use super::budget::Seldom;
 use super::connection::{Connection, Protocol};
 use super::pool::{Message, Pool};
 use super::socket::{Listening, Socket};
@@ -8,11 +9,13 @@ use super::transport::{Tls, Transport};
 use crate::shared::{Client, Shared};
 use crate::{memcached, redis};
 use mio::{Events, Interest, Poll, Token};
+use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
+use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WAKER: Token = Token(usize::MAX);
 
@@ -42,6 +45,8 @@ pub(crate) struct Acceptor {
     pool: Arc<Pool>,
     tls: Option<Arc<ServerConfig>>,
     control: Arc<Control>,
+    /// Warnings that the system refuses connections.
+    warnings: Mutex<Seldom>,
 }
 
 /// Stops an acceptor.
@@ -83,6 +88,7 @@ impl Acceptor {
             pool: Arc::clone(pool),
             tls,
             control: Arc::clone(&control),
+            warnings: Mutex::default(),
         };
         Ok((acceptor, control))
     }
@@ -116,10 +122,17 @@ impl Acceptor {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    self.warn(&error);
                     std::thread::sleep(PAUSE);
                 }
             }
+        }
+    }
+
+    /// Warns that no connection can be accepted, once a second at most.
+    fn warn(&self, error: &io::Error) {
+        if let Some(held_back) = self.warnings.lock().tells(Instant::now()) {
+            tracing::warn!(%error, held_back, "no connection can be accepted: raise the limit of open files (ulimit -n), or lower --max-clients");
         }
     }
 
@@ -130,6 +143,9 @@ impl Acceptor {
         listener: &Listener,
         next: &AtomicU64,
     ) -> io::Result<()> {
+        if let Some(network) = socket.network() {
+            keep_alive(&network, self.shared.config.keepalive())?;
+        }
         let (user, most) = (
             self.shared.access.default_user(),
             self.shared.config.max_clients(),
@@ -176,5 +192,39 @@ impl Acceptor {
         };
         let (shared, client) = (Arc::clone(&self.shared), Arc::clone(client));
         Ok(Connection::new(transport, protocol, shared, client))
+    }
+}
+
+/// How often the system asks a silent peer again before it gives up.
+const QUESTIONS: u32 = 3;
+
+/// Has the system ask after such a silence whether the peer is still there, if that is not zero.
+pub(crate) fn keep_alive(socket: &SockRef<'_>, silence: Duration) -> io::Result<()> {
+    if silence.is_zero() {
+        return Ok(());
+    }
+    let between = (silence / QUESTIONS).max(Duration::from_secs(1));
+    let keepalive = TcpKeepalive::new()
+        .with_time(silence)
+        .with_interval(between)
+        .with_retries(QUESTIONS);
+    socket.set_tcp_keepalive(&keepalive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_asks_whether_a_silent_peer_is_there() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        keep_alive(&SockRef::from(&socket), Duration::ZERO).unwrap();
+        assert!(!SockRef::from(&socket).keepalive().unwrap());
+        keep_alive(&SockRef::from(&socket), Duration::from_secs(300)).unwrap();
+        let socket = SockRef::from(&socket);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(300));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(100));
     }
 }

@@ -1,24 +1,39 @@
 //! One connection: receive, serve, send.
 
+use super::budget::{Account, Held, Room, Waits};
 use super::input::Input;
 use super::socket::Socket;
 use super::transport::Transport;
 use crate::shared::{Client, Shared};
 use std::any::Any;
+use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 /// How many times in a row a connection is served before others have their turn.
 const ROUNDS: usize = 8;
 
 /// Output that waits for a slow reader; while there is more, nothing else of the connection is served.
-const HIGH_WATER: usize = 256 << 10;
+pub(crate) const HIGH_WATER: usize = 256 << 10;
 
 /// Buffers of replies up to this size are kept for the next ones.
 const KEPT_OUTPUT: usize = 64 << 10;
+
+/// A connection that holds more than this is charged for it while it is served; any other at the end of its turn.
+const CHARGED_AT_ONCE: usize = 512 << 10;
+
+/// How long a request or a reply waits for room in the memory of clients before it is refused.
+/// Those who hold what it waits for may wait for the same, so that there is an end to it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+thread_local! {
+    /// A buffer for replies that connections take turns with, so that idle ones hold none.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// What a protocol made of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +44,8 @@ pub(crate) enum Served {
     Some,
     /// What could be done before the store has read something; it wakes the connection then.
     Wait,
+    /// What could be done before a reply that does not fit into the memory of clients; it wants to go on once there is room.
+    Full,
     /// The connection ends once the output is sent.
     Close,
 }
@@ -38,6 +55,18 @@ pub(crate) trait Protocol: Send {
     /// Serves requests at the beginning of `input`, consumes them and appends their replies to `output`. When it says [`Served::Wait`] it is called
     /// again with the same input once `waker` was told, or earlier.
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served;
+
+    /// How many bytes the request that has begun takes in all, as far as is known; 0 if none has.
+    fn announced(&mut self, input: &mut Input) -> usize;
+
+    /// Refuses the request that has begun, which does not fit into the memory of clients: its bytes are skipped as they come.
+    fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>);
+
+    /// Refuses the reply that had to wait for room, when it is served next.
+    fn refuse_reply(&mut self);
+
+    /// Bytes that it holds beside input and output.
+    fn held(&self) -> usize;
 
     /// Whether what was served must be on the disk before its replies are sent; asked once after each call of `serve`.
     fn takes_sync(&mut self) -> bool;
@@ -55,6 +84,8 @@ pub(crate) enum Turn {
     Again,
     /// For the store, which wakes it.
     Store,
+    /// For room in the memory of clients.
+    Stalled,
     /// For the disk.
     Sync,
     /// For nothing: it has ended.
@@ -77,6 +108,11 @@ pub(crate) struct Connection {
     is_ending: bool,
     /// Whether a request waits for the store.
     is_waiting: bool,
+    /// Since when it has waited for room in the memory of clients.
+    stalled: Option<Instant>,
+    account: Account,
+    /// Whether bytes have come or gone in this turn.
+    has_moved: bool,
     waker: Waker,
 }
 
@@ -87,6 +123,7 @@ impl Connection {
         shared: Arc<Shared>,
         client: Arc<Client>,
     ) -> Connection {
+        let account = Account::new(&shared.budget);
         Connection {
             transport,
             protocol,
@@ -99,6 +136,9 @@ impl Connection {
             is_drained: false,
             is_ending: false,
             is_waiting: false,
+            stalled: None,
+            account,
+            has_moved: false,
             waker: Waker::noop().clone(),
         }
     }
@@ -132,9 +172,11 @@ impl Connection {
     /// A panic in a command ends this connection alone: it is logged and counted, and what has not
     /// been sent is dropped. Locks and transactions of the command go while it unwinds.
     pub(crate) fn turn(&mut self) -> Turn {
+        self.client.is_busy.store(true, Relaxed);
+        self.account.waits(Waits::NoMore, &self.client.load);
         match catch_unwind(AssertUnwindSafe(|| self.rounds())) {
             Ok(Ok(turn)) => {
-                self.input.rest();
+                self.rest(turn);
                 turn
             }
             Ok(Err(error)) => {
@@ -151,6 +193,8 @@ impl Connection {
     }
 
     fn rounds(&mut self) -> io::Result<Turn> {
+        // The socket may have said since the last turn that there is more, and says it only once.
+        self.is_drained = false;
         for _ in 0..ROUNDS {
             self.send()?;
             if self.output.len() - self.sent > HIGH_WATER {
@@ -163,26 +207,40 @@ impl Connection {
                     Turn::Closed
                 });
             }
-            if self.is_waiting {
-                // The socket may have said that there is more, and says it only once.
-                self.is_drained = false;
-            } else if !self.has_more {
-                match self.input.fill(&mut self.transport) {
+            if self.has_output() && self.account.budget().is_tight() {
+                // Who owes replies takes them first; the socket says when it can.
+                return Ok(Turn::Idle);
+            }
+            if !self.is_waiting && !self.has_more {
+                let wanted = self.announced();
+                match self.room_for(wanted) {
+                    Room::Taken => {}
+                    Room::Later => return Ok(Turn::Stalled),
+                    Room::Never => {
+                        self.refuse_announced();
+                        continue;
+                    }
+                }
+                match self.input.fill(&mut self.transport, wanted) {
                     Ok((_, 0)) => return Ok(Turn::Closed),
                     Ok((asked, got)) => {
                         self.is_drained = got < asked && self.transport.is_drained_by_short_reads();
                         self.shared.counters.received.fetch_add(got as u64, Relaxed);
+                        self.has_moved = true;
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Turn::Idle),
                     Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                     Err(error) => return Err(error),
                 }
             }
+            if self.output.capacity() == 0 {
+                self.output = SPARE.take();
+            }
             let served = self
                 .protocol
                 .serve(&mut self.input, &mut self.output, &self.waker);
             self.is_waiting = served == Served::Wait;
-            self.has_more = served == Served::Some;
+            self.has_more = matches!(served, Served::Some | Served::Full);
             self.is_ending = served == Served::Close;
             if self.output.len() - self.sent > self.shared.config.max_output() {
                 self.shared.counters.output_overflows.fetch_add(1, Relaxed);
@@ -192,18 +250,111 @@ impl Connection {
                 );
                 return Ok(Turn::Closed);
             }
+            if self.input.capacity() + self.output.capacity() > CHARGED_AT_ONCE {
+                self.settle();
+            }
+            let is_full = served == Served::Full;
             if self.protocol.takes_sync() {
                 return Ok(Turn::Sync);
             }
             self.send()?;
+            if is_full {
+                if self.has_waited() {
+                    self.protocol.refuse_reply();
+                    continue;
+                }
+                return Ok(Turn::Stalled);
+            }
+            self.stalled = None;
             if self.is_waiting {
                 return Ok(Turn::Store);
             }
             if self.is_drained && !self.has_more && !self.is_ending {
-                return Ok(Turn::Idle);
+                // What is to come is known to fit, or is refused, before it comes.
+                let wanted = self.announced();
+                match self.room_for(wanted) {
+                    Room::Taken => return Ok(Turn::Idle),
+                    Room::Later => return Ok(Turn::Stalled),
+                    Room::Never => self.refuse_announced(),
+                }
             }
         }
         Ok(Turn::Again)
+    }
+
+    /// How many bytes the request that has begun takes in all, as far as is known.
+    fn announced(&mut self) -> usize {
+        match self.input.len() {
+            0 => 0,
+            _ => self.protocol.announced(&mut self.input),
+        }
+    }
+
+    /// Takes room for the input of a request that takes `wanted` bytes as far as is known.
+    fn room_for(&mut self, wanted: usize) -> Room {
+        let next = self.input.next_capacity(wanted);
+        if wanted.max(next) <= HIGH_WATER {
+            self.account.release();
+            return Room::Taken;
+        }
+        match self.account.promise(wanted.max(next)) {
+            Room::Taken => {
+                self.stalled = None;
+                Room::Taken
+            }
+            Room::Later if self.has_waited() => Room::Never,
+            other => other,
+        }
+    }
+
+    /// Whether it has waited for room for so long that it is to be refused; the first call begins the waiting.
+    fn has_waited(&mut self) -> bool {
+        self.stalled.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
+    }
+
+    fn refuse_announced(&mut self) {
+        self.stalled = None;
+        self.shared.counters.memory_refusals.fetch_add(1, Relaxed);
+        self.protocol.refuse_announced(&mut self.input, &mut self.output);
+        self.input.rest();
+        self.account.release();
+        self.settle();
+        self.has_more = self.input.len() > 0;
+    }
+
+    fn held(&self) -> Held {
+        Held {
+            received: self.input.len(),
+            input: self.input.capacity(),
+            unread: self.output.len() - self.sent,
+            output: self.output.capacity(),
+            queued: self.protocol.held(),
+        }
+    }
+
+    /// Charges what it holds.
+    fn settle(&mut self) {
+        let (held, client) = (self.held(), &self.client);
+        self.account.settle(held, &client.load, || client.age_ms());
+    }
+
+    /// Gives away what is not needed between turns, and charges the rest.
+    fn rest(&mut self, turn: Turn) {
+        self.input.rest();
+        if self.input.len() == 0 {
+            self.account.release();
+        }
+        if self.output.is_empty() && self.output.capacity() > 0 {
+            SPARE.set(std::mem::take(&mut self.output));
+        }
+        self.settle();
+        if std::mem::take(&mut self.has_moved) {
+            self.client.load.moved_ms.store(self.client.age_ms(), Relaxed);
+        }
+        if turn == Turn::Stalled {
+            self.account.waits(Waits::Now, &self.client.load);
+        }
+        self.client.is_busy.store(turn != Turn::Idle, Relaxed);
     }
 
     /// The store says whether what was served is on the disk.
@@ -222,9 +373,14 @@ impl Connection {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     self.sent += count;
+                    self.account.has_sent(count);
+                    self.has_moved = true;
                     self.shared.counters.sent.fetch_add(count as u64, Relaxed);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.drop_sent();
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -236,6 +392,17 @@ impl Connection {
         }
         self.transport.has_unsent()?;
         Ok(())
+    }
+}
+
+impl Connection {
+    /// Gives back the memory of replies that were taken, once that is most of the buffer.
+    fn drop_sent(&mut self) {
+        if self.sent < HIGH_WATER || self.sent < self.output.len() / 2 {
+            return;
+        }
+        self.output = self.output.split_off(self.sent);
+        self.sent = 0;
     }
 }
 

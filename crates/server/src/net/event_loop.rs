@@ -38,6 +38,8 @@ pub(crate) struct Driver {
     slots: Vec<Slot>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
+    /// Connections that wait for room in the memory of clients.
+    stalled: Vec<usize>,
     syncer: Arc<Syncer>,
 }
 
@@ -52,6 +54,7 @@ impl Driver {
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
+            stalled: Vec::new(),
             syncer: Arc::clone(syncer),
         };
         Ok(Seat::new(driver, waker))
@@ -75,7 +78,7 @@ impl Driver {
                 pool.loop_ended();
                 return;
             }
-            if let Err(error) = self.wait(is_stopping) {
+            if let Err(error) = self.wait(is_stopping, &pool.seats[seat]) {
                 tracing::error!(%error, "a loop cannot wait for its connections");
                 std::thread::sleep(STOPPING_TICK);
             }
@@ -95,7 +98,7 @@ impl Driver {
     }
 
     /// Waits for sockets and mail, and notes who is ready.
-    fn wait(&mut self, is_stopping: bool) -> io::Result<()> {
+    fn wait(&mut self, is_stopping: bool, seat: &Seat) -> io::Result<()> {
         let timeout = match (self.ready.is_empty(), is_stopping) {
             (false, _) => Some(Duration::ZERO),
             (true, true) => Some(STOPPING_TICK),
@@ -112,7 +115,7 @@ impl Driver {
                 Token(slot) => self.ready.push_back(slot),
             }
         }
-        if is_woken {
+        if is_woken && seat.takes_look() {
             let killed = |slot: &Slot| matches!(slot, Slot::Here(connection) if connection.is_killed());
             for index in (0..self.slots.len())
                 .filter(|&index| killed(&self.slots[index]))
@@ -120,6 +123,7 @@ impl Driver {
             {
                 self.release(index);
             }
+            self.ready.extend(self.stalled.drain(..));
         }
         Ok(())
     }
@@ -175,6 +179,9 @@ impl Driver {
             return;
         }
         let was = std::mem::replace(&mut self.slots[slot], Slot::Here(connection));
+        if turn == Turn::Stalled {
+            self.stalled.push(slot);
+        }
         if turn == Turn::Again || matches!(was, Slot::Out { is_ready: true }) {
             self.ready.push_back(slot);
         }
@@ -225,7 +232,8 @@ impl Driver {
             match turn {
                 Turn::Again | Turn::Store => {}
                 Turn::Idle if connection.has_output() => {}
-                Turn::Idle | Turn::Closed => self.release(slot),
+                Turn::Stalled if connection.has_output() => {}
+                Turn::Idle | Turn::Closed | Turn::Stalled => self.release(slot),
                 Turn::Sync => {
                     let result = self.syncer.sync_now();
                     connection.synced(&result);

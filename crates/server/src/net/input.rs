@@ -41,20 +41,38 @@ impl Input {
         }
     }
 
-    /// Receives once; how much was asked for and how much came.
-    pub(crate) fn fill(&mut self, transport: &mut Transport) -> io::Result<(usize, usize)> {
-        if self.bytes.is_empty() {
-            self.bytes = SPARE.take();
+    /// How long the buffer is.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// How long the buffer will be when more is received, of a request that takes `wanted` bytes as far as is known.
+    pub(super) fn next_capacity(&self, wanted: usize) -> usize {
+        if self.bytes.len() - self.len() >= CHUNK / 4 {
+            return self.bytes.len();
         }
+        // A long request makes the buffer longer by a half each time, so that it is not copied often; one whose length is known does not
+        // make it longer than that.
+        let has = self.bytes.len();
+        let longer = has + CHUNK.max(has / 2);
+        match wanted.saturating_add(CHUNK / 4) {
+            exact if exact > has + CHUNK / 4 => longer.min(exact),
+            _ => longer,
+        }
+    }
+
+    /// Receives once, of a request that takes `wanted` bytes as far as is known; how much was asked for and how much came.
+    pub(crate) fn fill(&mut self, transport: &mut Transport, wanted: usize) -> io::Result<(usize, usize)> {
+        self.borrow();
         if self.start > 0 && self.bytes.len() - self.end < CHUNK / 4 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
         }
         if self.bytes.len() - self.end < CHUNK / 4 {
-            // Long requests double the buffer, so that they are not copied often.
-            let more = CHUNK.max(self.bytes.len());
-            self.bytes.resize(self.bytes.len() + more, 0);
+            let longer = self.next_capacity(wanted);
+            self.bytes.reserve_exact(longer - self.bytes.len());
+            self.bytes.resize(longer, 0);
         }
         let room = &mut self.bytes[self.end..];
         let asked = room.len();
@@ -63,13 +81,71 @@ impl Input {
         Ok((asked, got))
     }
 
-    /// Gives the buffer away when nothing is in it.
+    /// Gives the buffer away when nothing is in it, or so little that a shorter one does.
     pub(crate) fn rest(&mut self) {
-        if self.start == self.end && !self.bytes.is_empty() {
-            let bytes = std::mem::take(&mut self.bytes);
-            if bytes.len() <= 4 * CHUNK {
-                SPARE.set(bytes);
-            }
+        let left = self.len();
+        let is_used = left > CHUNK / 4 && self.bytes.len() <= 4 * left.max(CHUNK);
+        if is_used || self.bytes.len() == left {
+            return;
         }
+        let kept = self.bytes[self.start..self.end].to_vec();
+        let bytes = std::mem::replace(&mut self.bytes, kept);
+        (self.start, self.end) = (0, left);
+        if bytes.len() >= CHUNK && bytes.len() <= 4 * CHUNK {
+            SPARE.set(bytes);
+        }
+    }
+
+    /// Has a buffer that is worth a call, with what was left over in it.
+    fn borrow(&mut self) {
+        let left = self.len();
+        if self.bytes.len() >= CHUNK {
+            return;
+        }
+        let mut bytes = SPARE.take();
+        if bytes.len() < CHUNK {
+            bytes = vec![0; CHUNK];
+        }
+        bytes[..left].copy_from_slice(&self.bytes[self.start..self.end]);
+        self.bytes = bytes;
+        (self.start, self.end) = (0, left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(length: usize, start: usize, end: usize) -> Input {
+        Input {
+            bytes: vec![7; length],
+            start,
+            end,
+        }
+    }
+
+    #[test]
+    fn what_is_left_over_is_kept_in_a_buffer_of_its_length() {
+        let mut input = with(CHUNK, 100, 350);
+        input.rest();
+        assert_eq!(input.capacity(), 250);
+        assert_eq!(input.bytes(), [7; 250]);
+        input.rest();
+        assert_eq!(input.len(), 250);
+        input.borrow();
+        assert_eq!(input.capacity(), CHUNK);
+        assert_eq!(input.bytes(), [7; 250]);
+        input.consume(250);
+        input.rest();
+        assert_eq!(input.capacity(), 0);
+    }
+
+    #[test]
+    fn a_buffer_grows_to_what_is_wanted_and_not_beyond() {
+        let full = with(4 * CHUNK, 0, 4 * CHUNK);
+        assert_eq!(full.next_capacity(0), 6 * CHUNK);
+        assert_eq!(full.next_capacity(5 * CHUNK), 5 * CHUNK + CHUNK / 4);
+        assert_eq!(full.next_capacity(100 * CHUNK), 6 * CHUNK);
+        assert_eq!(with(4 * CHUNK, 0, CHUNK).next_capacity(100 * CHUNK), 4 * CHUNK);
     }
 }

@@ -58,6 +58,8 @@ pub(crate) struct Seat {
     pub(super) is_watched: AtomicBool,
     /// Whether it waits for a spare thread already.
     is_offered: AtomicBool,
+    /// Whether connections were killed, or may have room that they wait for.
+    looks: AtomicBool,
     /// Whether the loop has panicked and drives nothing any more.
     pub(super) is_over: AtomicBool,
 }
@@ -72,6 +74,7 @@ impl Seat {
             epoch: AtomicU64::new(1),
             is_watched: AtomicBool::new(false),
             is_offered: AtomicBool::new(false),
+            looks: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
     }
@@ -88,6 +91,17 @@ impl Seat {
         if let Err(error) = self.waker.wake() {
             tracing::error!(%error, "a loop cannot be woken");
         }
+    }
+
+    /// Has the loop look for connections that were killed, and let those go on that wait for room.
+    pub(crate) fn look(&self) {
+        self.looks.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether it was asked to look, once.
+    pub(super) fn takes_look(&self) -> bool {
+        self.looks.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn mail(&self) -> Vec<Message> {

@@ -4,6 +4,7 @@ use super::address::Address;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+use socket2::SockRef;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::path::Path;
@@ -17,6 +18,14 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// The same as a socket of the network, if it is one.
+    pub(super) fn network(&self) -> Option<SockRef<'_>> {
+        match self {
+            Socket::Network(socket) => Some(SockRef::from(socket)),
+            Socket::File(_) => None,
+        }
+    }
+
     pub(super) fn shutdown(&self) -> io::Result<()> {
         match self {
             Socket::Network(socket) => socket.shutdown(Shutdown::Both),

@@ -2,6 +2,7 @@
 
 use super::args::{double, integer};
 use super::connection::unknown_subcommand;
+use super::limits;
 use super::session::Session;
 use crate::LogLevel;
 use crate::error::Failure;
@@ -56,6 +57,7 @@ static SETTINGS: &[Setting] = &[
         shared.store.set_waits(waits);
         Ok(())
     }),
+    setting("client-output-buffer-limit", limits::client_output, limits::set_client_output),
     fixed("databases", |_| crate::store::DATABASES.to_string()),
     fixed("dbfilename", |_| crate::backups::NAME.to_owned()),
     setting("dir", |shared| shared.backups.directory().map_or_else(String::new, |path| path.display().to_string()), |shared, text| {
@@ -77,8 +79,11 @@ static SETTINGS: &[Setting] = &[
     }),
     setting("maxmemory", |shared| shared.store.db.stats().memory.budget.to_string(), |shared, text| {
         let bytes = u64::try_from(memory(text)?).map_err(|_| Failure::NOT_INTEGER)?;
-        shared.store.db.set_memory(bytes).map_err(|error| Failure::Refused(Cow::Owned(error.to_string())))
+        shared.store.db.set_memory(bytes).map_err(|error| Failure::Refused(Cow::Owned(error.to_string())))?;
+        shared.fit_client_memory();
+        Ok(())
     }),
+    setting("maxmemory-clients", limits::client_memory, limits::set_client_memory),
     fixed("maxmemory-policy", |_| "noeviction".to_owned()),
     fixed("port", |shared| shared.redis_port.to_string()),
     fixed("proto-max-bulk-len", |shared| shared.config.limits.request.to_string()),
@@ -97,11 +102,12 @@ static SETTINGS: &[Setting] = &[
         shared.config.slow_entries.store(most, Ordering::Relaxed);
         Ok(())
     }),
-    fixed("timeout", |_| "0".to_owned()),
+    setting("tcp-keepalive", limits::keepalive, limits::set_keepalive),
+    setting("timeout", limits::idle_timeout, limits::set_idle_timeout),
 ];
 
 /// Bytes as Redis' settings have them: a number and a unit.
-fn memory(text: &[u8]) -> Result<i64, Failure> {
+pub(super) fn memory(text: &[u8]) -> Result<i64, Failure> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let unit = match &lower[digits..] {
@@ -147,6 +153,9 @@ pub(super) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
                 &counters.rejected,
                 &counters.commands,
                 &counters.errors,
+                &counters.evicted,
+                &counters.memory_refusals,
+                &counters.timed_out,
                 &session.shared.store.hits,
                 &session.shared.store.misses,
             ] {

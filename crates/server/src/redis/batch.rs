@@ -1,6 +1,7 @@
 //! Commands that are executed together: one read before, one commit after, locks all the while.
 
 use super::session::{Replies, Session};
+use super::strings::AT_ONCE;
 use super::table::{Action, Command};
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
@@ -82,10 +83,11 @@ impl<'a> Batch<'a> {
     }
 
     /// The records that they will ask for.
-    fn records(&self, database: u8) -> Vec<InnerKey> {
+    fn records(&self, database: u8, most: usize) -> Vec<InnerKey> {
         let mut records = Vec::new();
         for (command, args) in &self.commands {
-            if command.reads_records() {
+            // Who asks for more than may be read at once reads it piece by piece.
+            if command.reads_records() && (args.len() <= 2 || command.keys(*args).count() <= most) {
                 records.extend(command.keys(*args).map(|key| format::record_key(database, key)));
             }
         }
@@ -154,6 +156,7 @@ impl Session {
             Ok(Some(waiting)) => return Ran::Waits(Box::new(waiting)),
             Err(failure) => {
                 // Nothing of the rest holds, so that every command of it gets the same reply.
+                self.paging.forget_cut();
                 output.truncate(done.position);
                 let mut reply = Reply::new(output, self.version);
                 for _ in done.commands..batch.commands.len() {
@@ -189,7 +192,7 @@ impl Session {
         let records = if is_blind {
             Vec::new()
         } else {
-            batch.records(self.database)
+            batch.records(self.database, AT_ONCE.min(store.sizes.most()))
         };
         if !records.is_empty() {
             match read {
@@ -211,6 +214,7 @@ impl Session {
                 }
             }
         }
+        let (before, mut longest) = (output.len(), 0);
         for (index, (command, args)) in batch.commands.iter().enumerate() {
             if transaction.bytes() > MOST_BYTES {
                 // What was read beforehand is not what is there now.
@@ -221,6 +225,7 @@ impl Session {
                     position: output.len(),
                 };
             }
+            let start = output.len();
             let tail = self.apply(command, *args, &mut transaction, output, self.length())?;
             if let Some(mut tail) = tail {
                 // What it shows is what is there once all this is committed. The rest of the batch waits until the client has it.
@@ -230,7 +235,18 @@ impl Session {
                 done.commands = index + 1;
                 return Ok(None);
             }
+            let bytes = output.len().saturating_sub(start);
+            if bytes > longest && command.reads_records() && command.group == "string" {
+                longest = longest.max(bytes / command.keys(*args).count().max(1));
+            }
+            if self
+                .paging
+                .cuts(index + 1, batch.commands.len(), output.len() - before)
+            {
+                break;
+            }
         }
+        self.shared.store.sizes.note(longest);
         self.commit(transaction, &held)?;
         done.commands = batch.commands.len();
         Ok(None)
@@ -255,7 +271,12 @@ impl Session {
         length: Length,
     ) -> Result<Option<Box<dyn Tail>>, Failure> {
         let start = output.len();
-        let most = self.shared.config.max_output();
+        let room = match command.writes() {
+            // What was changed must be told.
+            true => usize::MAX,
+            false => self.reply_room(),
+        };
+        let most = self.shared.config.max_output().min(start.saturating_add(room));
         let mut reply = Reply::new(output, self.version).at_most(most);
         if length == Length::Parts {
             reply = reply.in_parts();
@@ -264,7 +285,12 @@ impl Session {
             Action::Data(run) => run(transaction, args, &mut reply),
             Action::Session(run) => run(self, args, &mut reply),
         };
+        let is_too_long = reply.position() - start > room;
         match result {
+            Ok(()) | Err(Failure::Refused(_)) if is_too_long => {
+                self.take_back(&mut reply, start);
+                Ok(None)
+            }
             Err(Failure::Refused(text)) => {
                 self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
                 reply.rewind(start);

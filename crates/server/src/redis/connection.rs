@@ -133,6 +133,7 @@ pub(super) fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
     session.become_user(session.shared.access.default_user());
     session.is_known = session.shared.access.is_open();
     session.client.name.lock().clear();
+    session.client.load.stays.store(false, Ordering::Relaxed);
     session.client.database.store(0, Ordering::Relaxed);
     session.client.version.store(2, Ordering::Relaxed);
     reply.simple("RESET");
@@ -157,10 +158,12 @@ fn set_name(session: &Session, name: &[u8]) -> Done {
 
 /// A connection in one line.
 pub(crate) fn line(client: &Client) -> String {
-    let age_ms = client.since.elapsed().as_millis() as u64;
+    let age_ms = client.age_ms();
     let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
+    let load = &client.load;
+    let received = load.received.load(Ordering::Relaxed);
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} multi={} resp={} cmd={} user={}",
+        "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} multi={} qbuf={} qbuf-free={} multi-mem={} obl={} omem={} tot-mem={} resp={} cmd={} user={}",
         client.id,
         client.peer,
         client.local,
@@ -170,6 +173,12 @@ pub(crate) fn line(client: &Client) -> String {
         client.peer.flags(),
         client.database.load(Ordering::Relaxed),
         client.queued.load(Ordering::Relaxed),
+        received,
+        load.input.load(Ordering::Relaxed).saturating_sub(received),
+        load.queued.load(Ordering::Relaxed),
+        load.unread.load(Ordering::Relaxed),
+        load.output.load(Ordering::Relaxed),
+        load.total(),
         client.version.load(Ordering::Relaxed),
         client.last_command.lock(),
         client.user.lock().name(),
@@ -183,7 +192,7 @@ const HELP: [&str; 9] = [
     "INFO -- this connection in a line.",
     "KILL <ip:port> | KILL ID <id> -- ends a connection.",
     "LIST -- all connections, a line each.",
-    "NO-EVICT (ON|OFF) -- taken for the sake of clients that send it.",
+    "NO-EVICT (ON|OFF) -- whether this connection is spared when the memory of clients is used up.",
     "REPLY (ON|OFF|SKIP) -- which replies are sent.",
     "HELP -- this text.",
 ];
@@ -208,7 +217,16 @@ pub(super) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
             reply.verbatim(&lines);
         }
         (b"REPLY", 3) => client_reply(session, args, reply)?,
-        (b"NO-EVICT" | b"NO-TOUCH", 3) if args.is(2, "ON") || args.is(2, "OFF") => reply.ok(),
+        (b"NO-EVICT" | b"NO-TOUCH", 3) if args.is(2, "ON") || args.is(2, "OFF") => {
+            if verb == b"NO-EVICT" {
+                session
+                    .client
+                    .load
+                    .stays
+                    .store(args.is(2, "ON"), Ordering::Relaxed);
+            }
+            reply.ok();
+        }
         (b"NO-EVICT" | b"NO-TOUCH", 3) => return Err(Failure::SYNTAX),
         (b"KILL", 3..) => kill(session, args, reply)?,
         (b"HELP", 2) => {

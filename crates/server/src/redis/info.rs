@@ -67,6 +67,11 @@ fn clients(shared: &Shared, text: &mut String) {
     line(text, "connected_clients", shared.clients.len());
     line(text, "maxclients", shared.config.max_clients());
     line(text, "blocked_clients", 0);
+    line(
+        text,
+        "alluvium_clients_waiting_for_memory",
+        shared.budget.waiting(),
+    );
 }
 
 fn memory(shared: &Shared, text: &mut String) {
@@ -74,6 +79,12 @@ fn memory(shared: &Shared, text: &mut String) {
     line(text, "maxmemory", memory.budget);
     line(text, "maxmemory_policy", "noeviction");
     line(text, "used_memory", memory.total());
+    line(
+        text,
+        "mem_clients_normal",
+        shared.budget.held_with(shared.clients.len()),
+    );
+    line(text, "maxmemory_clients", shared.budget.limit());
     line(text, "alluvium_memtables", memory.memtables);
     line(text, "alluvium_log", memory.log);
     line(text, "alluvium_page_cache", memory.pages);
@@ -116,6 +127,9 @@ fn stats(shared: &Shared, text: &mut String) {
             "client_output_buffer_limit_disconnections",
             &counters.output_overflows,
         ),
+        ("evicted_clients", &counters.evicted),
+        ("alluvium_memory_refusals", &counters.memory_refusals),
+        ("alluvium_idle_disconnections", &counters.timed_out),
         ("alluvium_panics", &counters.panics),
         ("keyspace_hits", &shared.store.hits),
         ("keyspace_misses", &shared.store.misses),

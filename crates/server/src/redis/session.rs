@@ -1,6 +1,7 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
 
 use super::batch::{Batch, Ran, ReadResult};
+use super::paging::{Fits, Paging, no_room};
 use super::permission::{Hold, NotAllowed};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
@@ -47,8 +48,9 @@ pub(crate) struct Session {
     pub(super) multi: Multi,
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
-    parser: Parser,
-    requests: Option<Requests>,
+    pub(super) paging: Paging,
+    pub(super) parser: Parser,
+    pub(super) requests: Option<Requests>,
     /// What stopped the reading of requests, behind those that were read.
     bad: Option<BadRequest>,
     waiting: Option<Waiting>,
@@ -91,6 +93,10 @@ enum Flow {
     Wait,
     /// The rest waits until the client has taken a part of a long reply.
     Part,
+    /// The rest has its turn once the replies are sent.
+    Send,
+    /// The rest waits for room in the memory of clients.
+    Full,
 }
 
 impl Session {
@@ -109,6 +115,7 @@ impl Session {
             multi: Multi::default(),
             is_ending: false,
             wants_sync: false,
+            paging: Paging::default(),
             parser: Parser::default(),
             requests: Some(Requests::default()),
             bad: None,
@@ -133,6 +140,9 @@ impl Session {
         };
         while index < requests.len() && !self.is_ending {
             let at = index;
+            if self.paging.pauses(at, output.len()) {
+                return Flow::Send;
+            }
             let args = requests.get(index, buffer);
             index += 1;
             if is_http(args) {
@@ -166,10 +176,14 @@ impl Session {
                 }
                 Action::Data(_) => {
                     let mut batch = Batch::new(command, args);
+                    let most = self.paging.most(&self.shared.store.sizes);
+                    let mut reading = command.records(args);
                     while index < requests.len()
                         && self.replies == Replies::On
                         && let Some(next) = self.joins(requests.get(index, buffer))
+                        && (reading < most || !next.reads_records())
                     {
+                        reading += next.records(requests.get(index, buffer));
                         batch.push(next, requests.get(index, buffer));
                         index += 1;
                     }
@@ -188,6 +202,11 @@ impl Session {
                         self.behind_tail = index;
                         return Flow::Part;
                     }
+                    let fits;
+                    (index, fits) = self.paging.learn(at, index - at);
+                    if fits == Fits::NotYet {
+                        return Flow::Full;
+                    }
                 }
             }
         }
@@ -201,6 +220,7 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Result<(usize, Option<(usize, ReadResult)>), Flow> {
+        let first = self.paging.begin(output.len());
         if let Some(pause) = self.pause.take() {
             let delays = &self.shared.access.delays;
             if delays.is_over() {
@@ -224,7 +244,7 @@ impl Session {
             };
         }
         let Some(tail) = self.tail.take() else {
-            return Ok((0, None));
+            return Ok((first, None));
         };
         match self.write_part(tail, output) {
             Flow::Done => Ok((self.behind_tail, None)),
@@ -329,13 +349,21 @@ impl Session {
         Ok(command)
     }
 
-    fn reply(&mut self, output: &mut Vec<u8>, write: impl FnOnce(&mut Reply<'_>)) {
+    pub(super) fn reply(&mut self, output: &mut Vec<u8>, write: impl FnOnce(&mut Reply<'_>)) {
         let (start, replies) = (output.len(), self.replies);
         write(&mut Reply::new(output, self.version));
         self.hold_back(replies, output, start);
     }
 
     fn queue(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
+        if !self.has_room_in_queue(args) {
+            self.multi.fail();
+            let counters = &self.shared.counters;
+            counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
+            counters.errors.fetch_add(1, Ordering::Relaxed);
+            let text = no_room("the transaction", &self.shared.budget);
+            return self.reply(output, |reply| reply.error(&text));
+        }
         let result = self
             .multi
             .push(command, args, self.shared.config.limits.transaction);
@@ -394,23 +422,25 @@ impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let mut requests = self.requests.take().unwrap_or_default();
         let most = self.shared.config.limits.batch;
-        if self.waiting.is_none() && self.pause.is_none() && self.tail.is_none() {
+        let is_held_up = self.waiting.is_some() || self.pause.is_some() || self.tail.is_some();
+        if !is_held_up && !self.paging.is_paused() {
             let limits = self.limits();
             let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
             self.bad = parsed.err();
         }
         let mut context = Context::from_waker(waker);
         let flow = self.execute(&requests, input.bytes(), output, &mut context);
-        if flow == Flow::Wait {
-            self.requests = Some(requests);
-            return Served::Wait;
+        if flow == Flow::Full {
+            // A reply that was taken back has made it long.
+            output.shrink_to_fit();
         }
-        if flow == Flow::Part {
+        if flow != Flow::Done {
             self.requests = Some(requests);
-            return if self.is_ending {
-                Served::Close
-            } else {
-                Served::Some
+            return match flow {
+                Flow::Wait => Served::Wait,
+                Flow::Full => Served::Full,
+                Flow::Part if self.is_ending => Served::Close,
+                Flow::Part | Flow::Send | Flow::Done => Served::Some,
             };
         }
         let is_full = requests.len() >= most;
@@ -430,6 +460,22 @@ impl Protocol for Session {
         } else {
             Served::All
         }
+    }
+
+    fn announced(&mut self, _input: &mut Input) -> usize {
+        self.parser.announced()
+    }
+
+    fn refuse_announced(&mut self, _input: &mut Input, output: &mut Vec<u8>) {
+        self.refuse_begun(output);
+    }
+
+    fn refuse_reply(&mut self) {
+        self.paging.refuses = true;
+    }
+
+    fn held(&self) -> usize {
+        self.requests.as_ref().map_or(0, Requests::memory) + self.multi.held()
     }
 
     fn takes_sync(&mut self) -> bool {

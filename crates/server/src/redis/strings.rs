@@ -1,6 +1,6 @@
 //! Strings.
 
-use super::args::{Options, double, integer, is, name, wrong_number};
+use super::args::{Options, check_room, double, integer, is, name, wrong_number};
 use super::expiry::{Unit, moment};
 use crate::error::Failure;
 use crate::model::Entry;
@@ -9,6 +9,9 @@ use crate::store::Transaction;
 use std::sync::atomic::Ordering;
 
 type Done = Result<(), Failure>;
+
+/// How many values are read at once, at most.
+pub(super) const AT_ONCE: usize = 64;
 
 /// The longest string.
 const MAX_TEXT: usize = alluvium::MAX_VALUE - 16;
@@ -36,13 +39,27 @@ pub(super) fn get(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut
 }
 
 pub(super) fn mget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    transaction.fetch_records(args.from(1).iter())?;
     reply.array(args.len() - 1);
-    for key in args.from(1).iter() {
-        match transaction.entry(key)? {
-            Some(Entry::Text(text)) => reply.bulk(&text),
-            _ => reply.null(),
+    let at_once = AT_ONCE.min(transaction.store.sizes.most());
+    let mut start = 1;
+    while start < args.len() {
+        let end = (start + at_once).min(args.len());
+        let keys = args.from(start).iter().take(end - start);
+        if args.len() - 1 > at_once {
+            transaction.fetch_these(keys.clone())?;
+        } else {
+            transaction.fetch_records(keys.clone())?;
         }
+        for key in keys {
+            match transaction.entry(key)? {
+                Some(Entry::Text(text)) => reply.bulk(&text),
+                _ => reply.null(),
+            }
+        }
+        if end < args.len() {
+            check_room(reply)?;
+        }
+        start = end;
     }
     Ok(())
 }

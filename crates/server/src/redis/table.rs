@@ -106,6 +106,15 @@ impl Command {
         !self.has(BLIND | ALONE)
     }
 
+    /// How many records are read for it beforehand.
+    pub(super) fn records(&self, args: Args<'_>) -> usize {
+        match args.len() {
+            _ if !self.reads_records() => 0,
+            ..=2 => 1,
+            _ => self.keys(args).count(),
+        }
+    }
+
     /// Its keys among its arguments.
     pub(super) fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (first, last, step) = self.keys;

@@ -2,11 +2,13 @@
 
 use super::batch::Length;
 use super::keys;
+use super::paging::no_room;
 use super::session::Session;
 use super::table::{Action, Command};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
 use crate::store::{Store, Transaction, Wanted};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,6 +40,9 @@ impl Queued {
     }
 }
 
+/// What a watched key takes beside its bytes, here and where writers look for it, about.
+const PER_WATCH: usize = 200;
+
 /// What a connection has begun with MULTI and WATCH.
 #[derive(Default)]
 pub(super) struct Multi {
@@ -45,6 +50,7 @@ pub(super) struct Multi {
     bytes: usize,
     has_failed: bool,
     watched: Vec<Watched>,
+    watched_bytes: usize,
     is_touched: Arc<AtomicBool>,
 }
 
@@ -64,6 +70,11 @@ impl Multi {
         self.queue.as_ref().map_or(0, Vec::len)
     }
 
+    /// Bytes of memory that it takes.
+    pub(super) fn held(&self) -> usize {
+        self.bytes + self.watched_bytes
+    }
+
     /// A command could not be queued: EXEC will fail.
     pub(super) fn fail(&mut self) {
         self.has_failed |= self.is_begun();
@@ -71,7 +82,8 @@ impl Multi {
 
     pub(super) fn push(&mut self, command: &'static Command, args: Args<'_>, most: usize) -> Done {
         let queued = Queued::new(command, args);
-        self.bytes += queued.bytes.len() + size_of::<Queued>();
+        let places = queued.places.len() * size_of::<(usize, usize)>();
+        self.bytes += queued.bytes.len() + places + size_of::<Queued>();
         if self.bytes > most {
             self.has_failed = true;
             return Err(Failure::say("ERR transaction exceeds the limit of its size"));
@@ -96,6 +108,7 @@ impl Multi {
                 .locks
                 .unwatch(watched.database, &watched.key, &self.is_touched);
         }
+        self.watched_bytes = 0;
         self.is_touched.store(false, Ordering::Release);
     }
 
@@ -138,6 +151,7 @@ pub(super) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
         }
         // First the watch, then the look: what is written in between is noticed.
         store.locks.watch(database, key, &session.multi.is_touched);
+        session.multi.watched_bytes += PER_WATCH + key.len();
         session.multi.watched.push(Watched {
             database,
             key: key.into(),
@@ -171,9 +185,9 @@ pub(super) fn exec(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
             "EXECABORT Transaction discarded because of previous errors.",
         ));
     }
-    session.is_executing = true;
+    (session.is_executing, session.paging.refuses) = (true, true);
     let result = execute(session, &store, &queue, reply);
-    session.is_executing = false;
+    (session.is_executing, session.paging.refuses) = (false, false);
     session.multi.end(&store);
     result
 }
@@ -195,6 +209,10 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
         session.apply(command, args, &mut transaction, &mut output, Length::Whole)?;
         if transaction.bytes() > session.shared.config.limits.transaction {
             return Err(Failure::say("ERR transaction exceeds the limit of its size"));
+        }
+        if output.len() > session.reply_room() {
+            let text = no_room("what the transaction replies", &session.shared.budget);
+            return Err(Failure::Refused(Cow::Owned(text)));
         }
         transaction.database = session.database;
     }

@@ -76,10 +76,22 @@ struct Begun {
     bytes: usize,
 }
 
+/// A request that was refused before all of it had come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Skip {
+    /// Bytes to pass over before the next length of an argument.
+    left: usize,
+    /// Arguments whose length is still to come.
+    missing: usize,
+}
+
 /// Reads requests out of a buffer that grows.
 #[derive(Debug, Default)]
 pub struct Parser {
     begun: Option<Begun>,
+    skip: Option<Skip>,
+    /// How many bytes the request that has begun takes in all, as far as is known.
+    announced: usize,
     /// Up to where a line was searched for its end, from the beginning of the request.
     searched: usize,
 }
@@ -141,7 +153,7 @@ impl<'a> Args<'a> {
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
         let buffer = self.buffer;
         self.places
             .iter()
@@ -190,6 +202,12 @@ impl Requests {
         self.consumed
     }
 
+    /// Bytes of memory that they take.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.places.capacity() * size_of::<(usize, usize)>() + self.ends.capacity() * size_of::<usize>()
+    }
+
     /// Forgets the complete ones, whose bytes are gone from the beginning of the buffer.
     pub fn forget(&mut self) {
         let done = self.ends.last().copied().unwrap_or(0);
@@ -200,8 +218,14 @@ impl Requests {
         }
         self.ends.clear();
         self.consumed = 0;
+        if self.places.capacity() > KEPT_PLACES && self.places.len() < KEPT_PLACES / 2 {
+            self.places.shrink_to(KEPT_PLACES / 2);
+        }
     }
 }
+
+/// Places up to so many are kept for the next requests.
+const KEPT_PLACES: usize = 4096;
 
 /// What was read at a place.
 enum Step {
@@ -223,7 +247,11 @@ impl Parser {
         limits: &Limits,
         most: usize,
     ) -> Result<(), BadRequest> {
+        self.announced = 0;
         while requests.len() < most {
+            if self.skip.is_some() && !self.pass_over(buffer, requests, limits)? {
+                return Ok(());
+            }
             let start = requests.consumed;
             let Some(&first) = buffer.get(start) else {
                 return Ok(());
@@ -245,6 +273,65 @@ impl Parser {
             }
         }
         Ok(())
+    }
+
+    /// How many bytes the request that has begun takes in all, as far as is known; 0 if none has, or it is refused.
+    #[must_use]
+    pub fn announced(&self) -> usize {
+        self.announced
+    }
+
+    /// Refuses the request that has begun: what was read of it is forgotten, and its bytes are passed over as they come. Whether there is one.
+    pub fn refuse(&mut self, requests: &mut Requests) -> bool {
+        let Some(begun) = self.begun.take() else {
+            return false;
+        };
+        self.skip = Some(Skip {
+            left: begun.at,
+            missing: begun.missing,
+        });
+        (self.announced, self.searched) = (0, 0);
+        let complete = requests.ends.last().copied().unwrap_or(0);
+        requests.places.truncate(complete);
+        requests.places.shrink_to(complete);
+        true
+    }
+
+    /// Passes over what has come of a refused request; whether all of it has.
+    fn pass_over(
+        &mut self,
+        buffer: &[u8],
+        requests: &mut Requests,
+        limits: &Limits,
+    ) -> Result<bool, BadRequest> {
+        while let Some(mut skip) = self.skip {
+            let rest = buffer.get(requests.consumed..).unwrap_or_default();
+            let passed = skip.left.min(rest.len());
+            skip.left -= passed;
+            requests.consumed += passed;
+            self.skip = Some(skip);
+            if skip.left > 0 {
+                return Ok(false);
+            }
+            if skip.missing == 0 {
+                self.skip = None;
+                break;
+            }
+            self.searched = 0;
+            let rest = rest.get(passed..).unwrap_or_default();
+            let Some((end, body)) = self.line(rest, 0, limits.line, "bulk count string")? else {
+                self.searched = 0;
+                return Ok(false);
+            };
+            let length = length(rest.get(..end).unwrap_or_default(), limits)?;
+            requests.consumed += body;
+            self.skip = Some(Skip {
+                left: length + 2,
+                missing: skip.missing - 1,
+            });
+        }
+        self.searched = 0;
+        Ok(true)
     }
 
     /// The line that begins at `from`, without its end, and where the next one begins; both from the beginning of the request.
@@ -311,19 +398,12 @@ impl Parser {
                 return Ok(Step::Wait);
             };
             let header = request.get(begun.at..end).unwrap_or_default();
-            let length = match header.split_first() {
-                Some((b'$', digits)) => integer(digits).ok_or(BadRequest::Length)?,
-                Some((&other, _)) => return Err(BadRequest::NoLength(other)),
-                None => return Err(BadRequest::NoLength(b'\r')),
-            };
-            let length = usize::try_from(length).map_err(|_| BadRequest::Length)?;
-            if length > limits.argument {
-                return Err(refusal(limits, "bulk", BadRequest::Length));
-            }
+            let length = length(header, limits)?;
             if begun.bytes + length > limits.bytes {
                 return Err(BadRequest::TooLong { most: limits.bytes });
             }
             if request.len() < body + length + 2 {
+                self.announced = body + length + 2;
                 return Ok(Step::Wait);
             }
             requests.places.push((start + body, start + body + length));
@@ -352,6 +432,20 @@ impl Parser {
         }
         Ok(Step::Done(next))
     }
+}
+
+/// How long an argument is, as the line before it says.
+fn length(header: &[u8], limits: &Limits) -> Result<usize, BadRequest> {
+    let length = match header.split_first() {
+        Some((b'$', digits)) => integer(digits).ok_or(BadRequest::Length)?,
+        Some((&other, _)) => return Err(BadRequest::NoLength(other)),
+        None => return Err(BadRequest::NoLength(b'\r')),
+    };
+    let length = usize::try_from(length).map_err(|_| BadRequest::Length)?;
+    if length > limits.argument {
+        return Err(refusal(limits, "bulk", BadRequest::Length));
+    }
+    Ok(length)
 }
 
 fn refusal(limits: &Limits, what: &'static str, otherwise: BadRequest) -> BadRequest {

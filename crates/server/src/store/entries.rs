@@ -28,6 +28,12 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// Reads the records of keys at once, in place of all that was read before.
+    pub(crate) fn fetch_these<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) -> Result<(), Failure> {
+        let database = self.database;
+        self.prefetch(keys.map(|key| format::record_key(database, key)).collect())
+    }
+
     /// The string that a key holds.
     pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<Text<'_>>, Failure> {
         match self.entry(key)? {

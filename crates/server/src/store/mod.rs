@@ -26,6 +26,7 @@ mod marks;
 mod order;
 mod reaper;
 mod scan;
+mod sizes;
 mod staging;
 mod transaction;
 mod upgrade;
@@ -34,6 +35,7 @@ pub(crate) use locks::{Held, Mode, Wanted};
 pub(crate) use order::Counting;
 pub(crate) use reaper::Reaper;
 pub(crate) use scan::{Direction, Pair};
+pub(crate) use sizes::Sizes;
 pub(crate) use staging::Staging;
 pub(crate) use transaction::{Outcome, Transaction};
 
@@ -88,6 +90,8 @@ pub(crate) struct Store {
     /// Strings that were asked for and there, and not there.
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
+    /// How long values are that are read.
+    pub(crate) sizes: Sizes,
 }
 
 impl fmt::Debug for Store {
@@ -132,6 +136,7 @@ impl Store {
             cursors: Cursors::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            sizes: Sizes::default(),
         })
     }
 

@@ -5,6 +5,7 @@ use super::history::History;
 use super::site::{self, Site};
 use crate::access::Peer;
 use crate::error::{Error, Result};
+use crate::net::{Seldom, keep_alive};
 use crate::shared::Shared;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -12,11 +13,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
+use socket2::SockRef;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -140,12 +142,15 @@ impl Serving {
         runtime.block_on(async {
             let noting = tokio::spawn(note(Arc::clone(&self.site)));
             let mut stopping = self.stopping.clone();
+            let mut warnings = Seldom::default();
             loop {
                 tokio::select! {
                     accepted = listener.accept() => match accepted {
                         Ok((socket, peer)) => self.begin(socket, Peer::from(peer.ip()), &router, &slots),
                         Err(error) => {
-                            tracing::warn!(%error, "a connection to the web page could not be accepted");
+                            if let Some(held_back) = warnings.tells(Instant::now()) {
+                                tracing::warn!(%error, held_back, "no connection to the web page can be accepted");
+                            }
                             tokio::time::sleep(PAUSE).await;
                         }
                     },
@@ -170,6 +175,7 @@ impl Serving {
         tokio::spawn(async move {
             let _slot = slot;
             let _ = socket.set_nodelay(true);
+            let _ = keep_alive(&SockRef::from(&socket), serving.site.shared.config.keepalive());
             match &serving.tls {
                 None => serving.serve(socket, router).await,
                 Some(tls) => match timeout(PATIENCE, tls.accept(socket)).await {

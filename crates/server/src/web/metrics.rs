@@ -100,6 +100,20 @@ fn server(shared: &Shared, text: &mut Text) {
     );
     let clients = shared.clients.len() as f64;
     text.one("connections", Gauge, "Clients that are connected.", clients);
+    for (name, help, bytes) in [
+        (
+            "client_memory_bytes",
+            "Memory that all clients hold: requests, replies, transactions.",
+            shared.budget.used(),
+        ),
+        (
+            "client_memory_limit_bytes",
+            "Memory that all clients may hold.",
+            shared.budget.limit(),
+        ),
+    ] {
+        text.one(name, Gauge, help, bytes as f64);
+    }
     counted(shared, text);
 }
 
@@ -141,6 +155,21 @@ fn counted(shared: &Shared, text: &mut Text) {
             "output_overflows_total",
             "Connections that were ended because they did not take their replies.",
             &counters.output_overflows,
+        ),
+        (
+            "clients_evicted_total",
+            "Connections that were closed, the slowest readers first, because all together held too much.",
+            &counters.evicted,
+        ),
+        (
+            "client_memory_refusals_total",
+            "Requests and replies that were refused because they did not fit into the memory of clients.",
+            &counters.memory_refusals,
+        ),
+        (
+            "clients_timed_out_total",
+            "Connections that were closed because they were idle.",
+            &counters.timed_out,
         ),
         (
             "string_hits_total",
@@ -307,6 +336,7 @@ fn caches(shared: &Shared, text: &mut Text) {
         ("records", memory.records),
         ("tree", memory.tree),
         ("tables", memory.tables),
+        ("clients", memory.beside),
     ];
     let owners = owners.map(|(name, bytes)| (name, bytes as f64));
     text.each(

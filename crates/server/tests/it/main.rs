@@ -2,6 +2,7 @@
 
 mod backups;
 mod blind;
+mod budget;
 mod client;
 mod cold;
 mod collections;

@@ -115,3 +115,38 @@ fn strangers_may_send_little() {
         "Protocol error: unauthenticated bulk length"
     );
 }
+
+#[test]
+fn a_refused_request_is_passed_over_as_it_comes_and_the_next_one_is_read() {
+    let whole = b"*1\r\n$4\r\nPING\r\n*4\r\n$3\r\nSET\r\n$100\r\n";
+    let rest = [&[b'*'; 100][..], b"\r\n$1\r\nv\r\n$0\r\n\r\n*1\r\n$4\r\nECHO\r\n"].concat();
+    for step in [1, 2, 3, 7, 50, 1000] {
+        let (mut parser, mut requests) = (Parser::default(), Requests::default());
+        let limits = Limits {
+            bytes: 1000,
+            argument: 1000,
+            arguments: 10,
+            line: 100,
+        };
+        let mut buffer = whole.to_vec();
+        parser.parse(&mut buffer, &mut requests, &limits, 10).unwrap();
+        assert_eq!(requests.len(), 1);
+        buffer.drain(..requests.consumed());
+        requests.forget();
+        assert_eq!(parser.announced(), 4 + 9 + 6 + 102);
+        assert!(parser.refuse(&mut requests) && parser.announced() == 0);
+        let mut words = Vec::new();
+        for chunk in rest.chunks(step) {
+            buffer.extend_from_slice(chunk);
+            parser.parse(&mut buffer, &mut requests, &limits, 10).unwrap();
+            for index in 0..requests.len() {
+                words.push(requests.get(index, &buffer).at(0).to_vec());
+            }
+            buffer.drain(..requests.consumed());
+            requests.forget();
+            assert!(buffer.len() < 20, "what is passed over is not kept");
+        }
+        assert_eq!(words, [b"ECHO"], "in steps of {step}");
+        assert!(!parser.refuse(&mut requests));
+    }
+}

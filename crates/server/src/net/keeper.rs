@@ -1,0 +1,208 @@
+//! Looks after all connections: closes those that are idle for too long, or the slowest readers when the memory of clients is used up.
+
+use super::budget::{Load, SMALL};
+use crate::shared::{Client, Shared};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often it looks while nothing is asked of it, and while somebody waits for room.
+const TICK: Duration = Duration::from_secs(1);
+const WAITING_TICK: Duration = Duration::from_millis(50);
+
+/// How long it rests between two looks, however often it is called.
+const REST: Duration = Duration::from_millis(5);
+
+/// How long it closes no more connections for those who wait, after it has closed some.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A reader is slow once the oldest reply that it owes a receipt for is so old.
+const SLOW_MS: u64 = 1000;
+
+/// An unfinished request or transaction stands still once nothing has come for so long.
+const STILL_MS: u64 = 5000;
+
+/// The part of an idle time-out by which a connection may be closed late.
+const LATE: u32 = 16;
+
+/// The thread that looks after connections.
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    is_stopping: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Keeper {
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Keeper> {
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let (looked_after, stops) = (Arc::clone(shared), Arc::clone(&is_stopping));
+        let thread = std::thread::Builder::new()
+            .name("alluvium-keeper".to_owned())
+            .spawn(move || run(&looked_after, &stops))?;
+        Ok(Keeper {
+            shared: Arc::clone(shared),
+            is_stopping,
+            thread,
+        })
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(self) {
+        self.is_stopping.store(true, Release);
+        self.shared.budget.call();
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that looks after connections has panicked");
+        }
+    }
+}
+
+fn run(shared: &Shared, is_stopping: &AtomicBool) {
+    let budget = &shared.budget;
+    let mut idle = IdleLook::default();
+    let (mut lent, mut aged, mut closed) = (0, Instant::now(), None);
+    while !is_stopping.load(Acquire) {
+        let is_wanted = budget.is_full() || budget.waiting() > 0;
+        budget.wait_for_call(if is_wanted { WAITING_TICK } else { TICK });
+        let now = Instant::now();
+        // Those who wait have some time to take what others gave back, before more are closed for them.
+        let is_due = closed.is_none_or(|closed| now.duration_since(closed) >= PAUSE);
+        let mut has_closed = (budget.is_full() || is_due) && relieve(shared);
+        if has_closed {
+            closed = Some(now);
+        }
+        has_closed |= idle.look(shared, now);
+        lend(shared, &mut lent);
+        if now.duration_since(aged) >= TICK {
+            shared.store.sizes.age();
+            aged = now;
+        }
+        if (has_closed || budget.waiting() > 0)
+            && let Some(wake) = shared.wake.get()
+        {
+            wake();
+        }
+        std::thread::sleep(REST);
+    }
+}
+
+/// Has the store's caches make room for what connections hold.
+fn lend(shared: &Shared, lent: &mut usize) {
+    let held = shared.budget.held_with(shared.clients.len());
+    if held.abs_diff(*lent) < shared.budget.lending_step() {
+        return;
+    }
+    match shared.store.db.count_memory_beside(held as u64) {
+        Ok(()) => *lent = held,
+        Err(error) => tracing::debug!(%error, "the store does not make room for clients"),
+    }
+}
+
+/// How slow a reader is: what it has not taken, and for how long.
+fn slowness(load: &Load, now_ms: u64) -> Option<u128> {
+    let (unread, owing) = (load.unread.load(Relaxed), load.owing_ms.load(Relaxed));
+    let age_ms = now_ms.saturating_sub(owing.checked_sub(1)?);
+    let is_slow = unread > 0 && age_ms >= SLOW_MS;
+    is_slow.then(|| unread as u128 * u128::from(age_ms))
+}
+
+/// How long an unfinished request or transaction has stood still.
+fn stillness(load: &Load, now_ms: u64) -> Option<u128> {
+    let still_ms = now_ms.saturating_sub(load.moved_ms.load(Relaxed));
+    let is_held_up = load.waits.load(Relaxed);
+    let stands_still = load.is_unfinished.load(Relaxed) && !is_held_up && still_ms >= STILL_MS;
+    stands_still.then(|| u128::from(still_ms))
+}
+
+/// Closes the slowest readers while connections hold more than they may, or some wait for room. Whether any was closed.
+fn relieve(shared: &Shared) -> bool {
+    let budget = &shared.budget;
+    let (limit, used) = (budget.limit(), budget.used());
+    let is_full = budget.is_full();
+    if !is_full && budget.waiting() == 0 {
+        return false;
+    }
+    let mut found: Vec<(u128, Arc<Client>)> = worst(shared, slowness);
+    let is_reader = !found.is_empty();
+    if !is_reader {
+        found = worst(shared, stillness);
+    }
+    // Of those that are being closed what they hold comes back in a moment.
+    let mut missing = if is_full { used - limit / 4 * 3 } else { 1 };
+    let mut has_closed = false;
+    for (_, client) in found {
+        if missing == 0 {
+            break;
+        }
+        let load = &client.load;
+        let charged = load.charged.load(Relaxed);
+        missing = missing.saturating_sub(charged);
+        if client.is_killed.swap(true, Relaxed) {
+            continue;
+        }
+        has_closed = true;
+        shared.counters.evicted.fetch_add(1, Relaxed);
+        let why = match is_reader {
+            true => "closed: the slowest reader, since clients hold more than --client-memory",
+            false => "closed: its request stands still, and clients hold more than --client-memory",
+        };
+        let unread = load.unread.load(Relaxed);
+        tracing::warn!(client = client.id, peer = %client.peer, held = charged, unread, used, limit, why);
+    }
+    has_closed
+}
+
+/// The connections that may be closed for the memory of others, the worst first.
+fn worst(shared: &Shared, how_bad: impl Fn(&Load, u64) -> Option<u128>) -> Vec<(u128, Arc<Client>)> {
+    let mut found = Vec::new();
+    shared.clients.each(|client| {
+        let load = &client.load;
+        if load.charged.load(Relaxed) < SMALL || load.stays.load(Relaxed) {
+            return;
+        }
+        if let Some(badness) = how_bad(load, client.age_ms()) {
+            found.push((badness, Arc::clone(client)));
+        }
+    });
+    found.sort_by_key(|(badness, _)| std::cmp::Reverse(*badness));
+    found
+}
+
+/// When to look next for connections that are idle. A look goes over all of them, so that there are few: the next one is when
+/// the first could have been idle for long enough.
+#[derive(Debug, Default)]
+struct IdleLook {
+    timeout: Duration,
+    due: Option<Instant>,
+}
+
+impl IdleLook {
+    /// Closes connections that have been idle for too long; whether there was any.
+    fn look(&mut self, shared: &Shared, now: Instant) -> bool {
+        let timeout = shared.config.idle_timeout();
+        if timeout != self.timeout {
+            *self = IdleLook { timeout, due: None };
+        }
+        if timeout.is_zero() || self.due.is_some_and(|due| now < due) {
+            return false;
+        }
+        let (mut has_closed, mut soonest) = (false, timeout);
+        shared.clients.each(|client| {
+            if client.is_busy.load(Relaxed) {
+                return;
+            }
+            let idle = Duration::from_millis(client.idle_ms());
+            if idle < timeout {
+                soonest = soonest.min(timeout - idle);
+            } else if !client.is_killed.swap(true, Relaxed) {
+                has_closed = true;
+                shared.counters.timed_out.fetch_add(1, Relaxed);
+                tracing::info!(client = client.id, peer = %client.peer, "closed: it was idle for --client-timeout");
+            }
+        });
+        self.due = Some(now + soonest.max(timeout / LATE));
+        has_closed
+    }
+}

@@ -1,0 +1,95 @@
+//! What clients may take, as settings that CONFIG knows.
+
+use super::admin::memory;
+use super::args::integer;
+use crate::error::Failure;
+use crate::net::LEAST_BUDGET;
+use crate::shared::Shared;
+
+type Done = Result<(), Failure>;
+
+const BAD_MEMORY: Failure =
+    Failure::say("argument must be a memory value of 1mb or more, or a percentage of maxmemory such as 25%");
+const BAD_CLASS: Failure = Failure::say(
+    "argument must be normal, a memory value and 0 0: there are no other clients than normal ones, and no soft limit",
+);
+const BAD_SECONDS: Failure = Failure::say("argument must be a number of seconds, or 0 for never");
+
+/// What all connections may hold together.
+pub(super) fn client_memory(shared: &Shared) -> String {
+    shared.budget.limit().to_string()
+}
+
+/// A memory value, a percentage of the store's memory, or 0 for what it would be by itself.
+pub(super) fn set_client_memory(shared: &Shared, text: &[u8]) -> Done {
+    let bytes = match text.strip_suffix(b"%") {
+        Some(digits) => {
+            let percent = integer(digits).ok().filter(|percent| (1..=100).contains(percent));
+            let percent = percent.ok_or(BAD_MEMORY)? as u128;
+            let budget = u128::from(shared.store.db.stats().memory.budget);
+            usize::try_from(budget * percent / 100).map_err(|_| BAD_MEMORY)?
+        }
+        None => usize::try_from(memory(text)?).map_err(|_| BAD_MEMORY)?,
+    };
+    if bytes != 0 && bytes < LEAST_BUDGET {
+        return Err(BAD_MEMORY);
+    }
+    shared.set_client_memory(bytes);
+    Ok(())
+}
+
+/// How many bytes one connection may leave unread, in the words of Redis.
+pub(super) fn client_output(shared: &Shared) -> String {
+    format!(
+        "normal {} 0 0 slave 0 0 0 pubsub 0 0 0",
+        shared.config.max_output()
+    )
+}
+
+pub(super) fn set_client_output(shared: &Shared, text: &[u8]) -> Done {
+    let words: Vec<&[u8]> = text
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let [class, hard, b"0", b"0"] = words[..] else {
+        return Err(BAD_CLASS);
+    };
+    if !class.eq_ignore_ascii_case(b"normal") {
+        return Err(BAD_CLASS);
+    }
+    let bytes = usize::try_from(memory(hard)?).map_err(|_| BAD_CLASS)?;
+    // As in Redis, 0 is no limit of its own.
+    shared
+        .config
+        .set_max_output(if bytes == 0 { usize::MAX } else { bytes });
+    Ok(())
+}
+
+fn seconds(text: &[u8]) -> Result<u64, Failure> {
+    let seconds = integer(text)
+        .ok()
+        .filter(|seconds| (0..=i64::from(i32::MAX)).contains(seconds));
+    seconds.map(|seconds| seconds as u64).ok_or(BAD_SECONDS)
+}
+
+/// After how many seconds an idle connection is closed.
+pub(super) fn idle_timeout(shared: &Shared) -> String {
+    shared.config.idle_timeout().as_secs().to_string()
+}
+
+pub(super) fn set_idle_timeout(shared: &Shared, text: &[u8]) -> Done {
+    shared.config.set_idle_timeout(seconds(text)?);
+    // The keeper sleeps until the next connection could be idle for long enough.
+    shared.budget.call();
+    Ok(())
+}
+
+/// After how many seconds of silence the system asks whether a peer is there; of connections that come from now on.
+pub(super) fn keepalive(shared: &Shared) -> String {
+    shared.config.keepalive().as_secs().to_string()
+}
+
+pub(super) fn set_keepalive(shared: &Shared, text: &[u8]) -> Done {
+    shared.config.set_keepalive(seconds(text)?);
+    Ok(())
+}

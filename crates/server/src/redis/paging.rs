@@ -1,0 +1,190 @@
+//! How much of a pipeline is answered at a time: replies are sent before the next ones are made, and one that does not fit into the
+//! memory of clients waits, or is refused.
+
+use super::session::Session;
+use crate::net::{Budget, HIGH_WATER, SMALL_HOLDER};
+use crate::resp::{Args, Reply};
+use crate::store::Sizes;
+use std::sync::atomic::Ordering;
+
+/// How many records the first batch of a connection reads at once, and the most that any does: what a batch reads is in memory
+/// together, however long it is.
+const FIRST: usize = 16;
+const MOST: usize = 64;
+
+/// What a connection knows of the replies to its pipelines.
+#[derive(Debug)]
+pub(super) struct Paging {
+    /// How many records a batch may read.
+    records: usize,
+    /// How many commands of a batch were executed, if not all of them.
+    cut: Option<usize>,
+    /// Whether the next reply has no room.
+    is_full: bool,
+    /// Whether replies that have no room are refused instead of waiting for it.
+    pub(super) refuses: bool,
+    /// The request to go on with.
+    paused: Option<usize>,
+    /// How long the output was when requests began to be executed.
+    before: usize,
+}
+
+impl Default for Paging {
+    fn default() -> Paging {
+        Paging {
+            records: FIRST,
+            cut: None,
+            is_full: false,
+            refuses: false,
+            paused: None,
+            before: 0,
+        }
+    }
+}
+
+impl Paging {
+    /// The request to begin with, now that the output is so long.
+    pub(super) fn begin(&mut self, output: usize) -> usize {
+        self.before = output;
+        self.paused.take().unwrap_or(0)
+    }
+
+    /// Whether requests that were read wait to be executed.
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// Whether so much was replied that it is to be sent first; then `index` is the request to go on with.
+    pub(super) fn pauses(&mut self, index: usize, output: usize) -> bool {
+        let has_enough = output.saturating_sub(self.before) > HIGH_WATER;
+        if has_enough {
+            self.paused = Some(index);
+        }
+        has_enough
+    }
+
+    /// How many records the next batch may read.
+    pub(super) fn most(&self, sizes: &Sizes) -> usize {
+        self.records.min(sizes.most())
+    }
+
+    /// Whether a batch of `all` commands ends behind the first `executed`, whose replies take so many bytes.
+    pub(super) fn cuts(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
+        if self.is_full {
+            self.cut = Some(executed - 1);
+        } else if bytes > HIGH_WATER && executed < all {
+            self.cut = Some(executed);
+        }
+        self.cut.is_some()
+    }
+
+    /// The batch failed as a whole.
+    pub(super) fn forget_cut(&mut self) {
+        self.cut = None;
+        self.is_full = false;
+    }
+
+    /// What a batch that began with the request `at` and had `all` commands teaches: where to go on, and whether there is room for that.
+    pub(super) fn learn(&mut self, at: usize, all: usize) -> (usize, Fits) {
+        let Some(executed) = self.cut.take() else {
+            self.records = (2 * self.records).min(MOST);
+            self.refuses = false;
+            return (at + all, Fits::Yes);
+        };
+        self.records = executed.max(1);
+        if std::mem::take(&mut self.is_full) {
+            self.paused = Some(at + executed);
+            return (at + executed, Fits::NotYet);
+        }
+        (at + executed, Fits::Yes)
+    }
+}
+
+/// Whether the next reply has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fits {
+    Yes,
+    NotYet,
+}
+
+/// The error of what does not fit.
+pub(super) fn no_room(what: &str, budget: &Budget) -> String {
+    format!(
+        "OOM {what} does not fit into the memory of clients, {} bytes for all of them: divide it, or raise --client-memory \
+         (CONFIG SET maxmemory-clients)",
+        budget.limit()
+    )
+}
+
+impl Session {
+    /// How long the reply to a command may be that only reads.
+    pub(super) fn reply_room(&self) -> usize {
+        self.shared.budget.reply_room()
+    }
+
+    /// Takes a reply back that is longer than there is room for: it is made again when there is, or refused.
+    pub(super) fn take_back(&mut self, reply: &mut Reply<'_>, start: usize) {
+        let bytes = reply.position() - start;
+        reply.rewind(start);
+        if bytes <= self.shared.budget.limit() && !self.paging.refuses {
+            self.paging.is_full = true;
+            return;
+        }
+        let counters = &self.shared.counters;
+        counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
+        counters.errors.fetch_add(1, Ordering::Relaxed);
+        reply.error(&no_room("the reply", &self.shared.budget));
+    }
+
+    /// Whether a command may be queued behind MULTI.
+    pub(super) fn has_room_in_queue(&self, args: Args<'_>) -> bool {
+        let bytes = args.iter().map(<[u8]>::len).sum::<usize>();
+        let budget = &self.shared.budget;
+        let free = budget.limit().saturating_sub(budget.used());
+        self.multi.held() + bytes <= SMALL_HOLDER || bytes <= free
+    }
+
+    /// Refuses the request that has begun, and passes over what comes of it.
+    pub(super) fn refuse_begun(&mut self, output: &mut Vec<u8>) {
+        let mut requests = self.requests.take().unwrap_or_default();
+        self.is_ending |= !self.parser.refuse(&mut requests);
+        self.requests = Some(requests);
+        self.multi.fail();
+        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+        let text = no_room("the request", &self.shared.budget);
+        self.reply(output, |reply| reply.error(&text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_replies_make_batches_short_and_short_ones_make_them_long_again() {
+        let (mut paging, sizes) = (Paging::default(), Sizes::default());
+        assert_eq!((paging.begin(0), paging.most(&sizes)), (0, FIRST));
+        assert!(!paging.cuts(3, 16, 1000));
+        assert!(!paging.cuts(16, 16, HIGH_WATER + 1), "nothing is left to cut off");
+        assert_eq!(paging.learn(0, 16), (16, Fits::Yes));
+        assert_eq!(paging.most(&sizes), 2 * FIRST);
+        assert!(paging.cuts(2, 32, HIGH_WATER + 1));
+        assert_eq!(paging.learn(16, 32), (18, Fits::Yes));
+        assert_eq!(paging.most(&sizes), 2);
+        assert!(paging.pauses(18, HIGH_WATER + 1) && paging.is_paused());
+        assert_eq!(paging.begin(5), 18);
+        assert!(!paging.pauses(19, HIGH_WATER + 5));
+        sizes.note(1 << 20);
+        assert_eq!(paging.most(&sizes), 1);
+    }
+
+    #[test]
+    fn a_reply_without_room_is_the_first_to_go_on_with() {
+        let mut paging = Paging::default();
+        paging.begin(0);
+        paging.is_full = true;
+        assert!(paging.cuts(3, 8, 10));
+        assert_eq!(paging.learn(10, 8), (12, Fits::NotYet));
+        assert_eq!(paging.begin(10), 12);
+    }
+}
