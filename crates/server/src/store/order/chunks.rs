@@ -177,10 +177,10 @@ impl Chunks {
 
 /// The first bytes, as a number that is ordered as they are.
 fn head(bytes: &[u8]) -> u64 {
-    let mut head = [0; size_of::<u64>()];
-    let count = bytes.len().min(head.len());
-    head[..count].copy_from_slice(&bytes[..count]);
-    u64::from_be_bytes(head)
+    let first = bytes.iter().copied().chain(std::iter::repeat(0));
+    first
+        .take(size_of::<u64>())
+        .fold(0, |head, byte| head << 8 | u64::from(byte))
 }
 
 fn sum(counts: &[u32]) -> u64 {
