@@ -9,6 +9,7 @@ mod consent;
 mod errors;
 mod formats;
 mod keyspaces;
+mod lab;
 mod read_only;
 mod resume;
 mod serve;
