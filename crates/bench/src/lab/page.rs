@@ -24,7 +24,7 @@ h1, h2, h3 { line-height: 1.25 }
 section { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: .5rem }
 .soft { color: var(--soft) }
 .wide { overflow-x: auto }
-.wide svg { display: block; height: auto; max-width: 44rem; min-width: 26rem; width: 100% }
+.wide svg { display: block; height: auto; max-width: 44rem; min-width: 32rem; width: 100% }
 table { border-collapse: collapse; font-size: .9rem; min-width: 100% }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem .35rem 0; text-align: left; vertical-align: top }
 pre { background: var(--card); border-radius: .4rem; overflow-x: auto; padding: .6rem .8rem }

@@ -32,7 +32,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                     points: &[at(99.0, Value::Is(4.1)), at(100.0, Value::About(1.0))],
                 },
             ],
-            note: "A log adds about 1 to it.",
+            note: "A log adds a constant part to it.",
             ours: |measured| measured.by_step(|of| of.write_amplification()),
         },
         Measure {
