@@ -214,7 +214,7 @@ impl Session {
                 }
             }
         }
-        let (before, mut longest) = (output.len(), 0);
+        let before = output.len();
         for (index, (command, args)) in batch.commands.iter().enumerate() {
             if transaction.bytes() > MOST_BYTES {
                 // What was read beforehand is not what is there now.
@@ -235,18 +235,12 @@ impl Session {
                 done.commands = index + 1;
                 return Ok(None);
             }
-            let bytes = output.len().saturating_sub(start);
-            if bytes > longest && command.reads_records() && command.group == "string" {
-                longest = longest.max(bytes / command.keys(*args).count().max(1));
-            }
-            if self
-                .paging
-                .cuts(index + 1, batch.commands.len(), output.len() - before)
-            {
+            self.note_length(command, *args, output.len().saturating_sub(start));
+            let bytes = output.len().saturating_sub(before);
+            if self.paging.cuts(index + 1, batch.commands.len(), bytes) {
                 break;
             }
         }
-        self.shared.store.sizes.note(longest);
         self.commit(transaction, &held)?;
         done.commands = batch.commands.len();
         Ok(None)
@@ -258,6 +252,15 @@ impl Session {
             Length::Parts
         } else {
             Length::Whole
+        }
+    }
+
+    /// Notes how long the strings are that a reply of so many bytes has.
+    fn note_length(&self, command: &Command, args: Args<'_>, bytes: usize) {
+        const SHORT: usize = 1 << 10;
+        if bytes > SHORT && command.reads_records() && command.group == "string" {
+            let strings = command.keys(args).count().max(1);
+            self.shared.store.sizes.note(bytes / strings);
         }
     }
 
