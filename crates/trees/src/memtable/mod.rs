@@ -61,7 +61,7 @@ pub(crate) use lookup::STEPS;
 pub use lookup::Versions;
 pub(crate) use ranges::Deletes;
 
-use crate::deletes::{self, List};
+use crate::deletes::{self, Draft};
 use alluvium_base::Sequence;
 use arena::Arena;
 use filter::Filter;
@@ -220,7 +220,7 @@ impl Memtable {
 
     /// Every range delete.
     #[must_use]
-    pub fn range_deletes(&self) -> List {
+    pub fn range_deletes(&self) -> Draft {
         self.ranges.all()
     }
 

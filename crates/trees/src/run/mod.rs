@@ -308,7 +308,7 @@ impl Bad {
 
 /// How many bytes two keys have in common from their beginnings.
 #[inline]
-fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+pub(crate) fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
