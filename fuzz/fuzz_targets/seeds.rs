@@ -10,14 +10,17 @@ use alluvium_base::{Message, Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{BootId, Directory, FileOptions};
 use alluvium_filters::{Geometry, Shape};
+use alluvium_server::control::format::{Part, frame};
+use alluvium_server::control::{self, Change, Redis as Commands, Reply, Request};
 use alluvium_storage::extents::{Class, Extent, ExtentOptions, Extents, MapPointer, map_file};
 use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
 use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
-use alluvium_trees::range::KeyRange;
-use alluvium_trees::run::{Builder, RunOptions, ValuePointer, Weight};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_trees::run::{Builder, RunOptions, Weight};
+use alluvium_dictionary::values::{ValuePointer};
 use alluvium_trees::tiered::format::{Form, GroupName, PartName, Payload, PivotForm, RunName};
 use std::fs;
 use std::path::PathBuf;
@@ -40,6 +43,7 @@ fn main() -> std::io::Result<()> {
         ("trunk", trunks()),
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
+        ("control", messages_of_managers()),
         (
             "bloom",
             vec![[&[40, 2][..], &[1, 2, 3, 4, 5].repeat(20)].concat()],
@@ -52,6 +56,33 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn messages_of_managers() -> Vec<Vec<u8>> {
+    let change = Change {
+        keyspace: "default".to_owned(),
+        key: b"k".to_vec(),
+        value: Some(b"value".to_vec()),
+        expires_in_ms: Some(1000),
+    };
+    let requests = [
+        Request::Keyspaces,
+        Request::Write(vec![change.clone(), change.clone()]),
+        Request::Redis(Commands::Execute {
+            database: 1,
+            commands: vec![vec![b"GET".to_vec(), b"k".to_vec()]],
+            also: vec![change],
+        }),
+    ];
+    let parts = [
+        Part::Reply(Reply::Pairs(vec![(b"k".to_vec(), b"v".to_vec())])),
+        Part::Failed {
+            kind: control::Kind::Full,
+            text: "full".to_owned(),
+        },
+    ];
+    let requests = requests.iter().filter_map(|request| frame(request).ok());
+    requests.chain(parts.iter().filter_map(|part| frame(part).ok())).collect()
 }
 
 fn requests_of_redis() -> Vec<Vec<u8>> {

@@ -35,6 +35,7 @@ pub fn seeded(seed: u64, bytes: &[u8]) -> u64 {
 /// assert_eq!(seeded_parts(1, [b"rec", b"ord"]), seeded(1, b"record"));
 /// ```
 #[must_use]
+#[inline]
 pub fn seeded_parts(seed: u64, [first, second]: [&[u8]; 2]) -> u64 {
     if second.is_empty() {
         return seeded(seed, first);

@@ -2,10 +2,12 @@
 
 use crate::arguments::Arguments;
 use crate::exit::{self, Exit, failure};
-use crate::remote::Remote;
+use crate::store::Store;
 use crate::{screen, sizes};
-use alluvium::{Db, Keyspace, MIN_MEMORY, Options};
-use anyhow::{Context as _, Result};
+use alluvium::{Db, MIN_MEMORY, Options};
+use alluvium_server::control::Client;
+use anyhow::{Context as _, Error, Result};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What is common to all verbs.
@@ -69,18 +71,32 @@ impl Context {
         Ok(())
     }
 
-    /// Opens a store that is there.
-    pub(crate) fn open(&self) -> Result<Db> {
+    /// Opens a store that is there, or connects to the process that has it open.
+    pub(crate) fn open(&self) -> Result<Store> {
         self.check_store()?;
+        self.or_served(self.open_own())
+    }
+
+    /// The same for reading: it is opened for reading only where nothing can be written, which is said.
+    pub(crate) fn open_to_read(&self) -> Result<Store> {
+        self.check_store()?;
+        self.or_served(self.open_own_to_read())
+    }
+
+    /// The same, or creates a store if there is none.
+    pub(crate) fn open_or_create(&self) -> Result<Store> {
+        self.check()?;
+        self.or_served(self.options().open(&self.path).with_context(|| self.what()))
+    }
+
+    fn open_own(&self) -> Result<Db> {
         self.options()
             .open_existing(&self.path)
             .with_context(|| self.what())
     }
 
-    /// Opens a store that is there for reading: for reading only where nothing can be written,
-    /// which is said.
-    pub(crate) fn open_to_read(&self) -> Result<Db> {
-        let error = match self.open() {
+    fn open_own_to_read(&self) -> Result<Db> {
+        let error = match self.open_own() {
             Ok(db) => return Ok(db),
             Err(error) => error,
         };
@@ -90,7 +106,7 @@ impl Context {
         let db = match self.options().open_read_only(&self.path) {
             Ok(db) => db,
             Err(other) => {
-                let other = anyhow::Error::new(other).context(self.what());
+                let other = Error::new(other).context(self.what());
                 // What is in the way of writing says more, unless a server can be asked.
                 let is_busy = exit::classify(&other) == Exit::Busy;
                 return Err(if is_busy { other } else { error });
@@ -101,6 +117,18 @@ impl Context {
             self.path.display()
         ));
         Ok(db)
+    }
+
+    /// The store that was opened, or the process that has it open already.
+    fn or_served(&self, opened: Result<Db>) -> Result<Store> {
+        match opened {
+            Ok(db) => Ok(Store::own(db)),
+            Err(error) if exit::classify(&error) == Exit::Busy => match Client::connect(&self.path) {
+                Ok(client) => Ok(Store::served(client)),
+                Err(refused) => Err(busy(error, &refused)),
+            },
+            Err(error) => Err(error),
+        }
     }
 
     fn check_store(&self) -> Result<()> {
@@ -114,26 +142,28 @@ impl Context {
         }
         Ok(())
     }
+}
 
-    /// Opens a store that is there, or finds the server that has it open.
-    pub(crate) fn open_or_served(&self) -> Result<Access> {
-        match self.open_to_read() {
-            Ok(db) => Ok(Access::Own(db)),
-            Err(error) if exit::classify(&error) == Exit::Busy => match Remote::of(&self.path) {
-                Some(remote) => Ok(Access::Served(remote)),
-                None => Err(error.context(
-                    "another process has the store open: `alluvium serve` lets others read it through its web page (--web), any other must end first",
-                )),
-            },
-            Err(error) => Err(error),
+/// Why a store can neither be opened nor be managed where it is open.
+fn busy(error: Error, refused: &io::Error) -> Error {
+    let why = match refused.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "the store is open in a process of another user, whom alone it answers, and root: run the command as that user".to_owned()
         }
-    }
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            "another process has the store open and cannot be asked: `alluvium serve` can, any other must end first".to_owned()
+        }
+        _ => format!("another process has the store open, but does not answer ({refused})"),
+    };
+    error.context(why)
+}
 
-    /// Opens the store, or creates it.
-    pub(crate) fn open_or_create(&self) -> Result<Db> {
-        self.check()?;
-        self.options().open(&self.path).with_context(|| self.what())
+/// What cannot be done with a store that another process has open.
+pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
+    if exit::classify(&error) != Exit::Busy {
+        return error;
     }
+    error.context(format!("{verb} needs the store for itself: {way}"))
 }
 
 /// Refuses a directory for a copy that holds something already.
@@ -154,44 +184,4 @@ pub(crate) fn vacant(directory: &Path) -> Result<()> {
         directory.display()
     );
     Err(failure(Exit::Failed, text))
-}
-
-/// A store that can be read.
-#[derive(Debug)]
-pub(crate) enum Access {
-    /// Nobody else has it open.
-    Own(Db),
-    /// A server has it open, and answers.
-    Served(Remote),
-}
-
-/// The keyspace that is read, which must be there.
-pub(crate) fn existing(db: &Db, name: &str) -> Result<Keyspace> {
-    db.existing_keyspace(name).map_err(|error| match error {
-        alluvium::Error::NoSuchKeyspace { .. } => {
-            let text =
-                format!("there is no keyspace {name:?}: `alluvium keyspaces list` says which there are");
-            failure(Exit::NotFound, text)
-        }
-        error => error.into(),
-    })
-}
-
-/// The keyspace that is written, created if it is not there.
-pub(crate) fn wanted(db: &Db, name: &str) -> Result<Keyspace> {
-    Ok(db.keyspace(name)?)
-}
-
-/// The keyspace that is written, and whether it was created for that.
-pub(crate) fn wanted_or_created(db: &Db, name: &str) -> Result<(Keyspace, bool)> {
-    match db.existing_keyspace(name) {
-        Ok(keyspace) => Ok((keyspace, false)),
-        Err(alluvium::Error::NoSuchKeyspace { .. }) => Ok((wanted(db, name)?, true)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Closes the store, so that the next opening is fast.
-pub(crate) fn close(db: Db) -> Result<()> {
-    db.close().context("closing the store")
 }

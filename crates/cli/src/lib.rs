@@ -5,9 +5,10 @@
 //! *Does not know*: how a store works. Everything goes through the crate `alluvium`, which any program can use as well.
 //!
 //! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs`
-//! (how a store is opened), `remote.rs` (how one is read that a server has open), `screen.rs` and
-//! `bytes.rs` (what is printed), `confirm.rs` (what is asked), then `verbs/`, a file for each;
-//! `formats/` and `import/` for what comes and goes in bulk.
+//! (how a store is opened), `store.rs` (what a verb works on, whoever has it open), `typed.rs` (keys of Redis clients),
+//! `remote.rs` (figures of a server elsewhere), `users.rs` (the file of a server's users), `private.rs` (files that others may not read),
+//! `screen.rs` and `bytes.rs` (what is printed), `confirm.rs` (what is asked), then `verbs/`, a file for each; `formats/` and `import/`
+//! for what comes and goes in bulk.
 //!
 //! Invariants:
 //!
@@ -17,6 +18,7 @@
 //! - **C4** An import's progress is committed with the rows that it speaks of: after a kill the same command doubles nothing and loses nothing.
 //! - **C7** What cannot be had again is removed only with --yes, or after a question on a terminal.
 //! - **C8** A verb that only reads needs no permission to write.
+//! - **C9** A verb does the same whether this process opens the store or another has it open and is asked.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -27,12 +29,17 @@ mod context;
 mod exit;
 pub mod formats;
 mod import;
+mod log;
+mod private;
 mod progress;
 mod range;
 mod remote;
 mod screen;
 mod sizes;
 mod stop;
+mod store;
+mod typed;
+mod users;
 mod verbs;
 
 pub use exit::Exit;
@@ -44,12 +51,7 @@ use std::process::ExitCode;
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = arguments::Arguments::parse();
-    // What happens in the background, where nobody waits for it, is said as well.
-    tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
+    log::begin();
     let exit = match verbs::run(arguments) {
         Ok(exit) => exit,
         Err(error) => exit::report(&error),

@@ -1,11 +1,9 @@
 //! Which keys a verb is about.
 
 use crate::bytes::Encoding;
-use alluvium::{Iter, Keyspace};
 use anyhow::Result;
 use clap::Args;
 use std::ffi::OsString;
-use std::ops::Bound;
 
 /// Part of a keyspace.
 #[derive(Args, Clone, Debug, Default)]
@@ -53,16 +51,6 @@ pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix[..=kept].to_vec();
     end[kept] += 1;
     Some(end)
-}
-
-impl Bounds {
-    pub(crate) fn iter(&self, keyspace: &Keyspace) -> Iter {
-        let to = match &self.to {
-            Some(to) => Bound::Excluded(&to[..]),
-            None => Bound::Unbounded,
-        };
-        keyspace.range::<&[u8]>((Bound::Included(&self.from[..]), to))
-    }
 }
 
 #[cfg(test)]

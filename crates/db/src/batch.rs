@@ -8,15 +8,15 @@ use alluvium_base::Kind;
 use std::time::SystemTime;
 
 /// The longest key, in bytes.
-pub const MAX_KEY: usize = alluvium_trees::memtable::MAX_KEY - format::MAX_PREFIX;
+pub const MAX_KEY: usize = alluvium_dictionary::record::MAX_KEY - format::MAX_PREFIX;
 
-/// The longest value, in bytes: with its key it must fit a record of the log.
+/// The longest value, in bytes: a record of the log must hold it with its key.
 pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_KEY - 64;
 
 /// Writes to any keyspaces of one store that take effect together or not at all, in their order.
 ///
-/// Its bytes, and 64 for each write, may come to half of the store's memory and 16 MiB, and to 256 MiB in any case; a longer one is
-/// refused with [`Error::TooLong`] when it is written.
+/// Its bytes plus 64 for each write may come to half of the store's memory plus 16 MiB, and to 256
+/// MiB at most; writing a longer batch fails with [`Error::TooLong`].
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -43,32 +43,32 @@ pub struct WriteBatch {
 }
 
 impl WriteBatch {
-    /// A batch without writes.
+    /// Returns an empty batch.
     #[must_use]
     pub fn new() -> WriteBatch {
         WriteBatch::default()
     }
 
-    /// When it is acknowledged; as the store was opened, if not set.
+    /// Sets when the batch is acknowledged; the default is the durability of the store.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> WriteBatch {
         self.durability = Some(durability);
         self
     }
 
-    /// How many writes there are.
+    /// Returns how many writes the batch has.
     #[must_use]
     pub fn len(&self) -> usize {
         self.commit.count as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether the batch has no writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets all writes, so that the batch can be used again.
+    /// Removes all writes, so that the batch can be reused.
     pub fn clear(&mut self) {
         self.commit.record.clear();
         self.commit = Commit {
@@ -79,7 +79,7 @@ impl WriteBatch {
         self.members = Members::default();
     }
 
-    /// The key has this value.
+    /// Adds a put: see [`Keyspace::put`].
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is as it was.
@@ -92,7 +92,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Kind::Put, 0, value.as_ref())
     }
 
-    /// The key has this value until `expires`.
+    /// Adds a put that expires: see [`Keyspace::put_until`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -112,7 +112,7 @@ impl WriteBatch {
         )
     }
 
-    /// The key has no value.
+    /// Adds a delete: see [`Keyspace::delete`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -120,7 +120,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Kind::Delete, 0, &[])
     }
 
-    /// The operand is folded into the key's value by the keyspace's merge operator.
+    /// Adds a merge: see [`Keyspace::merge`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`], [`Error::NoOperator`], [`Error::BadOperand`].
@@ -134,7 +134,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Kind::Merge, 0, operand.as_ref())
     }
 
-    /// No key in the range has a value: from `start` on and before `end`; without an end, all that follow.
+    /// Adds a range delete: see [`Keyspace::delete_range`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].

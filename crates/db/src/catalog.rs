@@ -4,8 +4,8 @@ use crate::format::{self, CatalogRecord, KeyspaceId, TreeKey};
 use crate::keyspace::KeyspaceOptions;
 use crate::{Error, Result};
 use alluvium_base::Sequence;
-use alluvium_trees::merge::{Add, Append, CompactionFilter, Maximum, Minimum, Operator};
-use alluvium_trees::tiered::{KeyspaceRules, Schema};
+use alluvium_dictionary::merge::{Add, Append, CompactionFilter, Maximum, Minimum, Operator};
+use alluvium_dictionary::rules::{KeyspaceRules, Schema};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
@@ -47,6 +47,7 @@ impl Definition {
 
     /// Fails once it was dropped. A writer asks while it pins the epoch of writers: a drop of
     /// the keyspace waits for it then.
+    #[inline]
     pub(crate) fn alive(&self) -> Result<()> {
         if self.dropped.load(Ordering::SeqCst) {
             return Err(Error::KeyspaceDropped { name: self.name() });
@@ -236,6 +237,7 @@ impl Catalog {
     }
 
     /// Fails if one of the keyspaces was dropped. The writer pins the epoch of writers.
+    #[inline]
     pub(crate) fn alive(&self, owners: Owners<'_>) -> Result<()> {
         match owners {
             Owners::Catalog => Ok(()),

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 /// About how many bytes of the log are read at a time.
 const READ: u64 = 1 << 20;
 
-/// One change of a keyspace. Keyspaces have the names that they have now.
+/// One change of a keyspace. Keyspaces are named as they are now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -63,18 +63,19 @@ pub enum Change {
     },
 }
 
-/// What one commit has changed.
+/// The changes of one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeSet {
-    /// The number of the commit: follow on from here.
+    /// Sequence number of the commit. Pass it to [`Db::changes_since`](crate::Db::changes_since) to
+    /// continue after it.
     pub sequence: u64,
     /// Its changes, in their order. Each has a number of its own; `sequence` is the last one's.
     pub changes: Vec<Change>,
 }
 
-/// Commits in their order, as long as the log has them; [`Db::changes_since`](crate::Db::changes_since). It ends with what everybody sees; asked again
-/// later, it goes on.
+/// An iterator over commits, in commit order: see [`Db::changes_since`](crate::Db::changes_since).
+/// It returns `None` after the last visible commit, and continues when there are more.
 #[must_use]
 pub struct Changes {
     shared: Arc<Shared>,

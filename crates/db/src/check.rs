@@ -1,6 +1,6 @@
 //! What a check of the store has read, and what it has found.
 
-use alluvium_trees::checked::Amount;
+use alluvium_dictionary::read::Amount;
 use alluvium_trees::tiered::Findings;
 use std::fmt;
 

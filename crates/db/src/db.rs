@@ -85,7 +85,8 @@ impl Drop for Shared {
     }
 }
 
-/// An open store. Handles are cheap to clone and may be used by any thread; the last one closes it.
+/// A handle to an open store. Handles are cheap to clone and can be used from any thread. Dropping
+/// the last one closes the store.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -115,7 +116,7 @@ impl fmt::Debug for Db {
 }
 
 impl Db {
-    /// Opens the store in a directory with [`Options`]' defaults, or creates it there.
+    /// Opens the store in a directory, or creates one there, with the defaults of [`Options`].
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -123,11 +124,12 @@ impl Db {
         Options::new().open(path)
     }
 
-    /// Opens a store that exists for reading only: nothing in its directory is changed, so it may be on a medium that cannot be written. What is in its
-    /// log is replayed into memory, and stays there.
+    /// Opens an existing store for reading only. Nothing in its directory is changed, so the medium
+    /// may be read-only. The log is replayed into memory and stays there.
     ///
-    /// Any number of programs may have it open like this at a time, and see what was there when they opened it. Nobody may have it open for writing
-    /// meanwhile: whoever comes later is refused.
+    /// Any number of programs can have the store open like this at the same time. Each sees what
+    /// was there when it opened the store. A program that has it open for writing excludes them,
+    /// and they exclude it.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -180,7 +182,7 @@ impl Db {
         Keyspace::new(Arc::clone(&self.shared), definition)
     }
 
-    /// The keyspace of this name, which is created if there is none.
+    /// Returns the keyspace with this name, and creates it if it does not exist.
     ///
     /// # Errors
     /// [`Error::TooLong`]; as [`Keyspace::put`] when it is created.
@@ -192,9 +194,9 @@ impl Db {
         Ok(self.handle(definition))
     }
 
-    /// The keyspace of this name, which is created with these options if there is none. One that
-    /// is there must have them: none of them can be
-    /// changed afterwards. [`Db::keyspace`] takes it as it is.
+    /// Returns the keyspace with this name, and creates it with these options if it does not exist.
+    /// An existing keyspace must have the same options, because they cannot be changed.
+    /// [`Db::keyspace`] accepts any.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -256,7 +258,7 @@ impl Db {
         Ok(definition)
     }
 
-    /// The keyspace of this name, if there is one.
+    /// Returns the keyspace with this name.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`].
@@ -271,7 +273,7 @@ impl Db {
         self.catalog().names()
     }
 
-    /// Gives a keyspace another name. Handles stay good.
+    /// Renames a keyspace. Handles to it stay valid.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`], [`Error::KeyspaceExists`], as [`Keyspace::put`].
@@ -291,8 +293,8 @@ impl Db {
         Ok(())
     }
 
-    /// Drops a keyspace with everything in it. It costs one small record; its space comes back in the background. Handles to it
-    /// fail from now on.
+    /// Drops a keyspace with everything in it. This writes one small record; the space is freed in
+    /// the background. Handles to the keyspace fail from now on.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`], as [`Keyspace::delete`].
@@ -313,7 +315,7 @@ impl Db {
         Ok(())
     }
 
-    /// Writes a batch: all of it or nothing.
+    /// Writes a batch atomically: all of it or nothing.
     ///
     /// # Errors
     /// As [`Keyspace::put`], [`Error::OtherStore`]. [`Error::KeyspaceDropped`] when one of its
@@ -328,7 +330,7 @@ impl Db {
             .map(|_| ())
     }
 
-    /// Makes everything that was acknowledged survive the loss of power.
+    /// Makes every acknowledged write survive a loss of power.
     ///
     /// # Errors
     /// As the device says: after a failure the store takes no writes until it is opened anew.
@@ -338,13 +340,14 @@ impl Db {
         self.engine().sync()
     }
 
-    /// All keyspaces as they are now.
+    /// Returns a snapshot of all keyspaces as they are now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(Pinned::now(&self.shared))
     }
 
-    /// Keeps all keyspaces as they are now under a name, until it is removed; also when the store is closed and opened again.
+    /// Keeps all keyspaces as they are now under a name, until [`Db::remove_snapshot`]. A named
+    /// snapshot survives closing and opening the store.
     ///
     /// # Errors
     /// [`Error::SnapshotExists`], [`Error::TooLong`], as [`Keyspace::put`].
@@ -411,7 +414,8 @@ impl Db {
         Ok(())
     }
 
-    /// Writes everything that was acknowledged into the tree and makes it durable, so that the log is empty. The store does this by itself.
+    /// Writes every acknowledged write into the tree and makes it durable, which empties the log.
+    /// The store does this by itself; call it before measuring the size on disk, for instance.
     ///
     /// # Errors
     /// As the device says; [`Error::is_full`].
@@ -421,8 +425,9 @@ impl Db {
         self.engine().checkpoint_everything()
     }
 
-    /// Compacts everything: old versions and what was deleted go, and compaction filters are asked of all values. The store does what is worth it
-    /// by itself; this is for who wants all of it now. It writes the whole store once.
+    /// Compacts the whole store: removes old versions and deleted records, and asks compaction
+    /// filters about every value. The store compacts what is worth it by itself; this call rewrites
+    /// everything once.
     ///
     /// # Errors
     /// As the device says; [`Error::is_full`].
@@ -432,15 +437,18 @@ impl Db {
         self.engine().compact()
     }
 
-    /// Copies the store into another directory, which is made if there is none and holds no files, while reading and writing go on. The copy holds
-    /// every commit that was acknowledged before this was called, opens like any other store, and is durable when this returns. Answers the number
-    /// of the last commit in it.
+    /// Copies the store into another directory while reads and writes go on. Returns the sequence
+    /// number of the last commit in the copy.
     ///
-    /// All of the copy that a reader can reach is read and compared with its checksums, so damage of the store is not taken along.
+    /// The directory must be empty; it is created if it does not exist. The copy holds every commit
+    /// that was acknowledged before the call, is durable when the call returns, and opens like any
+    /// other store. Everything a reader of the copy can reach is read and compared with its
+    /// checksums, so damage is not copied along.
     ///
-    /// Where the file system lets files share blocks (XFS, Btrfs) and both directories are on it, only that reading costs anything. Elsewhere it
-    /// reads and writes what is in use, and nothing of what is free. Space that is given up meanwhile is not used again before it is done.
-    /// A copy that was interrupted does not open as a store; copying into the same directory again begins anew.
+    /// On file systems that can share blocks between files (XFS, Btrfs) only that reading costs
+    /// time. Elsewhere the space in use is read and written; free space is not. Space that is freed
+    /// during the copy is reused only afterwards. An interrupted copy does not open as a store;
+    /// copying into the same directory again starts over.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -460,7 +468,7 @@ impl Db {
         self.checkpoint_to_with(path, |_| ())
     }
 
-    /// As [`Db::checkpoint_to`], and says how far it has come.
+    /// Like [`Db::checkpoint_to`], and reports progress.
     ///
     /// # Errors
     /// As [`Db::checkpoint_to`].
@@ -491,8 +499,8 @@ impl Db {
         self.engine().copy_to(target, progress)
     }
 
-    /// Everything that is wrong with the store, a sentence each; nothing if it is whole. It reads all of it. Reads and writes go on meanwhile, the
-    /// work in the background rests.
+    /// Reads the whole store and returns a sentence for everything that is wrong; an empty list
+    /// means that it is whole. Reads and writes go on meanwhile; background work pauses.
     ///
     /// # Errors
     /// As the device says. What is damaged is reported, not returned.
@@ -500,7 +508,7 @@ impl Db {
         self.check_with(|_| ())
     }
 
-    /// As [`Db::check`], and says how far it has come.
+    /// Like [`Db::check`], and reports progress.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -516,10 +524,11 @@ impl Db {
         Ok(self.check_report(progress)?.into_sentences())
     }
 
-    /// As [`Db::check_with`], and says how much it has read of what.
+    /// Like [`Db::check_with`], and returns how much was read of each structure.
     ///
-    /// Whatever a reader could reach is read from the devices, past the cache: leaves, index nodes, values that are kept apart, maplets, the trunk,
-    /// the extent map, the superblock's copies and the log. Damage to one of them is listed, and the rest is read all the same.
+    /// Everything a reader could reach is read from the device, past the cache: leaves, index
+    /// nodes, values outside leaves, maplets, the trunk, the extent map, all copies of the
+    /// superblock, and the log. Damage to one of them is listed, and the rest is read all the same.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -548,8 +557,8 @@ impl Db {
         Ok(report.into_sentences())
     }
 
-    /// A slice of the work that is done in the background as a rule, about a millisecond; whether there was any. For programs that have
-    /// opened the store without workers.
+    /// Does about a millisecond of background work on this thread. Returns whether there was any.
+    /// For programs that open the store without workers.
     ///
     /// # Errors
     /// As the device says.
@@ -558,8 +567,8 @@ impl Db {
         Ok(self.engine().work()? == Worked::Something)
     }
 
-    /// From now on the store takes so many bytes of memory in all. Its caches follow at once; memtables and log have the size that they were
-    /// opened with until the next opening.
+    /// Changes the memory limit of the store, in bytes. Caches follow at once. Memtables and log
+    /// keep the size that they were opened with until the next opening.
     ///
     /// # Errors
     /// [`Error::BadOption`] when that is too little for what the memtables and the log take.
@@ -568,7 +577,8 @@ impl Db {
         self.engine().set_memory(bytes)
     }
 
-    /// What was done since the store was opened, and what there is.
+    /// Returns counters of what the store has done since it was opened, and the sizes of what it
+    /// holds.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine().stats(&self.shared.recorders)
@@ -587,8 +597,9 @@ impl Db {
         self.engine().tree.draw()
     }
 
-    /// The tree's shape as plain data: nodes of the trunk, their pivots and bundles, the runs in them, compactions under way. Keys begin with the number of
-    /// their keyspace. It costs a copy of the trunk's keys, and no read.
+    /// Returns the shape of the tree as plain data: nodes of the trunk, their pivots and bundles,
+    /// the runs in them, compactions in progress. Keys start with the number of their keyspace.
+    /// This copies the trunk's keys and reads nothing from the device.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -618,12 +629,14 @@ impl Db {
         self.shared.recorders.distributions()
     }
 
-    /// The commits after a number, in their order, as long as the log has them: what a follower needs that keeps another store, an index or a cache up to
-    /// date. He begins with a copy of the store ([`Db::checkpoint_to`] says its number), or at [`Db::sequence`], and remembers the last number
-    /// that he has done.
+    /// Returns the commits after a sequence number, in commit order, as long as the log still has
+    /// them. A follower uses this to keep another store, an index or a cache up to date. It starts
+    /// with a copy of the store ([`Db::checkpoint_to`] returns its number), or at [`Db::sequence`],
+    /// and remembers the last number that it has processed.
     ///
-    /// The log is there for the store itself and gets shorter with every checkpoint. [`Options::keep_log`] keeps more of it, up to so many bytes. A
-    /// follower that has fallen behind is told so, and so is one that comes back after the store was closed and has missed anything.
+    /// Checkpoints shorten the log. [`Options::keep_log`] keeps more of it, up to a number of
+    /// bytes. A follower that has fallen behind gets an error, and so does one that missed commits
+    /// while the store was closed.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -648,14 +661,15 @@ impl Db {
         Changes::new(&self.shared, sequence)
     }
 
-    /// The last commit that everybody sees, by its number.
+    /// Returns the sequence number of the last visible commit.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.engine().visible()
     }
 
-    /// Closes the store: everything in memory goes to the disk, so that the next opening is fast. Other handles fail from now on. The
-    /// last handle that is dropped does the same, but cannot say what went wrong.
+    /// Closes the store: writes everything in memory to the disk, so that the next opening is fast.
+    /// Other handles fail from now on. Dropping the last handle does the same, but cannot report an
+    /// error.
     ///
     /// # Errors
     /// As the device says. Nothing that was acknowledged is lost.

@@ -7,14 +7,14 @@ use crate::engine::{Scan, Tally};
 use crate::format;
 use crate::snapshot::Pinned;
 use crate::{Keyspace, Result, Value};
-use alluvium_trees::merge::Direction;
-use alluvium_trees::range::KeyRange;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-/// A walk over keys and their values as of the moment it began, from either end. Writes go on meanwhile, and it holds no memory
-/// but what it hands out next.
+/// An iterator over keys and values as of the moment it was created, from either end. Writes go on
+/// meanwhile. It holds no memory but a few records ahead.
 pub struct Iter {
     keyspace: Keyspace,
     pinned: Arc<Pinned>,
@@ -102,8 +102,8 @@ impl Iter {
         }
     }
 
-    /// Goes on at the first key at or behind `key`, from the front. The back stays where it is: it
-    /// goes on down to that key.
+    /// Moves the front to the first key at or above `key`. The back stays where it is: it ends at
+    /// that key.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = format::tree_key(&self.keyspace.definition().prefix, key.as_ref());
         if std::mem::replace(&mut self.is_over, self.range.is_empty()) && self.back.is_some() {
@@ -122,7 +122,8 @@ impl Iter {
         self.front.get_or_insert_with(begin).seek(&key);
     }
 
-    /// The next key and its value, lent until the walk goes on: for whoever looks at many and keeps few.
+    /// Returns the next key and value without copying them; they are borrowed until the next call.
+    /// For scans that look at many records and keep few.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -146,7 +147,7 @@ impl Iter {
         self.step(Direction::Forward)
     }
 
-    /// The same from the back.
+    /// Like [`Iter::lend`], from the back.
     ///
     /// # Errors
     /// As [`Iter::lend`].

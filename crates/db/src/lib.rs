@@ -55,10 +55,10 @@ mod worker;
 
 pub use alluvium_base::Purpose;
 pub use alluvium_device::Counts as DeviceCounts;
-pub use alluvium_trees::merge::{
+pub use alluvium_dictionary::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
 };
-pub use alluvium_trees::range::KeyRange;
+pub use alluvium_dictionary::range::KeyRange;
 pub use alluvium_trees::tiered::{
     Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway,
 };
@@ -84,3 +84,8 @@ pub use stats::{
     Delays, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats, Unit,
 };
 pub use value::Value;
+
+/// The program of the README, compiled by its tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -6,10 +6,10 @@ use crate::{machine, place};
 use alluvium_base::{KIB, MIB};
 use alluvium_device::file::FileDirectory;
 use alluvium_device::{Directory, OverlayDirectory};
+use alluvium_dictionary::merge::{CompactionFilter, Operator};
 use alluvium_storage::PageSize;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
-use alluvium_trees::merge::{CompactionFilter, Operator};
 use alluvium_trees::tiered::Shape;
 use std::fmt;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub enum Durability {
     Disk,
 }
 
-/// The least memory that a store works with.
+/// The least memory that a store works with, in bytes.
 pub const MIN_MEMORY: u64 = 16 * MIB;
 
 /// Bytes of the record cache in a simulation, beside those of its scale.
@@ -43,7 +43,7 @@ const SIMULATED_RECORDS: u64 = 256 * KIB;
 /// What the milliseconds since 1970 are.
 pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// How a store is opened. Nothing has to be set.
+/// Options for opening a store. All have defaults.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -124,95 +124,100 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// How many bytes of memory the store may use in all: caches, buffers, everything. A quarter of what the machine has, or
-    /// half of what its container has where that is less (less than half of a container under 128 MiB), if not set; at least 16 MiB.
+    /// Sets how many bytes of memory the store may use in all, caches and buffers included; at
+    /// least 16 MiB. The default is a quarter of the machine's memory, or half of the container's
+    /// if that is less (a smaller part of a container under 128 MiB).
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Options {
         self.memory = Some(bytes);
         self
     }
 
-    /// When commits are acknowledged that do not say it themselves: [`Durability::Process`], if not set.
+    /// Sets when commits are acknowledged that do not say it themselves. Default:
+    /// [`Durability::Process`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Options {
         self.durability = durability;
         self
     }
 
-    /// How long a commit at [`Durability::Process`] may wait until it is synced: one second, if not set.
+    /// Sets how long a commit at [`Durability::Process`] may wait for a sync. Default: one second.
     #[must_use]
     pub fn sync_interval(mut self, interval: Duration) -> Options {
         self.sync_interval = interval;
         self
     }
 
-    /// The page size of a store that is created, a power of two from 4 to 64 KiB: 4 KiB, if not set.
+    /// Sets the page size of a new store in bytes, a power of two from 4 to 64 KiB. Default: 4 KiB.
     #[must_use]
     pub fn page_size(mut self, bytes: u32) -> Options {
         self.page_size = Some(bytes);
         self
     }
 
-    /// How many threads work at once in the background: half of the processors, from one to four, if not set. A few more wait for the device
-    /// most of the time. With zero nobody works but the writers when they must, and [`Db::work`].
+    /// Sets how many background threads may use a processor at the same time. Default: half of the
+    /// processors, from one to four. A few more threads wait for the device most of the time. With
+    /// zero, background work is done by writers when they must, and by [`Db::work`].
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Options {
         self.workers = Some(workers);
         self
     }
 
-    /// How many bytes of log may wait for a checkpoint: four memtables, if not set. It bounds the time of an opening after a crash.
+    /// Sets how many bytes of log may wait for a checkpoint, which bounds the time of an opening
+    /// after a crash. Default: four memtables.
     #[must_use]
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = Some(bytes);
         self
     }
 
-    /// How many bytes of log are kept on the disk beyond what the store itself needs, for [`Db::changes_since`]: none, if not set. They are kept as
-    /// long as the store is open.
+    /// Sets how many bytes of log are kept for [`Db::changes_since`] beyond what the store needs,
+    /// while it is open. Default: none.
     #[must_use]
     pub fn keep_log(mut self, bytes: u64) -> Options {
         self.keep_log = bytes;
         self
     }
 
-    /// How many bytes the data may take on the disk; what the disk has, if not set.
+    /// Sets how many bytes the data may take on disk. Default: all that the disk has.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Options {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// How many bytes of the memory hold records that are read often, each by itself: if not set, what is worth while, beginning with
-    /// an eighth of what is there for caches; none, if zero.
+    /// Sets how many bytes of the memory hold single records that are read often; zero turns that
+    /// cache off. Default: as much as is worth it, starting with an eighth of the caches.
     #[must_use]
     pub fn record_memory(mut self, bytes: u64) -> Options {
         self.records = Some(bytes);
         self
     }
 
-    /// Caps on what the background takes of the device and of the processors: none, if not set.
+    /// Limits what background work takes of the device and the processors. Default: no limits.
     #[must_use]
     pub fn background(mut self, caps: Background) -> Options {
         self.background = caps;
         self
     }
 
-    /// Registers a merge operator, which keyspaces then choose by its name. Not a setting: a store whose keyspaces use it does not open
-    /// without it.
+    /// Registers a merge operator, which keyspaces choose by name. A store with keyspaces that use
+    /// it does not open without it.
     #[must_use]
     pub fn register_merge_operator(mut self, operator: Arc<dyn Operator>) -> Options {
         self.operators.push(operator);
         self
     }
 
-    /// Registers a compaction filter under a name, which keyspaces then choose. Not a setting, as with merge operators.
+    /// Registers a compaction filter under a name, which keyspaces choose. A store with keyspaces
+    /// that use it does not open without it.
     #[must_use]
     pub fn register_compaction_filter(mut self, name: &str, filter: Arc<dyn CompactionFilter>) -> Options {
         self.filters.push((name.to_owned(), filter));
@@ -228,7 +233,8 @@ impl Options {
         self.workers(0)
     }
 
-    /// Opens the store in a directory, or creates it there: the directory is empty then, or made.
+    /// Opens the store in a directory, or creates one there if the directory is empty or does not
+    /// exist.
     ///
     /// # Errors
     /// [`Error::Storage`] with what is wrong with the directory, the store, or the device; [`Error::BadOption`].
@@ -241,7 +247,7 @@ impl Options {
         )
     }
 
-    /// Opens a store that exists.
+    /// Opens an existing store.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -250,7 +256,8 @@ impl Options {
         Db::open_in(Arc::new(FileDirectory::open(path)?), self, Existing::Open)
     }
 
-    /// Opens a store that exists for reading only, as [`Db::open_read_only`]. There are no workers, whatever was set.
+    /// Opens an existing store for reading only: see [`Db::open_read_only`]. It has no background
+    /// threads.
     ///
     /// # Errors
     /// [`Error::Storage`]: somebody has it open for writing, there is none, it is damaged, or as the device says; [`Error::NotRegistered`].

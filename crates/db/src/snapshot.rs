@@ -50,7 +50,8 @@ impl Drop for Pinned {
     }
 }
 
-/// All keyspaces as of one moment. It costs next to nothing; old values stay on the disk as long as it is there.
+/// All keyspaces as of one moment. Taking a snapshot costs next to nothing; old values stay on disk
+/// as long as it exists.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -82,7 +83,7 @@ impl Snapshot {
         }
     }
 
-    /// The last commit that it holds, by its number.
+    /// Returns the sequence number of the last commit that the snapshot holds.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.pinned.sequence()
@@ -95,7 +96,7 @@ impl Snapshot {
         Ok(At::Kept(self.sequence()))
     }
 
-    /// The key's value at that moment.
+    /// Returns the value of a key in the snapshot.
     ///
     /// # Errors
     /// As [`Keyspace::get`], [`Error::OtherStore`].
@@ -103,7 +104,7 @@ impl Snapshot {
         keyspace.get_at(key.as_ref(), self.at(keyspace)?)
     }
 
-    /// The values of many keys at that moment, in their order.
+    /// Returns the values of many keys in the snapshot, in the order of the keys.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -120,7 +121,7 @@ impl Snapshot {
         self.at(keyspace).map(|_| Arc::clone(&self.pinned))
     }
 
-    /// As [`Keyspace::get_async`], at that moment. The future keeps the snapshot.
+    /// Like [`Keyspace::get_async`], in the snapshot. The future keeps the snapshot alive.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -128,7 +129,7 @@ impl Snapshot {
         Get::new(keyspace, key.as_ref(), self.pinned_for(keyspace).map(Some))
     }
 
-    /// As [`Keyspace::multi_get_async`], at that moment. The future keeps the snapshot.
+    /// Like [`Keyspace::multi_get_async`], in the snapshot. The future keeps the snapshot alive.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -140,7 +141,7 @@ impl Snapshot {
         MultiGet::new(keyspace, keys, self.pinned_for(keyspace).map(Some))
     }
 
-    /// The keys within bounds and their values at that moment.
+    /// Returns an iterator over the keys within bounds and their values in the snapshot.
     ///
     /// # Panics
     /// When the keyspace belongs to another store.
@@ -154,7 +155,7 @@ impl Snapshot {
         )
     }
 
-    /// Every key and its value at that moment.
+    /// Returns an iterator over all keys and values in the snapshot.
     ///
     /// # Panics
     /// When the keyspace belongs to another store.

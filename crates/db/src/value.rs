@@ -1,15 +1,15 @@
 //! Values as they are handed out.
 
-use alluvium_trees::tiered::Found;
+use alluvium_dictionary::found::Found;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// A value. It can be read like a slice, and outlives everything.
+/// A value that was read. It derefs to a slice and may outlive the store.
 ///
-/// A long one may be a part of a page of the cache, which has that much less room as long as the value is there: whoever keeps many of them for long
-/// calls [`Value::into_owned`].
+/// A long value may be a part of a cached page, which stays in memory as long as the value. Call
+/// [`Value::into_owned`] on values that are kept for long.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -31,19 +31,19 @@ impl Value {
         Value(found)
     }
 
-    /// Its bytes; a copy if they are in a page of the cache.
+    /// Returns the bytes; copies them if they are in a cached page.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         self.0.into_vec()
     }
 
-    /// The same value with bytes of its own.
+    /// Returns the same value with bytes of its own.
     #[must_use]
     pub fn into_owned(self) -> Value {
         Value(self.0.into_vec().into())
     }
 
-    /// Whether it is a part of a page of the cache.
+    /// Returns whether the value is a part of a cached page.
     #[must_use]
     pub fn is_in_page(&self) -> bool {
         self.0.is_in_page()

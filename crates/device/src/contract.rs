@@ -411,6 +411,7 @@ impl Mapping {
     /// device has failed, or the file was shortened. A writer asks this before relying on it.
     /// The next sync fails, too.
     #[must_use]
+    #[inline]
     pub fn is_broken(&self) -> bool {
         // The mark is set by a signal in the middle of a store of this thread.
         compiler_fence(Ordering::SeqCst);
@@ -437,6 +438,7 @@ impl Mapping {
     ///
     /// # Panics
     /// When the range is outside the mapping.
+    #[inline]
     pub unsafe fn write(&self, at: usize, bytes: &[u8]) {
         assert!(
             at <= self.len && bytes.len() <= self.len - at,

@@ -5,7 +5,7 @@
 //! *Does not know*: what the bytes mean, who caches them, which of them are live.
 //!
 //! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`], [`counters`], [`memory`], [`mod@file`], then the other
-//! implementations.
+//! implementations; [`socket`] (the file of a Unix socket).
 //!
 //! Invariants that every implementation keeps (a shared test suite in `tests/it/contract.rs` runs on all of them):
 //!
@@ -34,6 +34,7 @@ pub mod memory;
 pub mod overlay;
 pub mod simulated;
 mod slabs;
+pub mod socket;
 pub mod throttled;
 mod uring;
 

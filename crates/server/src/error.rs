@@ -4,6 +4,7 @@ use crate::model::format::Damaged;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// The result of starting or stopping a server.
@@ -16,12 +17,31 @@ pub enum Error {
     /// The store says so.
     #[error(transparent)]
     Store(#[from] alluvium::Error),
+    /// A later version of the server has written to the store.
+    #[error(
+        "the store has keys of Redis in format {version}, and this program knows formats up to {known}: use a newer \
+         version of alluvium for it"
+    )]
+    Newer {
+        /// The version of the bytes.
+        version: u64,
+        /// The latest version that is known here.
+        known: u64,
+    },
     /// The address cannot be listened at.
     #[error("cannot listen at {address}: {cause}")]
     Listen {
         /// The address.
         address: SocketAddr,
         /// What the system says.
+        cause: std::io::Error,
+    },
+    /// A socket of the file system cannot be listened at.
+    #[error("cannot listen at the socket {}: {cause}", path.display())]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// What is in the way.
         cause: std::io::Error,
     },
     /// Others than this machine could connect, and nothing would keep them from reading everything.
@@ -32,6 +52,18 @@ pub enum Error {
     Unprotected {
         /// The address.
         address: SocketAddr,
+    },
+    /// The file of users is of no use.
+    #[error("the users: {why}")]
+    Users {
+        /// What is wrong with it, and where.
+        why: String,
+    },
+    /// Backups cannot go into the directory for them.
+    #[error("the directory for backups: {why}")]
+    BackupDirectory {
+        /// What is in the way.
+        why: String,
     },
     /// The certificate or its key is of no use.
     #[error("TLS: {why}")]

@@ -4,18 +4,22 @@
 //!
 //! *Does not know*: how keys and values are kept; that is the crate `alluvium`'s. Files, command lines, signals.
 //!
-//! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads),
+//! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; `access/` (who may do what); then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads),
 //! `resp/` (the codec), `redis/` (the commands) with `redis/session.rs` first, `store/` (what they read and write through), `model/` (how
-//! types lie in keys); `memcached/`; `web/` (a page and answers for programs, which only read).
+//! types lie in keys); `memcached/`; `web/` (a page and answers for programs, which only read); `control/` (management while it runs).
 //!
 //! Invariants of each folder are in its header; those of all:
 //!
 //! - **S9** Replies of a connection come in the order of its requests, one for each, whatever is executed together.
 //! - **S10** No bytes from a socket make the server panic, or take more memory than its limits say.
 
+mod access;
+mod backups;
+pub mod control;
 mod cursors;
 mod error;
 mod glob;
+mod log_level;
 pub mod memcached;
 mod model;
 mod net;
@@ -29,6 +33,8 @@ mod store;
 mod waits;
 mod web;
 
+pub use access::{Clock, UserFile};
 pub use error::{Error, Result};
+pub use log_level::LogLevel;
 pub use options::{Exposure, Limits, ServerOptions, Tls};
 pub use server::Server;

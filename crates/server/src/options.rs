@@ -1,8 +1,12 @@
 //! How a server is started: every default is right for programs on the same machine.
 
+use crate::LogLevel;
+use crate::access::{Clock, UserFile};
 use crate::resp;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Who may connect when neither a password nor certificates of clients are asked for.
@@ -90,6 +94,13 @@ pub struct ServerOptions {
     pub redis: Option<SocketAddr>,
     /// Where the memcached protocol is spoken, if it is.
     pub memcached: Option<SocketAddr>,
+    /// A socket of the file system where the Redis protocol is spoken as well, without TLS. The file is made when the server
+    /// starts and removed when it ends.
+    pub redis_socket: Option<PathBuf>,
+    /// The same for the memcached protocol.
+    pub memcached_socket: Option<PathBuf>,
+    /// Who may connect to these sockets, as the mode of their files.
+    pub socket_mode: u32,
     /// Where the web page is served, if it is.
     pub web: Option<SocketAddr>,
     /// Names by which browsers may ask for the page, besides IP addresses and localhost.
@@ -98,12 +109,20 @@ pub struct ServerOptions {
     pub loops: Option<usize>,
     /// What Redis clients must say to AUTH, and memcached clients as `set` of `default PASSWORD`, if anything.
     pub password: Option<String>,
+    /// More users than `default`, and what each of them may do; or another password and other rules for `default`.
+    pub users: Option<Arc<dyn UserFile>>,
+    /// The time that clients who give wrong passwords wait by: the system's, if absent.
+    pub clock: Option<Arc<dyn Clock>>,
     /// Encryption of all connections, if any.
     pub tls: Option<Tls>,
     /// Who may connect when neither is set.
     pub exposure: Exposure,
     /// What clients may ask for at most.
     pub limits: Limits,
+    /// The directory that BGSAVE and SAVE put a backup into, absolute; they are refused without one. `CONFIG SET dir` changes it.
+    pub backup_directory: Option<PathBuf>,
+    /// What the program that runs the server prints of its log, if `CONFIG SET loglevel` may change that.
+    pub log_level: Option<LogLevel>,
     /// How long connections have for taking their replies when the server stops.
     pub grace: Duration,
 }
@@ -113,13 +132,20 @@ impl Default for ServerOptions {
         ServerOptions {
             redis: None,
             memcached: None,
+            redis_socket: None,
+            memcached_socket: None,
+            socket_mode: 0o600,
             web: None,
             web_names: Vec::new(),
             loops: None,
             password: None,
+            users: None,
+            clock: None,
             tls: None,
             exposure: Exposure::default(),
             limits: Limits::default(),
+            backup_directory: None,
+            log_level: None,
             grace: Duration::from_secs(5),
         }
     }

@@ -1,13 +1,16 @@
 //! The handle of a running server: its start, its addresses, its end.
 
+use crate::access::{Access, Delays, SystemClock};
+use crate::control::{About, Control};
 use crate::error::{Error, Result};
-use crate::net::{self, Acceptor, Driver, Language, Listener, Pool, Syncer};
+use crate::net::{self, Acceptor, Driver, Language, Listener, Listening, Pool, Syncer};
 use crate::options::{Exposure, ServerOptions, Tls};
 use crate::shared::Shared;
 use crate::store::{Reaper, Store};
 use crate::web::{Setting, Web};
 use alluvium::Db;
-use mio::net::TcpListener;
+use alluvium_device::socket::SocketFile;
+use mio::net::{TcpListener, UnixListener};
 use parking_lot::{Condvar, Mutex};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -15,6 +18,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -63,7 +67,9 @@ struct Running {
     syncer: Arc<Syncer>,
     control: Arc<net::Control>,
     web: Option<Web>,
+    managing: Mutex<Option<Control>>,
     threads: Mutex<Option<Threads>>,
+    socket_files: Mutex<Vec<SocketFile>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -86,9 +92,10 @@ impl Server {
     /// # Errors
     /// [`Error::Unprotected`] for an address that others can reach while neither a password nor certificates of clients are
     /// asked for; [`Error::Listen`]; [`Error::Tls`];
-    /// [`Error::Store`].
+    /// [`Error::BackupDirectory`]; [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
-        protected(&options)?;
+        let access = access(&options)?;
+        protected(&options, &access)?;
         let tls = options.tls.as_ref().map(tls_config).transpose()?;
         let mut listeners = Vec::new();
         let mut listen = |address: Option<SocketAddr>, language| -> Result<Option<SocketAddr>> {
@@ -98,14 +105,17 @@ impl Server {
             let failed = |cause| Error::Listen { address, cause };
             let socket = TcpListener::bind(address).map_err(failed)?;
             let bound = socket.local_addr().map_err(failed)?;
+            let socket = Listening::Network(socket);
             listeners.push(Listener { socket, language });
             Ok(Some(bound))
         };
         let redis = listen(options.redis, Language::Redis)?;
         let memcached = listen(options.memcached, Language::Memcached)?;
+        let socket_files = listen_at_files(&options, &mut listeners)?;
         let store = Arc::new(Store::open(db)?);
         let port = redis.map_or(0, |address| address.port());
-        let shared = Arc::new(Shared::new(Arc::clone(&store), &options, port));
+        let shared = Arc::new(Shared::new(Arc::clone(&store), &options, access, port));
+        shared.place_backups(&options)?;
         let syncer = Arc::new(Syncer::new(db));
         let loops = options
             .loops
@@ -145,7 +155,9 @@ impl Server {
             syncer,
             control,
             web,
+            managing: Mutex::new(None),
             threads: Mutex::new(Some(threads)),
+            socket_files: Mutex::new(socket_files),
             state: Mutex::new(State::Running),
             changed: Condvar::new(),
         });
@@ -174,6 +186,25 @@ impl Server {
         self.running.web.as_ref().map(Web::address)
     }
 
+    /// Lets other processes of this user manage the store while the server runs, at a socket in the store's directory: see
+    /// [`control`](crate::control). It ends with the server.
+    ///
+    /// # Errors
+    /// As the system says, when there can be no socket in the directory, or no thread.
+    pub fn manage(&self, directory: impl AsRef<Path>) -> std::io::Result<()> {
+        let shared = &self.running.shared;
+        let about = About {
+            store: Arc::clone(&shared.store),
+            counts: Arc::new({
+                let shared = Arc::clone(shared);
+                move || shared.counts()
+            }),
+        };
+        let control = Control::start_with(&shared.store.db, directory.as_ref(), Some(about))?;
+        *self.running.managing.lock() = Some(control);
+        Ok(())
+    }
+
     /// How many clients are connected.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -186,6 +217,7 @@ impl Server {
         let mut state = self.running.state.lock();
         if *state == State::Running {
             *state = State::Stopping;
+            self.running.shared.access.delays.end();
             self.running.control.stop();
             if let Some(web) = &self.running.web {
                 web.stop();
@@ -221,9 +253,13 @@ impl Running {
             return Ok(());
         };
         // First those that bring work, then those that do it.
+        if let Some(control) = self.managing.lock().take() {
+            control.stop();
+        }
         if acceptor.join().is_err() {
             tracing::error!("the thread that accepts connections has panicked");
         }
+        self.socket_files.lock().clear();
         self.pool.stop(Instant::now() + self.options.grace);
         self.pool.join();
         self.syncer.stop();
@@ -249,9 +285,44 @@ impl Drop for Server {
     }
 }
 
+/// The users that may connect.
+fn access(options: &ServerOptions) -> Result<Access> {
+    let clock = match &options.clock {
+        Some(clock) => Arc::clone(clock),
+        None => Arc::new(SystemClock::start()?),
+    };
+    let access = Access::new(
+        options.password.as_deref(),
+        options.users.clone(),
+        Delays::new(clock),
+    );
+    access.map_err(|why| Error::Users { why })
+}
+
+/// Listens at the sockets of the file system that are asked for.
+fn listen_at_files(options: &ServerOptions, listeners: &mut Vec<Listener>) -> Result<Vec<SocketFile>> {
+    let asked = [
+        (&options.redis_socket, Language::Redis),
+        (&options.memcached_socket, Language::Memcached),
+    ];
+    let mut files = Vec::new();
+    for (path, language) in asked {
+        let Some(path) = path else { continue };
+        let listened = SocketFile::listen(path, options.socket_mode);
+        let (socket, file) = listened.map_err(|cause| Error::Socket {
+            path: path.clone(),
+            cause,
+        })?;
+        let socket = Listening::File(UnixListener::from_std(socket), file.path().into());
+        listeners.push(Listener { socket, language });
+        files.push(file);
+    }
+    Ok(files)
+}
+
 /// Refuses addresses that others can reach when nothing keeps them out. Encryption alone does not: every
 /// client may encrypt.
-fn protected(options: &ServerOptions) -> Result<()> {
+fn protected(options: &ServerOptions, access: &Access) -> Result<()> {
     if options.exposure == Exposure::Unprotected {
         return Ok(());
     }
@@ -259,7 +330,7 @@ fn protected(options: &ServerOptions) -> Result<()> {
         .tls
         .as_ref()
         .is_some_and(|tls| tls.client_authority.is_some());
-    if options.password.is_some() || asks_for_certificates {
+    if !access.is_open() || asks_for_certificates {
         return Ok(());
     }
     let addresses = [options.redis, options.memcached, options.web];

@@ -1,11 +1,15 @@
 //! What all connections of a server share: the store, clients, counters, settings.
 
+use crate::LogLevel;
+use crate::access::{Access, User};
+use crate::backups::Backups;
+use crate::net::Address;
 use crate::options::{Limits, ServerOptions};
 use crate::slowlog::SlowLog;
 use crate::store::Store;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -33,8 +37,10 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: u64,
-    pub(crate) peer: SocketAddr,
-    pub(crate) local: SocketAddr,
+    pub(crate) peer: Address,
+    pub(crate) local: Address,
+    /// Whose it is: `default`, until it says otherwise.
+    pub(crate) user: Mutex<Arc<User>>,
     pub(crate) since: Instant,
     pub(crate) name: Mutex<String>,
     pub(crate) database: AtomicU8,
@@ -57,7 +63,12 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// One more, if there may be as many.
-    pub(crate) fn admit(&self, peer: SocketAddr, local: SocketAddr, most: usize) -> Option<Arc<Client>> {
+    pub(crate) fn admit(
+        &self,
+        (peer, local): (Address, Address),
+        user: Arc<User>,
+        most: usize,
+    ) -> Option<Arc<Client>> {
         let mut all = self.all.lock();
         if all.len() >= most {
             return None;
@@ -66,6 +77,7 @@ impl Clients {
             id: self.next.fetch_add(1, Ordering::Relaxed) + 1,
             peer,
             local,
+            user: Mutex::new(user),
             since: Instant::now(),
             name: Mutex::default(),
             database: AtomicU8::new(0),
@@ -99,7 +111,6 @@ pub(crate) struct Config {
     max_output: AtomicUsize,
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_entries: AtomicUsize,
-    password: RwLock<Option<Arc<str>>>,
     pub(crate) limits: Limits,
 }
 
@@ -115,27 +126,6 @@ impl Config {
     pub(crate) fn max_output(&self) -> usize {
         self.max_output.load(Ordering::Relaxed)
     }
-
-    pub(crate) fn password(&self) -> Option<Arc<str>> {
-        self.password.read().clone()
-    }
-
-    /// Whether a user's name and password are right. There is one user, `default`, as in Redis.
-    pub(crate) fn admits(&self, user: &[u8], password: &[u8]) -> bool {
-        let wanted = self.password.read();
-        let is_right = |wanted: &Arc<str>| equal(wanted.as_bytes(), password);
-        user == b"default" && wanted.as_ref().is_none_or(is_right)
-    }
-
-    pub(crate) fn set_password(&self, password: Option<&str>) {
-        *self.password.write() = password.map(Arc::from);
-    }
-}
-
-/// Compares without telling by the time it takes where the difference is.
-fn equal(left: &[u8], right: &[u8]) -> bool {
-    let differences = left.iter().zip(right).fold(0, |all, (a, b)| all | (a ^ b));
-    left.len() == right.len() && differences == 0
 }
 
 /// What all connections share.
@@ -144,7 +134,11 @@ pub(crate) struct Shared {
     pub(crate) clients: Clients,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
+    pub(crate) access: Access,
     pub(crate) slow: SlowLog,
+    pub(crate) backups: Backups,
+    /// How much is logged, if clients may change that.
+    pub(crate) log_level: Option<LogLevel>,
     pub(crate) since: Instant,
     /// When everything was last made durable on request, in seconds since 1970.
     pub(crate) saved: AtomicU64,
@@ -157,8 +151,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(store: Arc<Store>, options: &ServerOptions, redis_port: u16) -> Shared {
+    pub(crate) fn new(store: Arc<Store>, options: &ServerOptions, access: Access, redis_port: u16) -> Shared {
         let saved = store.now_ms() / 1000;
+        let backups = Backups::since(store.db.sequence());
         Shared {
             store,
             clients: Clients::default(),
@@ -168,15 +163,43 @@ impl Shared {
                 max_output: AtomicUsize::new(options.limits.output),
                 slow_us: AtomicI64::new(10_000),
                 slow_entries: AtomicUsize::new(128),
-                password: RwLock::new(options.password.as_deref().map(Arc::from)),
                 limits: options.limits,
             },
+            access,
             slow: SlowLog::default(),
+            backups,
+            log_level: options.log_level.clone(),
             since: Instant::now(),
             saved: AtomicU64::new(saved),
             flush_at: AtomicU64::new(0),
             redis_port,
             wake: std::sync::OnceLock::new(),
         }
+    }
+
+    /// Has backups go where the options say.
+    pub(crate) fn place_backups(&self, options: &ServerOptions) -> crate::Result<()> {
+        match &options.backup_directory {
+            Some(directory) => {
+                let placed = self.backups.set_directory(directory);
+                placed.map_err(|why| crate::Error::BackupDirectory { why })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What is counted, as the page and managers show it.
+    pub(crate) fn counts(&self) -> Value {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        json!({
+            "connections": self.clients.len(),
+            "most_connections": self.config.max_clients(),
+            "connections_accepted": count(&self.counters.connections),
+            "connections_rejected": count(&self.counters.rejected),
+            "commands": count(&self.counters.commands),
+            "errors": count(&self.counters.errors),
+            "received_bytes": count(&self.counters.received),
+            "sent_bytes": count(&self.counters.sent),
+        })
     }
 }

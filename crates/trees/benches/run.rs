@@ -8,10 +8,10 @@ use alluvium_base::message::LAST;
 use alluvium_base::{Message, Purpose};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::merge::{Direction, Merged};
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, PageSize};
-use alluvium_trees::merge::{Direction, Merged};
-use alluvium_trees::range::KeyRange;
 use alluvium_trees::run::{Access, Builder, Built, Cursor, Run, RunOptions, open_many};
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -236,7 +236,7 @@ fn lookups(keys: &[Key], sizes: &Sizes) {
         let round = || {
             let guard = store.epochs().pin();
             for key in &probes {
-                let visit = |record: alluvium_trees::run::Record<'_>| {
+                let visit = |record: alluvium_dictionary::record::Record<'_>| {
                     black_box(record);
                     Ok(ControlFlow::Break(()))
                 };

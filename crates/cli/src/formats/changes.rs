@@ -9,12 +9,15 @@ pub enum Change<'a> {
     Put(&'a [u8], &'a [u8], Option<u64>),
     /// The key has no value.
     Delete(&'a [u8]),
+    /// A command of Redis, as clients send it.
+    Command(&'a [u8]),
 }
 
 #[derive(Clone, Debug)]
 enum Kept {
     Put(Range<usize>, Range<usize>, Option<u64>),
     Delete(Range<usize>),
+    Command(Range<usize>),
 }
 
 /// The changes that rows ask for.
@@ -51,8 +54,8 @@ impl Changes {
 
     /// Forgets all but the first so many.
     pub fn truncate(&mut self, len: usize) {
-        if let Some(Kept::Put(key, ..) | Kept::Delete(key)) = self.list.get(len) {
-            self.bytes.truncate(key.start);
+        if let Some(Kept::Put(first, ..) | Kept::Delete(first) | Kept::Command(first)) = self.list.get(len) {
+            self.bytes.truncate(first.start);
             self.list.truncate(len);
         }
     }
@@ -65,6 +68,7 @@ impl Changes {
             match change {
                 Change::Put(key, value, ms) => rest.put_for(key, value, ms),
                 Change::Delete(key) => rest.delete(key),
+                Change::Command(bytes) => rest.command(bytes),
             }
         }
         self.truncate(len);
@@ -94,6 +98,12 @@ impl Changes {
         self.list.push(Kept::Delete(key));
     }
 
+    /// One more: a command of Redis is executed, as clients send it.
+    pub fn command(&mut self, bytes: &[u8]) {
+        let bytes = self.keep(bytes);
+        self.list.push(Kept::Command(bytes));
+    }
+
     /// All of them, in their order.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         self.iter_from(0)
@@ -106,6 +116,7 @@ impl Changes {
                 Change::Put(&self.bytes[key.clone()], &self.bytes[value.clone()], *ms)
             }
             Kept::Delete(key) => Change::Delete(&self.bytes[key.clone()]),
+            Kept::Command(bytes) => Change::Command(&self.bytes[bytes.clone()]),
         })
     }
 }

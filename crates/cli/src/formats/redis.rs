@@ -13,6 +13,8 @@ const MAX_WORDS: usize = 1 << 20;
 #[derive(Clone, Debug, Default)]
 pub struct Redis {
     words: Vec<Range<usize>>,
+    /// Whether commands are taken as they are.
+    takes_all: bool,
 }
 
 impl Redis {
@@ -20,6 +22,15 @@ impl Redis {
     #[must_use]
     pub fn new() -> Redis {
         Redis::default()
+    }
+
+    /// A reader that takes all commands, as [`Change::Command`](super::Change::Command), for who executes them.
+    #[must_use]
+    pub fn of_commands() -> Redis {
+        Redis {
+            takes_all: true,
+            ..Redis::default()
+        }
     }
 
     /// A line that begins at `at`: where it ends, without and with its line end.
@@ -166,11 +177,62 @@ impl ReadRows for Redis {
             .iter()
             .map(|word| &source.rest()[word.clone()])
             .collect();
+        if self.takes_all {
+            if let Some((name, rest)) = words.split_first() {
+                let is_nothing = name.eq_ignore_ascii_case(b"PING") || name.eq_ignore_ascii_case(b"ECHO");
+                if name.eq_ignore_ascii_case(b"SELECT") && !rest.is_empty() {
+                    let why = "SELECT would change the database in the middle: choose it with --redis-db, and import each by itself";
+                    return Ok(Next::Bad(why.to_owned()));
+                }
+                if !is_nothing {
+                    changes.command(&encode(&words));
+                }
+            }
+            return Ok(Next::Row);
+        }
         Ok(match apply(&words, changes) {
             Ok(()) => Next::Row,
             Err(why) => Next::Bad(why),
         })
     }
+}
+
+/// A command as clients send it.
+#[must_use]
+pub fn encode(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// The words of a command that [`encode`] has written.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    let mut rest = line(bytes).1;
+    while let (Some(length), behind) = line(rest) {
+        let Some((word, next)) = behind.split_at_checked(length) else {
+            break;
+        };
+        words.push(word.to_vec());
+        rest = next.get(2..).unwrap_or_default();
+    }
+    words
+}
+
+/// The number on the first line, and what is behind it.
+fn line(bytes: &[u8]) -> (Option<usize>, &[u8]) {
+    let Some(end) = memchr::memmem::find(bytes, b"\r\n") else {
+        return (None, &[]);
+    };
+    let digits = bytes
+        .get(1..end)
+        .and_then(|digits| std::str::from_utf8(digits).ok());
+    (digits.and_then(|digits| digits.parse().ok()), &bytes[end + 2..])
 }
 
 impl WriteRows for Redis {
@@ -180,5 +242,18 @@ impl WriteRows for Redis {
         write!(out, "\r\n${}\r\n", value.len())?;
         out.write_all(value)?;
         out.write_all(b"\r\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_taken_apart_as_they_were_put_together() {
+        for words in [&[&b"SET"[..], b"a\r\n$3\r\n", b""][..], &[b"PING"]] {
+            assert_eq!(decode(&encode(words)), words);
+        }
+        assert!(decode(b"*1\r\n$9\r\nabc\r\n").is_empty() && decode(b"").is_empty());
     }
 }

@@ -4,7 +4,9 @@
 use super::PROGRESS;
 use crate::formats::Format;
 use crate::formats::csv::{Head, LineEnd};
-use alluvium::{Db, Keyspace};
+use crate::range::{Bounds, successor};
+use crate::store::{Store, walk};
+use alluvium_server::control::{Change, Direction, What};
 use anyhow::{Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -84,42 +86,58 @@ fn progress_prefix(keyspace: &str) -> Vec<u8> {
 }
 
 /// Forgets what imports have left about a keyspace that is dropped.
-pub(crate) fn forget(db: &Db, keyspace: &str) -> Result<()> {
-    let Ok(places) = db.existing_keyspace(PROGRESS) else {
+pub(crate) fn forget(store: &Store, keyspace: &str) -> Result<()> {
+    if !store.has_keyspace(PROGRESS)? {
         return Ok(());
-    };
-    for key in keys(&places, keyspace)? {
-        places.delete(key)?;
     }
-    Ok(())
+    let changes = keys(store, keyspace)?.into_iter().map(|key| set(key, None));
+    store.write(changes.collect())
 }
 
 /// Moves what imports have left about a keyspace to its new name.
-pub(crate) fn rename(db: &Db, from: &str, to: &str) -> Result<()> {
-    let Ok(places) = db.existing_keyspace(PROGRESS) else {
+pub(crate) fn rename(store: &Store, from: &str, to: &str) -> Result<()> {
+    if !store.has_keyspace(PROGRESS)? {
         return Ok(());
-    };
+    }
     let prefix = progress_prefix(from);
-    for key in keys(&places, from)? {
-        let Some(value) = places.get(&key)? else { continue };
+    for key in keys(store, from)? {
+        let Some(value) = store.value(PROGRESS, &key)? else {
+            continue;
+        };
         let new = match key.strip_prefix(&prefix[..]) {
             Some(input) => [&progress_prefix(to)[..], input].concat(),
             None => layout_key(to),
         };
-        places.put(new, &value)?;
-        places.delete(key)?;
+        store.write(vec![set(new, Some(value)), set(key, None)])?;
     }
     Ok(())
 }
 
-/// The keys of what imports have left about a keyspace.
-fn keys(places: &Keyspace, keyspace: &str) -> Result<Vec<Vec<u8>>> {
-    let prefix = progress_prefix(keyspace);
-    let end = crate::range::successor(&prefix).unwrap_or_default();
-    let mut keys = vec![layout_key(keyspace)];
-    for row in places.range(&prefix[..]..&end[..]) {
-        keys.push(row?.0);
+/// A change of what is remembered of imports.
+pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> Change {
+    Change {
+        keyspace: PROGRESS.to_owned(),
+        key,
+        value,
+        expires_in_ms: None,
     }
+}
+
+/// The keys of what imports have left about a keyspace.
+fn keys(store: &Store, keyspace: &str) -> Result<Vec<Vec<u8>>> {
+    let prefix = progress_prefix(keyspace);
+    let bounds = Bounds {
+        to: successor(&prefix),
+        from: prefix,
+    };
+    let mut keys = vec![layout_key(keyspace)];
+    store.scan(
+        walk(PROGRESS, bounds, Direction::Forward, What::Keys),
+        &mut |key, _| {
+            keys.push(key);
+            Ok(())
+        },
+    )?;
     Ok(keys)
 }
 

@@ -19,10 +19,10 @@ pub(crate) use layout::{Layout, layout_key};
 pub(crate) use parser::Parser;
 pub(crate) use progress::{Identity, PROGRESS, Saved};
 pub(crate) use rejects::Rejects;
-pub(crate) use writer::Uniqueness;
+pub(crate) use writer::{To, Uniqueness};
 
 use crate::exit::Failure;
-use alluvium::{Db, Keyspace};
+use crate::store::Store;
 use anyhow::Result;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -47,15 +47,14 @@ pub(crate) enum End {
 
 impl<'a> Job<'a> {
     pub(crate) fn new(
-        db: &'a Db,
-        keyspace: Keyspace,
-        places: Keyspace,
+        store: &'a Store,
+        to: To,
         identity: Identity,
         layout: Option<Layout>,
         uniqueness: Uniqueness,
     ) -> Job<'a> {
         Job {
-            writer: Writer::new(db, keyspace, places, identity, layout, uniqueness),
+            writer: Writer::new(store, to, identity, layout, uniqueness),
         }
     }
 

@@ -194,6 +194,8 @@ impl Parser {
             let (key, value) = match change {
                 Change::Put(key, value, _) => (key, value.len()),
                 Change::Delete(key) => (key, 0),
+                // The server says what is too long.
+                Change::Command(bytes) => (&[][..], bytes.len()),
             };
             if key.len() > MAX_KEY {
                 return Ok(Some(format!(
@@ -223,6 +225,8 @@ impl Parser {
             match change {
                 Change::Put(key, ..) => self.seen.put(key),
                 Change::Delete(key) => self.seen.delete(key),
+                // Whether it adds to a key or replaces it, its server knows.
+                Change::Command(_) => {}
             }
         }
         block.bytes += bytes;

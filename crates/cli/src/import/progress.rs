@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use crate::exit::{Exit, failure};
-use alluvium::Keyspace;
+use crate::store::Store;
 use anyhow::{Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -144,11 +144,13 @@ impl Saved {
     }
 
     /// How far the import really is: where rows were being loaded all at once, what the store holds tells whether that was done.
-    pub(crate) fn settled(mut self, keyspace: &Keyspace) -> Result<Saved> {
+    pub(crate) fn settled(mut self, store: &Store, keyspace: &str) -> Result<Saved> {
         let Some(pending) = self.pending.take() else {
             return Ok(self);
         };
-        let now = keyspace.get(&pending.key)?.map(|value| fingerprint(&value));
+        let now = store
+            .value(keyspace, &pending.key)?
+            .map(|value| fingerprint(&value));
         // Where the key says nothing, the rows are loaded again: they are the same.
         let is_done = now == Some(pending.after) && pending.before != now;
         Ok(if is_done { pending.then } else { self })

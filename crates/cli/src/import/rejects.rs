@@ -1,8 +1,8 @@
 //! The file for rows that cannot be imported: their bytes, so that it can be corrected and imported itself.
 
-use crate::screen;
+use crate::{private, screen};
 use anyhow::{Context, Result};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,7 @@ impl Rejects {
     /// Opens the file as it was when so many bytes of it were remembered; the rest of it goes away.
     pub(crate) fn open(path: &Path, bytes: u64) -> Result<Rejects> {
         let what = || format!("opening {} for rejected rows", path.display());
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)
-            .with_context(what)?;
+        let mut file = private::open(path).with_context(what)?;
         // A device or a pipe has no length.
         if file.metadata().with_context(what)?.is_file() {
             file.set_len(bytes).with_context(what)?;

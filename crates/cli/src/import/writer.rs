@@ -4,16 +4,17 @@
 //! speed of the device, and in effect all at once. A load is a commit of its own, so what it will have done is remembered before it takes effect
 //! ([`Pending`]); whoever goes on after a kill looks whether it has. It is done again otherwise, and only what it says anyway is written again.
 
-use super::layout::{Layout, layout_key};
+use super::layout::{Layout, layout_key, set};
 use super::parser::{Block, Order};
 use super::progress::{Identity, Pending, Saved, fingerprint};
 use crate::bytes::escape;
 use crate::exit::{Exit, failure};
-use crate::formats::Change;
-use alluvium::{Db, Ingest, Keyspace, WriteBatch};
+use crate::formats::{Change, redis};
+use crate::store::Store;
+use alluvium_server::control::{Change as Written, Request};
 use anyhow::Result;
 use std::collections::HashMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Rows are loaded once so many bytes of them came in order.
 const ENOUGH: usize = 2 << 20;
@@ -25,9 +26,8 @@ const LOAD_AGE: Duration = Duration::from_secs(3);
 
 /// Writes blocks.
 pub(super) struct Writer<'a> {
-    db: &'a Db,
-    keyspace: Keyspace,
-    places: Keyspace,
+    store: &'a Store,
+    to: To,
     identity: Identity,
     /// What is to be known of the table once there are rows of it.
     layout: Option<Layout>,
@@ -39,6 +39,15 @@ pub(super) struct Writer<'a> {
     enough: usize,
     /// How far the import is in the store.
     pub(super) saved: Option<Saved>,
+}
+
+/// Where rows go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    /// Into a keyspace, as they are.
+    Keyspace(String),
+    /// Into a database, as Redis clients would write them.
+    Database(u8),
 }
 
 /// What happens to a row whose key has a value already.
@@ -59,7 +68,8 @@ enum Follows {
 
 /// Rows that are being loaded.
 struct Load {
-    ingest: Ingest,
+    /// How many records the store was given.
+    records: u64,
     bytes: usize,
     since: Instant,
     last: (Vec<u8>, u64),
@@ -68,9 +78,8 @@ struct Load {
 
 impl<'a> Writer<'a> {
     pub(super) fn new(
-        db: &'a Db,
-        keyspace: Keyspace,
-        places: Keyspace,
+        store: &'a Store,
+        to: To,
         identity: Identity,
         layout: Option<Layout>,
         uniqueness: Uniqueness,
@@ -78,9 +87,8 @@ impl<'a> Writer<'a> {
         Writer {
             layout,
             uniqueness,
-            db,
-            keyspace,
-            places,
+            store,
+            to,
             identity,
             load: None,
             last: None,
@@ -103,20 +111,23 @@ impl<'a> Writer<'a> {
             self.refuse_duplicates(block)?;
         }
         if let Some(layout) = self.layout.take() {
-            self.places
-                .put(layout_key(&self.identity.keyspace), layout.encode())?;
+            let key = layout_key(&self.identity.keyspace);
+            self.store.write(vec![set(key, Some(layout.encode()))])?;
         }
+        let To::Keyspace(keyspace) = self.to.clone() else {
+            return self.batch(block);
+        };
         if self.ascended < self.enough {
             self.settle()?;
             return self.batch(block);
         }
-        self.load(block)?;
+        self.load(&keyspace, block)?;
         let is_due = |load: &Load| load.bytes >= LOAD || load.since.elapsed() >= LOAD_AGE;
         if block.is_last || self.load.as_ref().is_some_and(is_due) {
             self.settle()?;
         }
         if block.is_last {
-            self.places.delete(self.identity.key())?;
+            self.remember(None)?;
         }
         Ok(())
     }
@@ -126,9 +137,14 @@ impl<'a> Writer<'a> {
     fn refuse_duplicates(&self, block: &Block) -> Result<()> {
         let key_of = |change| match change {
             Change::Put(key, ..) | Change::Delete(key) => key,
+            Change::Command(_) => &[],
         };
         let keys: Vec<&[u8]> = block.changes.iter().map(key_of).collect();
-        let stored = self.keyspace.multi_get(&keys)?;
+        let To::Keyspace(keyspace) = &self.to else {
+            return Ok(());
+        };
+        let owned: Vec<Vec<u8>> = keys.iter().map(|key| key.to_vec()).collect();
+        let stored = self.store.values(keyspace, &owned)?;
         let mut has_value: HashMap<&[u8], bool> = HashMap::with_capacity(keys.len());
         for (key, value) in keys.iter().zip(&stored) {
             has_value.insert(key, value.is_some());
@@ -179,27 +195,33 @@ impl<'a> Writer<'a> {
     }
 
     /// Loads a block behind others.
-    fn load(&mut self, block: &Block) -> Result<()> {
+    fn load(&mut self, keyspace: &str, block: &Block) -> Result<()> {
         let mut load = match self.load.take() {
             Some(load) => load,
-            None => Load {
-                ingest: self.keyspace.begin_ingest()?,
-                bytes: 0,
-                since: Instant::now(),
-                last: (Vec::new(), 0),
-                saved: Saved::default(),
-            },
-        };
-        let mut last = None;
-        for change in block.changes.iter() {
-            if let Change::Put(key, value, _) = change {
-                load.ingest.put(key, value)?;
-                last = Some((key, value));
+            None => {
+                self.store.change(&Request::BeginIngest(keyspace.to_owned()))?;
+                Load {
+                    records: 0,
+                    bytes: 0,
+                    since: Instant::now(),
+                    last: (Vec::new(), 0),
+                    saved: Saved::default(),
+                }
             }
+        };
+        let records: Vec<(Vec<u8>, Vec<u8>)> = block
+            .changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::Put(key, value, _) => Some((key.to_vec(), value.to_vec())),
+                _ => None,
+            })
+            .collect();
+        if let Some((key, value)) = records.last() {
+            load.last = (key.clone(), fingerprint(value));
         }
-        if let Some((key, value)) = last {
-            load.last = (key.to_vec(), fingerprint(value));
-        }
+        load.records += records.len() as u64;
+        self.store.change(&Request::Ingest(records))?;
         load.bytes += block.bytes;
         load.saved = block.saved.clone();
         self.load = Some(load);
@@ -208,13 +230,14 @@ impl<'a> Writer<'a> {
 
     /// What is being loaded takes effect.
     pub(super) fn settle(&mut self) -> Result<()> {
-        let Some(load) = self.load.take() else {
+        let (Some(load), To::Keyspace(keyspace)) = (self.load.take(), &self.to) else {
             return Ok(());
         };
-        if load.ingest.records() > 0 {
+        if load.records > 0 {
             let (key, after) = load.last;
+            let before = self.store.value(keyspace, &key)?;
             let pending = Pending {
-                before: self.keyspace.get(&key)?.map(|value| fingerprint(&value)),
+                before: before.map(|value| fingerprint(&value)),
                 key,
                 after,
                 then: load.saved.clone(),
@@ -227,37 +250,81 @@ impl<'a> Writer<'a> {
                     ..Saved::default()
                 })
             };
-            self.places.put(self.identity.key(), now.encode())?;
-            load.ingest.finish()?;
+            self.remember(Some(&now))?;
+            self.store.change(&Request::FinishIngest)?;
+        } else {
+            self.store.change(&Request::AbandonIngest)?;
         }
-        self.places.put(self.identity.key(), load.saved.encode())?;
+        self.remember(Some(&load.saved))?;
         self.saved = Some(load.saved);
         Ok(())
     }
 
+    /// Remembers how far the import is, or forgets it.
+    fn remember(&self, saved: Option<&Saved>) -> Result<()> {
+        self.store.write(vec![self.progress(saved)])
+    }
+
+    fn progress(&self, saved: Option<&Saved>) -> Written {
+        set(self.identity.key(), saved.map(Saved::encode))
+    }
+
     /// Commits a block together with how far the import is then; nothing is left to be remembered after the last.
     fn batch(&mut self, block: &Block) -> Result<()> {
-        let mut batch = WriteBatch::new();
-        for change in block.changes.iter() {
-            match change {
-                Change::Put(key, value, None) => batch.put(&self.keyspace, key, value)?,
-                Change::Put(key, value, Some(ms)) => {
-                    match SystemTime::now().checked_add(Duration::from_millis(ms)) {
-                        Some(expires) => batch.put_until(&self.keyspace, key, value, expires)?,
-                        None => batch.put(&self.keyspace, key, value)?,
-                    }
+        let progress = self.progress((!block.is_last).then_some(&block.saved));
+        match &self.to {
+            To::Keyspace(keyspace) => {
+                let written = |change| {
+                    let (key, value, expires_in_ms) = match change {
+                        Change::Put(key, value, ms) => (key, Some(value.to_vec()), ms),
+                        Change::Delete(key) => (key, None, None),
+                        Change::Command(_) => return None,
+                    };
+                    Some(Written {
+                        keyspace: keyspace.clone(),
+                        key: key.to_vec(),
+                        value,
+                        expires_in_ms,
+                    })
+                };
+                let mut changes: Vec<Written> = block.changes.iter().filter_map(written).collect();
+                assert!(
+                    changes.len() == block.changes.len(),
+                    "commands are executed in databases alone"
+                );
+                changes.push(progress);
+                self.store.write(changes)?;
+            }
+            To::Database(database) => {
+                let commands = block.changes.iter().map(command).collect();
+                if let Err((index, why)) = self.store.try_execute(*database, commands, vec![progress])? {
+                    let line = block.lines.get(index).copied().unwrap_or_default();
+                    let text = format!(
+                        "line {line}: {why}; what stands before line {} is imported",
+                        block.begins_behind + 1
+                    );
+                    return Err(failure(Exit::BadRows, text));
                 }
-                Change::Delete(key) => batch.delete(&self.keyspace, key)?,
-            };
+            }
         }
-        if block.is_last {
-            batch.delete(&self.places, self.identity.key())?;
-        } else {
-            batch.put(&self.places, self.identity.key(), block.saved.encode())?;
-        }
-        self.db.write(&batch)?;
         self.saved = Some(block.saved.clone());
         Ok(())
+    }
+}
+
+/// The command that makes a change in a database.
+fn command(change: Change<'_>) -> Vec<Vec<u8>> {
+    match change {
+        Change::Put(key, value, None) => vec![b"SET".to_vec(), key.to_vec(), value.to_vec()],
+        Change::Put(key, value, Some(ms)) => vec![
+            b"SET".to_vec(),
+            key.to_vec(),
+            value.to_vec(),
+            b"PX".to_vec(),
+            ms.to_string().into_bytes(),
+        ],
+        Change::Delete(key) => vec![b"DEL".to_vec(), key.to_vec()],
+        Change::Command(bytes) => redis::decode(bytes),
     }
 }
 
@@ -297,7 +364,7 @@ mod tests {
             .open(place.path().join("store"))
             .expect("it opens");
         let keyspace = db.keyspace("rows").expect("it is made");
-        let places = db.keyspace("places").expect("it is made");
+        let places = db.keyspace(super::super::PROGRESS).expect("it is made");
         let identity = Identity {
             keyspace: "rows".to_owned(),
             input: "-".to_owned(),
@@ -309,10 +376,10 @@ mod tests {
                 .expect("it is there");
             Saved::decode(&saved).expect("it was encoded")
         };
+        let store = Store::own(db.clone());
         let mut writer = Writer::new(
-            &db,
-            keyspace.clone(),
-            places.clone(),
+            &store,
+            To::Keyspace("rows".to_owned()),
             identity.clone(),
             None,
             Uniqueness::Replaced,
@@ -346,8 +413,11 @@ mod tests {
             })),
             ..Saved::default()
         };
-        assert_eq!(saved.clone().settled(&keyspace).expect("it is read").offset, 2);
+        assert_eq!(
+            saved.clone().settled(&store, "rows").expect("it is read").offset,
+            2
+        );
         keyspace.delete(7999u32.to_be_bytes()).expect("there is room");
-        assert_eq!(saved.settled(&keyspace).expect("it is read").offset, 1);
+        assert_eq!(saved.settled(&store, "rows").expect("it is read").offset, 1);
     }
 }

@@ -2,22 +2,25 @@
 
 use crate::Exit;
 use crate::context::{self, Context};
-use crate::exit::failure;
 use crate::screen::Output;
 use crate::sizes::count;
 use crate::{progress, stop};
-use alluvium::{Error, Progress, Stage};
-use anyhow::{Context as _, Result};
+use alluvium::{Progress, Stage};
+use alluvium_server::control::{Reply, Request};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 const BACKUP: &str = "\
 Examples:
   alluvium backup /backups/2026-11-22
   alluvium --db /backups/2026-11-22 get Elbe      # a backup is a store
+
+While a server has the store open it makes the copy, as the user that it runs as, and goes on serving.
 
 All of the copy is read and compared with its checksums: damage of the store is not taken along, and the exit code is 5 then. A backup that was \
 interrupted is no store; the same command begins it anew.";
@@ -68,22 +71,19 @@ pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
 impl Backup {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         context::vacant(&self.to)?;
-        let db = context.open()?;
+        let store = context.open()?;
         stop::listen()?;
+        let to = std::path::absolute(&self.to).with_context(|| format!("finding {}", self.to.display()))?;
+        let request = Request::Backup {
+            to: to.as_os_str().as_bytes().to_vec(),
+        };
         let bar = progress::bytes("copying", Some(0));
-        let copied = db.checkpoint_to_with(&self.to, stop::or(&bar, INCOMPLETE, follow(&bar)));
-        bar.finish_and_clear();
-        let last = copied.map_err(|error| {
-            let what = format!("copying to {}", self.to.display());
-            match error {
-                // The store is there; it is the directory that does not fit.
-                Error::Storage(alluvium_storage::Error::NotAStore { .. }) => {
-                    failure(Exit::Failed, format!("{what}: {error}"))
-                }
-                error => anyhow::Error::new(error).context(what),
-            }
-        })?;
-        context::close(db)?;
+        let copied = store.work(&request, &bar, INCOMPLETE);
+        let copied = copied.with_context(|| format!("copying to {}", self.to.display()))?;
+        let Reply::Number(last) = copied else {
+            return Err(anyhow!("the copy has ended without saying what it holds"));
+        };
+        store.close()?;
         let mut out = Output::new();
         if context.is_json() {
             out.json(&json!({ "directory": self.to, "last_commit": last, "is_checked": true }))?;
@@ -106,12 +106,16 @@ impl Restore {
         let follow = stop::or(&bar, INCOMPLETE, follow(&bar));
         let restored = context.options().restore(&self.from, &context.path, follow);
         bar.finish_and_clear();
-        restored.with_context(|| {
+        let restored = restored.with_context(|| {
             format!(
                 "making a store in {} of {}",
                 context.path.display(),
                 self.from.display()
             )
+        });
+        restored.map_err(|error| {
+            let way = "a store that is in use is not replaced: restore into another directory, stop the server, and let the directories change names";
+            context::not_while_open(error, "restore", way)
         })?;
         let mut out = Output::new();
         if context.is_json() {

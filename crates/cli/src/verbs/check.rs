@@ -1,12 +1,11 @@
 //! `check`: whether the store is whole.
 
-use super::backup::follow;
 use crate::Exit;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::screen::{self, Output};
 use crate::{progress, sizes, stop};
-use alluvium::CheckReport;
-use anyhow::Result;
+use alluvium_server::control::{Depth, Reply, Request};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -30,25 +29,35 @@ pub struct Check {
 
 impl Check {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let db = context.open_to_read()?;
+        let store = context.open_to_read()?;
         stop::listen()?;
         let bar = progress::bytes("checking", Some(0));
-        let checked = if self.structure {
-            db.check_structure().map(|found| (found, None))
-        } else {
-            let stopped = "stopped: not everything was checked";
-            db.check_report(stop::or(&bar, stopped, follow(&bar)))
-                .map(|report| (report.findings.clone(), Some(report)))
+        let depth = match self.structure {
+            true => Depth::Structure,
+            false => Depth::Everything,
         };
-        bar.finish_and_clear();
-        let (found, report) = checked?;
-        context::close(db)?;
-        let unlisted = report.as_ref().map_or(0, |report| report.unlisted);
+        let checked = store.work(
+            &Request::Check(depth),
+            &bar,
+            "stopped: not everything was checked",
+        )?;
+        store.close()?;
+        let Reply::Json(report) = checked else {
+            return Err(anyhow!("the check has ended without a report"));
+        };
+        let report: Value = serde_json::from_str(&report).context("reading the report")?;
+        let findings = report["findings"].as_array().cloned().unwrap_or_default();
+        let found: Vec<String> = findings
+            .iter()
+            .filter_map(|finding| finding.as_str().map(str::to_owned))
+            .collect();
+        let read = report.get("read");
+        let unlisted = report["unlisted"].as_u64().unwrap_or_default();
         let mut out = Output::new();
         if context.is_json() {
             let mut said = json!({ "is_whole": found.is_empty(), "findings": found, "unlisted": unlisted });
-            if let Some(report) = &report {
-                said["read"] = read(report);
+            if let Some(read) = read {
+                said["read"] = read.clone();
             }
             out.json(&said)?;
         } else {
@@ -60,8 +69,8 @@ impl Check {
             }
         }
         out.flush()?;
-        if let Some(report) = report.as_ref().filter(|_| !context.is_json()) {
-            tell(report);
+        if let Some(read) = read.filter(|_| !context.is_json()) {
+            tell(read);
         }
         if found.is_empty() {
             screen::note(match self.structure {
@@ -78,33 +87,22 @@ impl Check {
     }
 }
 
-/// What was read, structure by structure.
-fn read(report: &CheckReport) -> Value {
-    let structures = report.read.iter().map(|structure| {
-        json!({ "structure": structure.name, "nodes": structure.nodes, "bytes": structure.bytes })
-    });
-    json!({
-        "bytes": report.bytes(),
-        "records": report.records,
-        "values_apart": report.values_apart,
-        "structures": structures.collect::<Vec<_>>(),
-    })
-}
-
-/// Says the same to who watches.
-fn tell(report: &CheckReport) {
-    for structure in report.read.iter().filter(|structure| structure.nodes > 0) {
+/// Says what was read, structure by structure.
+fn tell(read: &Value) {
+    let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or_default();
+    let structures = read["structures"].as_array().into_iter().flatten();
+    for structure in structures.filter(|structure| number(structure, "nodes") > 0) {
         screen::note(&format!(
             "read {}: {} nodes, {}",
-            structure.name,
-            sizes::count(structure.nodes),
-            sizes::human(structure.bytes)
+            structure["structure"].as_str().unwrap_or_default(),
+            sizes::count(number(structure, "nodes")),
+            sizes::human(number(structure, "bytes"))
         ));
     }
     screen::note(&format!(
         "read {} in all: {} records, of which {} keep their values apart",
-        sizes::human(report.bytes()),
-        sizes::count(report.records),
-        sizes::count(report.values_apart)
+        sizes::human(number(read, "bytes")),
+        sizes::count(number(read, "records")),
+        sizes::count(number(read, "values_apart"))
     ));
 }

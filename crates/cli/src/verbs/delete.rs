@@ -3,11 +3,13 @@
 use crate::Exit;
 use crate::bytes::{self, Encoding};
 use crate::confirm::Consent;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::exit::failure;
-use crate::range::Range;
+use crate::range::{Bounds, Range};
 use crate::screen;
-use alluvium::WriteBatch;
+use crate::store::{Store, Typed, walk};
+use crate::typed::Database;
+use alluvium_server::control::{Change, Direction, Redis, Request, Scan, What};
 use anyhow::Result;
 use clap::Args;
 use std::ffi::OsString;
@@ -18,8 +20,12 @@ Examples:
   alluvium delete --prefix session:   # all keys that begin so, for the price of one
   alluvium delete --from a --to n
   alluvium delete --prefix '' --yes   # all keys of the keyspace
+  alluvium delete --redis-db 0 user:7 # a key of Redis clients, with what it holds
 
 The exit code is 1 if one of the keys is not there (not with --force); the others are deleted.";
+
+/// How many keys of Redis clients are deleted in one commit.
+const AT_ONCE: u64 = 1000;
 
 /// Delete keys, or all keys of a range.
 #[derive(Args, Debug)]
@@ -37,6 +43,8 @@ pub struct Delete {
     #[arg(short, long)]
     pub force: bool,
     #[command(flatten)]
+    pub database: Database,
+    #[command(flatten)]
     pub encoding: Encoding,
     #[command(flatten)]
     pub consent: Consent,
@@ -50,41 +58,101 @@ impl Delete {
             .map(|key| self.encoding.read(key))
             .collect::<Result<_>>()?;
         let bounds = self.range.bounds(self.encoding)?;
-        let db = context.open()?;
-        let keyspace = context::existing(&db, &self.keyspace)?;
+        if bounds.to.as_ref().is_some_and(|to| *to <= bounds.from) {
+            return Err(failure(
+                Exit::Usage,
+                "--from must be before --to: nothing was deleted",
+            ));
+        }
+        let store = context.open()?;
+        let exit = match (self.database.redis_db, self.range.is_everything()) {
+            (Some(database), true) => self.typed_keys(&store, database, &keys)?,
+            (Some(database), false) => self.typed_range(&store, database, bounds)?,
+            (None, true) => self.raw_keys(&store, &keys)?,
+            (None, false) => self.raw_range(&store, bounds)?,
+        };
+        store.close()?;
+        Ok(exit)
+    }
+
+    /// Says that a key is not there.
+    fn missing(key: &[u8], place: &str) {
+        screen::complain(&format!("there is no key {:?} in {place}", bytes::escape(key)));
+    }
+
+    fn raw_keys(&self, store: &Store, keys: &[Vec<u8>]) -> Result<Exit> {
+        store.existing(&self.keyspace)?;
         let mut exit = Exit::Done;
-        if self.range.is_everything() {
-            if !self.force {
-                for (key, found) in keys.iter().zip(keyspace.multi_get(&keys)?) {
-                    if found.is_none() {
-                        screen::complain(&format!(
-                            "there is no key {:?} in {:?}",
-                            bytes::escape(key),
-                            self.keyspace
-                        ));
-                        exit = Exit::NotFound;
-                    }
+        if !self.force {
+            for (key, found) in keys.iter().zip(store.values(&self.keyspace, keys)?) {
+                if found.is_none() {
+                    Delete::missing(key, &format!("{:?}", self.keyspace));
+                    exit = Exit::NotFound;
                 }
             }
-            let mut batch = WriteBatch::new();
-            for key in &keys {
-                batch.delete(&keyspace, key)?;
-            }
-            db.write(&batch)?;
-        } else {
-            if bounds.to.as_ref().is_some_and(|to| *to <= bounds.from) {
-                return Err(failure(
-                    Exit::Usage,
-                    "--from must be before --to: nothing was deleted",
-                ));
-            }
-            if bounds.from.is_empty() && bounds.to.is_none() {
-                let loss = format!("all keys of the keyspace {:?} would be deleted", self.keyspace);
-                self.consent.ask(&loss)?;
-            }
-            keyspace.delete_range(&bounds.from, bounds.to.as_deref())?;
         }
-        context::close(db)?;
+        let change = |key: &Vec<u8>| Change {
+            keyspace: self.keyspace.clone(),
+            key: key.clone(),
+            value: None,
+            expires_in_ms: None,
+        };
+        store.write(keys.iter().map(change).collect())?;
         Ok(exit)
+    }
+
+    fn raw_range(&self, store: &Store, bounds: Bounds) -> Result<Exit> {
+        store.existing(&self.keyspace)?;
+        self.ask(&bounds, &format!("the keyspace {:?}", self.keyspace))?;
+        store.change(&Request::DeleteRange {
+            keyspace: self.keyspace.clone(),
+            from: bounds.from,
+            to: bounds.to,
+        })?;
+        Ok(Exit::Done)
+    }
+
+    fn ask(&self, bounds: &Bounds, of: &str) -> Result<()> {
+        match bounds.from.is_empty() && bounds.to.is_none() {
+            true => self.consent.ask(&format!("all keys of {of} would be deleted")),
+            false => Ok(()),
+        }
+    }
+
+    fn typed_keys(&self, store: &Store, database: u8, keys: &[Vec<u8>]) -> Result<Exit> {
+        let delete = |key: &Vec<u8>| vec![b"DEL".to_vec(), key.clone()];
+        let replies = store.execute(database, keys.iter().map(delete).collect())?;
+        let mut exit = Exit::Done;
+        for (key, reply) in keys.iter().zip(replies) {
+            if !self.force && reply == b":0\r\n" {
+                Delete::missing(key, &format!("database {database}"));
+                exit = Exit::NotFound;
+            }
+        }
+        Ok(exit)
+    }
+
+    /// Deletes keys of Redis clients, so many in one commit: clients are not held up long.
+    fn typed_range(&self, store: &Store, database: u8, mut bounds: Bounds) -> Result<Exit> {
+        self.ask(&bounds, &format!("database {database}"))?;
+        loop {
+            let scan = Scan {
+                limit: Some(AT_ONCE),
+                ..walk("", bounds.clone(), Direction::Forward, What::Keys)
+            };
+            let mut keys = Vec::new();
+            store.typed(Redis::Scan { database, scan }, &mut |part| {
+                if let Typed::Key(key) = part {
+                    keys.push(key.key);
+                }
+                Ok(())
+            })?;
+            let Some(last) = keys.last() else {
+                return Ok(Exit::Done);
+            };
+            bounds.from = [&last[..], &[0]].concat();
+            let delete = |key: Vec<u8>| vec![b"DEL".to_vec(), key];
+            store.execute(database, keys.into_iter().map(delete).collect())?;
+        }
     }
 }

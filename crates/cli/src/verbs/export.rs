@@ -4,7 +4,7 @@ use super::import::{field_separator, format_of};
 use crate::Exit;
 use crate::bytes::Encoding;
 use crate::confirm::Consent;
-use crate::context::{self, Access, Context};
+use crate::context::Context;
 use crate::exit::failure;
 use crate::formats::binary::Binary;
 use crate::formats::csv::{self, CsvWriter, Header, LineEnd};
@@ -14,9 +14,11 @@ use crate::formats::redis::Redis;
 use crate::formats::{Format, WriteRows};
 use crate::import::{Layout, PROGRESS, layout_key};
 use crate::range::{Bounds, Range};
-use crate::remote::Direction;
 use crate::screen::{self, Output};
-use crate::{progress, sizes, stop};
+use crate::store::{Store, Typed, walk};
+use crate::typed::{self, Database};
+use crate::{private, progress, sizes, stop};
+use alluvium_server::control::{Direction, Redis as Keys, What};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -32,11 +34,13 @@ Examples:
   alluvium export - --format jsonl --prefix user: | jq .
   alluvium export people.csv --values-only               # the rows that `import people.csv --key id` has stored
   alluvium export - --format redis | redis-cli --pipe
+  alluvium export all.redis --redis-db 0                 # keys of Redis clients of all types, with their expiry
 
-What is exported is the store of one moment, in the order of the keys; when a value expires is not exported. A file appears under its name \
+What is exported is the store of one moment, in the order of the keys; when a value expires is exported \
+with --redis-db alone, as jsonl and redis. A file appears under its name \
 when it is complete; one that is there already is replaced with --yes, or after a question.";
 
-/// How often the bar and Ctrl-C are looked at, in records.
+/// How often the bar and Ctrl-C are looked at, in records or parts of them.
 const LOOK: u64 = 1024;
 
 /// Write keys and values to a file, or to standard output.
@@ -65,11 +69,20 @@ pub struct Export {
     #[arg(long, value_name = "TEXT")]
     pub separator: Option<String>,
     #[command(flatten)]
+    pub database: Database,
+    #[command(flatten)]
     pub consent: Consent,
 }
 
-/// Keys and values, in order.
-type Rows = Box<dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>>;
+/// What is exported, and how.
+struct Rows<'s> {
+    store: &'s Store,
+    keyspace: &'s str,
+    database: Option<u8>,
+    bounds: Bounds,
+    format: Format,
+    writer: Box<dyn WriteRows>,
+}
 
 /// Where an export goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +98,8 @@ enum To {
 struct Written {
     rows: u64,
     bytes: u64,
+    /// Parts of them, for looking now and then whether it is to end.
+    looks: u64,
 }
 
 impl Export {
@@ -93,25 +108,35 @@ impl Export {
         let bounds = self.range.bounds(Encoding::default())?;
         let to = self.destination()?;
         stop::listen()?;
-        let access = context.open_or_served()?;
-        let mut writer = self.writer(format, &access)?;
+        if self.values_only && self.database.redis_db.is_some() {
+            let text = "--values-only means nothing with --redis-db: leave one of them out";
+            return Err(failure(Exit::Usage, text));
+        }
+        let store = context.open_to_read()?;
+        if self.database.redis_db.is_none() {
+            store.existing(&self.keyspace)?;
+            store.tell_of_raw(&self.keyspace);
+        }
         let bar = progress::bytes("exporting", None);
-        let mut rows = self.rows(&access, &bounds)?;
+        let rows = Rows {
+            store: &store,
+            keyspace: &self.keyspace,
+            database: self.database.redis_db,
+            bounds,
+            format,
+            writer: self.writer(format, &store)?,
+        };
         let written = match to {
             To::Output => {
                 let mut out = Output::new();
-                let written = copy(&mut rows, &mut *writer, &mut out, &bar);
+                let written = rows.copy(&mut out, &bar);
                 written.and_then(|written| Ok(out.flush().map(|()| written)?))
             }
-            To::Device => self.to_device(&mut rows, &mut *writer, &bar),
-            To::File => self.to_file(&mut rows, &mut *writer, &bar),
+            To::Device => self.to_device(rows, &bar),
+            To::File => self.to_file(rows, &bar),
         };
         bar.finish_and_clear();
-        drop(rows);
-        let closed = match access {
-            Access::Own(db) => context::close(db),
-            Access::Served(_) => Ok(()),
-        };
+        let closed = store.close();
         let written = written?;
         closed?;
         if context.is_json() && self.file.as_os_str() != "-" {
@@ -127,22 +152,7 @@ impl Export {
         Ok(Exit::Done)
     }
 
-    /// Keys and values, in order.
-    fn rows(&self, access: &Access, bounds: &Bounds) -> Result<Rows> {
-        Ok(match access {
-            Access::Own(db) => {
-                let rows = bounds.iter(&context::existing(db, &self.keyspace)?);
-                Box::new(rows.map(|row| Ok(row.map(|(key, value)| (key, Vec::from(value)))?)))
-            }
-            Access::Served(server) => {
-                screen::note("through the server: what is written meanwhile may be in it, or not");
-                let to = bounds.to.as_deref();
-                Box::new(server.pairs(&self.keyspace, &bounds.from, to, Direction::Forward))
-            }
-        })
-    }
-
-    fn writer(&self, format: Format, access: &Access) -> Result<Box<dyn WriteRows>> {
+    fn writer(&self, format: Format, store: &Store) -> Result<Box<dyn WriteRows>> {
         let values = self.values_only;
         let unknown = |option: &str| {
             failure(
@@ -166,7 +176,7 @@ impl Export {
                     false => Header::Written,
                 };
                 let writer = match values {
-                    true => self.values_writer(format, header, self.layout(access)?)?,
+                    true => self.values_writer(format, header, self.layout(store)?)?,
                     false => {
                         let separator = field_separator(format, self.separator.as_deref())?;
                         CsvWriter::new(separator, csv::Rows::Pairs, header)?
@@ -215,16 +225,12 @@ impl Export {
     }
 
     /// The layout of the table that the keyspace was imported from.
-    fn layout(&self, access: &Access) -> Result<Option<Layout>> {
-        let key = layout_key(&self.keyspace);
-        let kept = match access {
-            Access::Own(db) => match db.existing_keyspace(PROGRESS) {
-                Ok(places) => places.get(key)?.map(Vec::from),
-                Err(_) => None,
-            },
-            // Without imports there is no such keyspace.
-            Access::Served(server) => server.value(PROGRESS, &key).ok().flatten(),
-        };
+    fn layout(&self, store: &Store) -> Result<Option<Layout>> {
+        // Without imports there is no such keyspace.
+        if !store.has_keyspace(PROGRESS)? {
+            return Ok(None);
+        }
+        let kept = store.value(PROGRESS, &layout_key(&self.keyspace))?;
         kept.map(|kept| Layout::decode(&kept)).transpose()
     }
 
@@ -249,22 +255,22 @@ impl Export {
     }
 
     /// Into a pipe or a device, which keeps its place.
-    fn to_device(&self, rows: &mut Rows, writer: &mut dyn WriteRows, bar: &ProgressBar) -> Result<Written> {
+    fn to_device(&self, rows: Rows<'_>, bar: &ProgressBar) -> Result<Written> {
         let what = || format!("writing to {}", self.file.display());
         let file = File::options().write(true).open(&self.file).with_context(what)?;
         let mut out = BufWriter::with_capacity(1 << 18, file);
-        let written = copy(rows, writer, &mut out, bar)?;
+        let written = rows.copy(&mut out, bar)?;
         out.flush().with_context(what)?;
         Ok(written)
     }
 
     /// Into a file beside it, which then takes its name.
-    fn to_file(&self, rows: &mut Rows, writer: &mut dyn WriteRows, bar: &ProgressBar) -> Result<Written> {
+    fn to_file(&self, rows: Rows<'_>, bar: &ProgressBar) -> Result<Written> {
         let partial = beside(&self.file);
         let what = || format!("writing {}", partial.display());
-        let file = File::create(&partial).with_context(what)?;
+        let file = private::create(&partial).with_context(what)?;
         let mut out = BufWriter::with_capacity(1 << 18, file);
-        let written = copy(rows, writer, &mut out, bar).and_then(|written| {
+        let written = rows.copy(&mut out, bar).and_then(|written| {
             out.flush().with_context(what)?;
             out.get_ref().sync_all().with_context(what)?;
             fs::rename(&partial, &self.file).with_context(|| format!("naming {}", self.file.display()))?;
@@ -284,21 +290,49 @@ fn beside(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn copy(
-    rows: &mut Rows,
-    writer: &mut dyn WriteRows,
-    out: &mut dyn Write,
-    bar: &ProgressBar,
-) -> Result<Written> {
-    let mut written = Written::default();
-    writer.begin(out)?;
-    for row in rows {
-        let (key, value) = row?;
-        writer.row(out, &key, &value)?;
-        written.rows += 1;
-        written.bytes += (key.len() + value.len()) as u64;
-        if written.rows.is_multiple_of(LOOK) {
-            bar.set_position(written.bytes);
+impl Rows<'_> {
+    /// Writes all of them.
+    fn copy(self, out: &mut dyn Write, bar: &ProgressBar) -> Result<Written> {
+        let scan = walk(self.keyspace, self.bounds, Direction::Forward, What::Pairs);
+        let mut written = Written::default();
+        let mut writer = self.writer;
+        let Some(database) = self.database else {
+            writer.begin(out)?;
+            self.store.scan(scan, &mut |key, value| {
+                writer.row(out, &key, &value)?;
+                written.rows += 1;
+                written.count(key.len() + value.len(), bar)
+            })?;
+            writer.end(out)?;
+            return Ok(written);
+        };
+        let mut writer = typed::Writer::new(self.format, writer);
+        writer.begin(out)?;
+        self.store
+            .typed(Keys::Scan { database, scan }, &mut |part| match part {
+                Typed::Key(key) => {
+                    written.rows += 1;
+                    written.count(key.key.len(), bar)?;
+                    writer.key(out, key)
+                }
+                Typed::Elements(elements) => {
+                    let bytes = elements.iter().map(|(first, second)| first.len() + second.len());
+                    written.count(bytes.sum(), bar)?;
+                    writer.elements(out, &elements)
+                }
+            })?;
+        writer.end(out)?;
+        Ok(written)
+    }
+}
+
+impl Written {
+    /// Counts bytes, and ends the export when somebody asks for it.
+    fn count(&mut self, bytes: usize, bar: &ProgressBar) -> Result<()> {
+        self.bytes += bytes as u64;
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOK) {
+            bar.set_position(self.bytes);
             if stop::asked() {
                 return Err(failure(
                     Exit::Interrupted,
@@ -306,7 +340,6 @@ fn copy(
                 ));
             }
         }
+        Ok(())
     }
-    writer.end(out)?;
-    Ok(written)
 }

@@ -2,8 +2,12 @@
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
-use crate::context::{self, Access, Context};
+use crate::context::Context;
+use crate::private;
 use crate::screen::{self, Output};
+use crate::store::Typed;
+use crate::typed::{Database, Printer};
+use alluvium_server::control::{Redis, RedisKind};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::ffi::OsString;
@@ -15,6 +19,7 @@ Examples:
   alluvium get Elbe                        # its value, byte for byte
   alluvium get -k images logo -o logo.png  # into a file
   alluvium get --json Elbe Oder            # a JSON object a line
+  alluvium get --redis-db 0 user:7         # a key of Redis clients: strings, lists, sets, hashes, sorted sets
 
 The exit code is 1 if one of the keys is not there.";
 
@@ -35,6 +40,8 @@ pub struct Get {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
+    pub database: Database,
+    #[command(flatten)]
     pub encoding: Encoding,
 }
 
@@ -51,7 +58,13 @@ impl Get {
                 "--output takes the value of one key: name one",
             ));
         }
-        let found = self.values(context, &keys)?;
+        if let Some(database) = self.database.redis_db {
+            return self.typed(context, database, keys);
+        }
+        let store = context.open_to_read()?;
+        let found = store.values(&self.keyspace, &keys)?;
+        store.tell_of_raw(&self.keyspace);
+        store.close()?;
         let mut exit = Exit::Done;
         let mut out = Output::new();
         for (key, value) in keys.iter().zip(found) {
@@ -71,21 +84,53 @@ impl Get {
         Ok(exit)
     }
 
-    fn values(&self, context: &Context, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
-        match context.open_or_served()? {
-            Access::Own(db) => {
-                let found = context::existing(&db, &self.keyspace)?.multi_get(keys)?;
-                let found = found.into_iter().map(|value| value.map(Vec::from)).collect();
-                context::close(db)?;
-                Ok(found)
+    /// Prints keys of Redis clients.
+    fn typed(&self, context: &Context, database: u8, keys: Vec<Vec<u8>>) -> Result<Exit> {
+        let store = context.open_to_read()?;
+        let is_one = keys.len() == 1;
+        let mut missing = Vec::new();
+        let mut text = None;
+        let mut out = Output::new();
+        let mut printer = Printer::new(&mut out, self.encoding, context.is_json());
+        let is_plain = is_one && !context.is_json();
+        let request = Redis::Get { database, keys };
+        store.typed(request, &mut |part| {
+            match part {
+                Typed::Key(key) if key.kind.is_none() => missing.push(key.key),
+                // A single string is written as a single value is.
+                Typed::Key(key) if is_plain && key.kind == Some(RedisKind::String) => text = Some(key.key),
+                Typed::Key(_) if self.output.is_some() => return Err(Get::no_bytes()),
+                Typed::Key(key) => printer.key(&key)?,
+                Typed::Elements(elements) => match (&text, elements.first()) {
+                    (Some(key), Some((value, _))) => self.print(context, printer.out(), key, value)?,
+                    _ => printer.elements(&elements)?,
+                },
             }
-            Access::Served(server) => keys.iter().map(|key| server.value(&self.keyspace, key)).collect(),
+            Ok(())
+        })?;
+        printer.end()?;
+        out.flush()?;
+        store.close()?;
+        for key in &missing {
+            screen::complain(&format!(
+                "there is no key {:?} in database {database}",
+                bytes::escape(key)
+            ));
         }
+        Ok(match missing.is_empty() {
+            true => Exit::Done,
+            false => Exit::NotFound,
+        })
+    }
+
+    fn no_bytes() -> anyhow::Error {
+        let text = "--output takes the value of a string, and the key holds a collection: leave --output out, or use `alluvium export --redis-db`";
+        crate::exit::failure(Exit::Usage, text)
     }
 
     fn print(&self, context: &Context, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {
         if let Some(path) = &self.output {
-            return std::fs::write(path, value).with_context(|| format!("writing {}", path.display()));
+            return private::write(path, value).with_context(|| format!("writing {}", path.display()));
         }
         let encoding = self.encoding;
         if context.is_json() {

@@ -2,7 +2,7 @@
 
 use crate::Exit;
 use crate::confirm::Consent;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::exit::failure;
 use crate::formats::binary::Binary;
 use crate::formats::csv::{self, CsvReader, LineEnd};
@@ -10,10 +10,12 @@ use crate::formats::json::{JsonReader, Shape};
 use crate::formats::lines::{Lines, Parts};
 use crate::formats::redis::Redis;
 use crate::formats::{Format, ReadRows, Source, Template};
-use crate::import::{End, Identity, Job, Layout, PROGRESS, Parser, Rejects, Saved, Uniqueness};
+use crate::import::{End, Identity, Job, Layout, PROGRESS, Parser, Rejects, Saved, To, Uniqueness};
 use crate::screen::{self, Output};
+use crate::store::{Holder, Store};
+use crate::typed::Database;
 use crate::{progress, sizes, stop};
-use alluvium::{Db, Keyspace};
+use alluvium_server::control::Request;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -30,6 +32,7 @@ Examples:
   alluvium import dump.kv                                 # what `alluvium export` has written
   zcat words.gz | alluvium import - --format lines
   alluvium import people.csv --key id --rejects bad.csv   # bad rows go there
+  alluvium import dump.redis --redis-db 0                 # commands of Redis clients, executed one after the other
 
 An import that was stopped or killed goes on where it was when the same command is given again: how far it is stands in the store, \
 committed with the rows. An import that failed before its first row leaves nothing behind. The last of several rows with one key stays; how many there \
@@ -38,7 +41,7 @@ were is said. A row may be as long as --memory. The exit code is 4 if there were
 /// Put the rows of a file into the store.
 ///
 /// Formats: csv and tsv (with a header), jsonl (an object a line), lines (a key a line, or key and value around --separator), binary (as
-/// `export` writes it), redis (commands as `redis-cli --pipe` takes them: SET, SETEX, PSETEX, MSET, DEL, UNLINK).
+/// `export` writes it), redis (commands as `redis-cli --pipe` takes them: SET, SETEX, PSETEX, MSET, DEL, UNLINK; all commands on keys with --redis-db).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Import {
@@ -75,6 +78,8 @@ pub struct Import {
     /// Begin at the beginning, whatever was imported before.
     #[arg(long)]
     pub restart: bool,
+    #[command(flatten)]
+    pub database: Database,
     #[command(flatten)]
     pub consent: Consent,
 }
@@ -117,27 +122,33 @@ const SEEN: u64 = 8;
 /// The least length that a row may have, in bytes.
 const LEAST_ROW: u64 = 16 << 20;
 
-/// The keyspaces that an import writes to, and which of them it has created.
-struct Target {
-    keyspace: (Keyspace, bool),
-    places: (Keyspace, bool),
+/// Part of the memory that keys are remembered in while another process has the store open, and how much that is taken to be.
+const MEMORY: u64 = 256 << 20;
+
+/// What an import has created for itself.
+struct Created {
+    keyspace: Option<String>,
+    has_places: bool,
 }
 
-impl Target {
-    fn open(db: &Db, name: &str) -> Result<Target> {
-        Ok(Target {
-            keyspace: context::wanted_or_created(db, name)?,
-            places: context::wanted_or_created(db, PROGRESS)?,
-        })
+impl Created {
+    /// Makes sure that there is what an import writes to.
+    fn for_import(store: &Store, to: &To) -> Result<Created> {
+        let keyspace = match to {
+            To::Keyspace(name) => store.wanted(name)?.then(|| name.clone()),
+            To::Database(_) => None,
+        };
+        let has_places = store.wanted(PROGRESS)?;
+        Ok(Created { keyspace, has_places })
     }
 
     /// Removes what was created for an import that has not imported a row.
-    fn undo(&self, db: &Db, name: &str) -> Result<()> {
-        if self.keyspace.1 {
-            db.drop_keyspace(name)?;
+    fn undo(&self, store: &Store) -> Result<()> {
+        if let Some(name) = &self.keyspace {
+            store.change(&Request::DropKeyspace(name.clone()))?;
         }
-        if self.places.1 {
-            db.drop_keyspace(PROGRESS)?;
+        if self.has_places {
+            store.change(&Request::DropKeyspace(PROGRESS.to_owned()))?;
         }
         Ok(())
     }
@@ -149,45 +160,59 @@ impl Import {
         self.check(format)?;
         let (reader, total, input) = self.input()?;
         stop::listen()?;
+        let to = match self.database.redis_db {
+            Some(database) => To::Database(database),
+            None => To::Keyspace(self.keyspace.clone()),
+        };
         let identity = Identity {
-            keyspace: self.keyspace.clone(),
+            keyspace: match &to {
+                To::Keyspace(name) => name.clone(),
+                To::Database(database) => format!("--redis-db {database}"),
+            },
             input,
         };
         // A store that is not there yet is created when it is clear that there is something to
         // import.
-        let db = match context.path.exists() {
+        let store = match context.path.exists() {
             true => Some(context.open_or_create()?),
             false => None,
         };
-        let mut saved = self.earlier(db.as_ref(), &identity, format)?;
+        let mut saved = self.earlier(store.as_ref(), &identity, format)?;
         let longest = context.memory.map_or(u64::MAX, |memory| memory.max(LEAST_ROW));
         let mut source = reader
             .at(&saved)?
             .longest(usize::try_from(longest).unwrap_or(usize::MAX));
         let rows = self.reader(format, &mut source, &mut saved)?;
         let rejects = self.rejects(&saved)?;
-        let db = match db {
-            Some(db) => db,
+        let store = match store {
+            Some(store) => store,
             None => context.open_or_create()?,
         };
-        let target = Target::open(&db, &self.keyspace)?;
+        let created = Created::for_import(&store, &to)?;
         let first = saved.clone();
-        let job = self.job(&db, &target, identity, &saved);
-        let memory = usize::try_from(db.stats().memory.budget / SEEN).unwrap_or(usize::MAX);
+        let job = self.job(&store, &to, identity, &saved);
+        let memory = match store.holder() {
+            Holder::Us => {
+                let stats = store.json(&Request::Stats)?;
+                stats["memory"]["budget_bytes"].as_u64().unwrap_or(MEMORY)
+            }
+            Holder::Others => context.memory.unwrap_or(MEMORY),
+        };
+        let memory = usize::try_from(memory / SEEN).unwrap_or(usize::MAX);
         let name = (self.file.display().to_string(), format);
         let mut parser = Parser::new(source, rows, rejects, saved, name, memory);
-        parser.keeps_lines = self.unique;
+        parser.keeps_lines = self.unique || self.database.redis_db.is_some();
         let started = Instant::now();
         let bar = progress::bytes_from("importing", total, first.offset);
         let (saved, ended) = job.run(parser, |offset| bar.set_position(offset));
         bar.finish_and_clear();
         let is_complete = matches!(ended, Ok(End::Complete));
         let undone = match saved.rows == 0 && (!is_complete || saved.rejected > 0) {
-            true => target.undo(&db, &self.keyspace),
+            true => created.undo(&store),
             false => Ok(()),
         };
         // Whatever became of it: what was committed is kept by closing in order.
-        let closed = context::close(db);
+        let closed = store.close();
         let end = ended?;
         undone.and(closed)?;
         self.tell(context, end, (&first, &saved), started.elapsed())?;
@@ -245,6 +270,10 @@ impl Import {
     fn check(&self, format: Format) -> Result<()> {
         let is_table = matches!(format, Format::Csv | Format::Tsv);
         let is_json = format == Format::Jsonl;
+        if self.unique && self.database.redis_db.is_some() {
+            let text = "--unique means nothing with --redis-db: leave one of them out";
+            return Err(failure(Exit::Usage, text));
+        }
         let wrong = [
             ("--key", self.key.is_some(), is_table || is_json),
             (
@@ -329,25 +358,23 @@ impl Import {
 
     /// How far an earlier import of the same input is. One that has no row stands in no other's
     /// way.
-    fn earlier(&self, db: Option<&Db>, identity: &Identity, format: Format) -> Result<Saved> {
+    fn earlier(&self, store: Option<&Store>, identity: &Identity, format: Format) -> Result<Saved> {
         let options = self.options(format);
         let begun = Saved {
             options,
             ..Saved::default()
         };
-        let Some(db) = db.filter(|_| !self.restart) else {
+        let Some(store) = store.filter(|_| !self.restart) else {
             return Ok(begun);
         };
-        let (Ok(keyspace), Ok(places)) = (
-            db.existing_keyspace(&self.keyspace),
-            db.existing_keyspace(PROGRESS),
-        ) else {
+        let is_there = self.database.redis_db.is_some() || store.has_keyspace(&self.keyspace)?;
+        if !is_there || !store.has_keyspace(PROGRESS)? {
+            return Ok(begun);
+        }
+        let Some(saved) = store.value(PROGRESS, &identity.key())? else {
             return Ok(begun);
         };
-        let Some(saved) = places.get(identity.key())? else {
-            return Ok(begun);
-        };
-        let saved = Saved::decode(&saved)?.settled(&keyspace)?;
+        let saved = Saved::decode(&saved)?.settled(store, &self.keyspace)?;
         if saved.rows == 0 {
             return Ok(begun);
         }
@@ -360,13 +387,17 @@ impl Import {
         Ok(saved)
     }
 
-    fn job<'a>(&self, db: &'a Db, target: &Target, identity: Identity, saved: &Saved) -> Job<'a> {
+    fn job<'a>(&self, store: &'a Store, to: &To, identity: Identity, saved: &Saved) -> Job<'a> {
         let uniqueness = match self.unique {
             true => Uniqueness::Refused,
             false => Uniqueness::Replaced,
         };
-        let (keyspace, places) = (target.keyspace.0.clone(), target.places.0.clone());
-        Job::new(db, keyspace, places, identity, saved.layout.clone(), uniqueness)
+        let layout = match to {
+            To::Keyspace(_) => saved.layout.clone(),
+            // Values of Redis clients are no rows of a table.
+            To::Database(_) => None,
+        };
+        Job::new(store, to.clone(), identity, layout, uniqueness)
     }
 
     /// The file for rejected rows, if there is one.
@@ -416,6 +447,7 @@ impl Import {
                 None => Parts::Key,
             })),
             Format::Binary => Box::new(Binary::behind(saved.rows + saved.rejected)),
+            Format::Redis if self.database.redis_db.is_some() => Box::new(Redis::of_commands()),
             Format::Redis => Box::new(Redis::new()),
         })
     }

@@ -3,12 +3,12 @@
 use crate::Exit;
 use crate::bytes;
 use crate::confirm::Consent;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::exit::failure;
 use crate::import::{PROGRESS, layout};
 use crate::screen::Output;
 use crate::sizes::{self, Bytes};
-use alluvium::{Compression, Db, KeyspaceOptions};
+use alluvium_server::control::{NewKeyspace, Request};
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
@@ -89,21 +89,14 @@ pub enum Codec {
     Zstd,
 }
 
-impl From<Codec> for Compression {
-    fn from(codec: Codec) -> Compression {
-        match codec {
-            Codec::None => Compression::None,
-            Codec::Lz4 => Compression::Lz4,
-            Codec::Zstd => Compression::Zstd,
+impl Codec {
+    /// Its name, as it is typed and shown.
+    fn name(self) -> &'static str {
+        match self {
+            Codec::None => "none",
+            Codec::Lz4 => "lz4",
+            Codec::Zstd => "zstd",
         }
-    }
-}
-
-fn name_of(compression: Compression) -> &'static str {
-    match compression {
-        Compression::None => "none",
-        Compression::Lz4 => "lz4",
-        Compression::Zstd => "zstd",
     }
 }
 
@@ -114,22 +107,25 @@ impl Keyspaces {
             Some(Action::List { all: true }) => list(context, |_| true),
             Some(Action::Create(create)) => create.run(context),
             Some(Action::Drop { name, consent }) => {
-                let db = context.open()?;
-                context::existing(&db, name)?;
+                let store = context.open()?;
+                store.existing(name)?;
                 consent.ask(&format!(
                     "the keyspace {name:?} and everything in it would be dropped"
                 ))?;
-                db.drop_keyspace(name)?;
-                layout::forget(&db, name)?;
-                context::close(db)?;
+                store.change(&Request::DropKeyspace(name.clone()))?;
+                layout::forget(&store, name)?;
+                store.close()?;
                 Ok(Exit::Done)
             }
             Some(Action::Rename { from, to }) => {
-                let db = context.open()?;
-                context::existing(&db, from)?;
-                db.rename_keyspace(from, to)?;
-                layout::rename(&db, from, to)?;
-                context::close(db)?;
+                let store = context.open()?;
+                store.existing(from)?;
+                store.change(&Request::RenameKeyspace {
+                    from: from.clone(),
+                    to: to.clone(),
+                })?;
+                layout::rename(&store, from, to)?;
+                store.close()?;
                 Ok(Exit::Done)
             }
         }
@@ -138,49 +134,37 @@ impl Keyspaces {
 
 impl Create {
     fn run(&self, context: &Context) -> Result<Exit> {
-        let mut options = KeyspaceOptions::new().compression(self.compression.into());
-        if let Some(Bytes(bytes)) = self.value_threshold {
-            let Ok(bytes) = u32::try_from(bytes) else {
-                return Err(failure(
+        let value_threshold = match self.value_threshold {
+            None => None,
+            Some(Bytes(bytes)) => Some(u32::try_from(bytes).map_err(|_| {
+                failure(
                     Exit::Usage,
                     "--value-threshold is at most four pages: choose less",
-                ));
-            };
-            options = options.value_threshold(bytes);
-        }
-        if let Some(operator) = &self.merge_operator {
-            options = options.merge_operator(operator);
-        }
-        let db = context.open_or_create()?;
-        if db.existing_keyspace(&self.name).is_ok() {
-            let text = format!(
-                "there is a keyspace {:?} already: drop or rename it first, or use it as it is",
-                self.name
-            );
-            return Err(failure(Exit::Failed, text));
-        }
-        db.keyspace_with(&self.name, &options)
-            .map_err(|error| match error {
-                alluvium::Error::NotRegistered { name, .. } => {
-                    let text = format!("there is no merge operator {name:?}: choose add or append");
-                    failure(Exit::Usage, text)
-                }
-                error => error.into(),
-            })?;
-        context::close(db)?;
+                )
+            })?),
+        };
+        let store = context.open_or_create()?;
+        store.change(&Request::CreateKeyspace(NewKeyspace {
+            name: self.name.clone(),
+            compression: self.compression.name().to_owned(),
+            value_threshold,
+            merge_operator: self.merge_operator.clone(),
+        }))?;
+        store.close()?;
         Ok(Exit::Done)
     }
 }
 
 fn list(context: &Context, shown: impl Fn(&str) -> bool) -> Result<Exit> {
-    let db = context.open_to_read()?;
+    let store = context.open_to_read()?;
+    let all = store.keyspaces()?;
+    store.close()?;
+    let all: Vec<Value> = all
+        .into_iter()
+        .filter(|keyspace| keyspace["name"].as_str().is_some_and(&shown))
+        .collect();
     let mut out = Output::new();
-    let names: Vec<String> = db.keyspaces().into_iter().filter(|name| shown(name)).collect();
     if context.is_json() {
-        let all: Vec<Value> = names
-            .iter()
-            .map(|name| described(&db, name))
-            .collect::<Result<_>>()?;
         out.json(&json!(all))?;
     } else {
         let text = |value: &Value| match value {
@@ -195,26 +179,10 @@ fn list(context: &Context, shown: impl Fn(&str) -> bool) -> Result<Exit> {
             "merge_operator",
             "compaction_filter",
         ];
-        let row = |name: &String| -> Result<Vec<String>> {
-            let all = described(&db, name)?;
-            Ok(columns.iter().map(|column| text(&all[column])).collect())
-        };
-        let rows = names.iter().map(row).collect::<Result<Vec<_>>>()?;
+        let row = |all: &Value| columns.iter().map(|column| text(&all[column])).collect();
+        let rows: Vec<Vec<String>> = all.iter().map(row).collect();
         out.table(&columns, &rows)?;
     }
     out.flush()?;
-    context::close(db)?;
     Ok(Exit::Done)
-}
-
-fn described(db: &Db, name: &str) -> Result<Value> {
-    let keyspace = db.existing_keyspace(name)?;
-    let options = keyspace.options();
-    Ok(json!({
-        "name": name,
-        "compression": name_of(options.compression),
-        "value_threshold": options.value_threshold,
-        "merge_operator": options.merge_operator,
-        "compaction_filter": options.compaction_filter,
-    }))
 }

@@ -2,15 +2,18 @@
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::exit::failure;
 use crate::sizes;
+use crate::store::Store;
+use crate::typed::Database;
+use alluvium_server::control::{Change, Request};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +21,8 @@ Examples:
   alluvium put -k images logo --file logo.png
   date | alluvium put now -                  # from standard input
   alluvium put session:7 alice --expires-in 12h
-  alluvium put --if-absent lock door-1       # exit code 1 if there is a value already";
+  alluvium put --if-absent lock door-1       # exit code 1 if there is a value already
+  alluvium put --redis-db 0 user:7 alice     # a string that Redis clients see";
 
 /// Give a key a value. The store and the keyspace are created if they are not there.
 #[derive(Args, Debug)]
@@ -46,6 +50,8 @@ pub struct Put {
     /// Leave the key alone if it has a value.
     #[arg(long)]
     pub if_absent: bool,
+    #[command(flatten)]
+    pub database: Database,
     #[command(flatten)]
     pub encoding: Encoding,
 }
@@ -75,23 +81,53 @@ impl Put {
 
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let (key, value) = (self.encoding.read(&self.key)?, self.value()?);
-        let db = context.open_or_create()?;
-        let keyspace = context::wanted(&db, &self.keyspace)?;
-        if self.if_absent {
-            if !keyspace.compare_and_set(&key, None, Some(&value))? {
-                let text = format!(
-                    "the key {:?} has a value already: it was left alone",
-                    bytes::escape(&key)
-                );
-                return Err(failure(Exit::NotFound, text));
-            }
-        } else {
-            match self.expires_in {
-                Some(after) => keyspace.put_until(&key, &value, SystemTime::now() + after)?,
-                None => keyspace.put(&key, &value)?,
-            }
+        let store = context.open_or_create()?;
+        let is_put = match self.database.redis_db {
+            Some(database) => self.put_string(&store, database, &key, value)?,
+            None => self.put_value(&store, &key, value)?,
+        };
+        store.close()?;
+        if !is_put {
+            let text = format!(
+                "the key {:?} has a value already: it was left alone",
+                bytes::escape(&key)
+            );
+            return Err(failure(Exit::NotFound, text));
         }
-        context::close(db)?;
         Ok(Exit::Done)
+    }
+
+    fn expires_in_ms(&self) -> Option<u64> {
+        let after = self.expires_in?;
+        Some(u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1))
+    }
+
+    fn put_value(&self, store: &Store, key: &[u8], value: Vec<u8>) -> Result<bool> {
+        let keyspace = self.keyspace.clone();
+        store.wanted(&keyspace)?;
+        let key = key.to_vec();
+        if self.if_absent {
+            return store.is_changed(&Request::PutIfAbsent { keyspace, key, value });
+        }
+        store.write(vec![Change {
+            keyspace,
+            key,
+            value: Some(value),
+            expires_in_ms: self.expires_in_ms(),
+        }])?;
+        Ok(true)
+    }
+
+    /// Gives a key of Redis clients a string.
+    fn put_string(&self, store: &Store, database: u8, key: &[u8], value: Vec<u8>) -> Result<bool> {
+        let mut words = vec![b"SET".to_vec(), key.to_vec(), value];
+        if let Some(ms) = self.expires_in_ms() {
+            words.extend([b"PX".to_vec(), ms.to_string().into_bytes()]);
+        }
+        if self.if_absent {
+            words.push(b"NX".to_vec());
+        }
+        let replies = store.execute(database, vec![words])?;
+        Ok(replies.first().is_some_and(|reply| reply.starts_with(b"+")))
     }
 }

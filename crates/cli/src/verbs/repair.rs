@@ -2,7 +2,7 @@
 
 use super::backup::follow;
 use crate::Exit;
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::exit::failure;
 use crate::screen::{self, Output};
 use crate::{progress, stop};
@@ -51,7 +51,11 @@ impl Repair {
             ),
         };
         bar.finish_and_clear();
-        let report = report.with_context(|| format!("repairing the store in {}", context.path.display()))?;
+        let report = report.with_context(|| format!("repairing the store in {}", context.path.display()));
+        let report = report.map_err(|error| {
+            let way = "stop the server first; `alluvium check` and `alluvium export` work while it runs";
+            context::not_while_open(error, "repair", way)
+        })?;
         let mut out = Output::new();
         if context.is_json() {
             out.json(&json!({

@@ -2,11 +2,14 @@
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
-use crate::context::{self, Access, Context};
+use crate::context::Context;
+use crate::exit::failure;
 use crate::range::Range;
-use crate::remote::Direction;
 use crate::screen::{KEY, Output};
 use crate::stop;
+use crate::store::{Store, Typed, walk};
+use crate::typed::{Database, Printer};
+use alluvium_server::control::{Direction, Redis, Scan as Walk, What};
 use anyhow::Result;
 use clap::Args;
 use std::io::Write;
@@ -17,6 +20,7 @@ Examples:
   alluvium scan --prefix user: --limit 10
   alluvium scan --from 2026-01 --to 2026-02 --reverse
   alluvium scan --keys-only --hex | head
+  alluvium scan --redis-db 0 --prefix user:    # keys of Redis clients, with types and elements
 
 Each line is a key, a tab and its value; what is not printable is escaped as in \\n or \\xff. For byte-exact output use --json, --hex, \
 --base64, or `alluvium export`.";
@@ -40,59 +44,78 @@ pub struct Scan {
     #[arg(long)]
     pub keys_only: bool,
     #[command(flatten)]
+    pub database: Database,
+    #[command(flatten)]
     pub encoding: Encoding,
 }
 
 impl Scan {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let bounds = self.range.bounds(self.encoding)?;
-        let access = context.open_or_served()?;
+        let store = context.open_to_read()?;
         stop::listen()?;
-        match access {
-            Access::Own(db) => {
-                let keyspace = context::existing(&db, &self.keyspace)?;
-                let mut iter = bounds.iter(&keyspace);
-                let next = || {
-                    let pair = if self.reverse {
-                        iter.next_back()
-                    } else {
-                        iter.next()
-                    };
-                    Ok(pair.transpose()?)
-                };
-                self.walk(context, next)?;
-                drop(iter);
-                context::close(db)?;
-            }
-            Access::Served(server) => {
-                let direction = match self.reverse {
+        let walk = Walk {
+            limit: self.limit,
+            ..walk(
+                &self.keyspace,
+                bounds,
+                match self.reverse {
                     true => Direction::Backward,
                     false => Direction::Forward,
-                };
-                let mut pairs = server.pairs(&self.keyspace, &bounds.from, bounds.to.as_deref(), direction);
-                self.walk(context, || pairs.next().transpose())?;
-            }
+                },
+                match self.keys_only {
+                    true => What::Keys,
+                    false => What::Pairs,
+                },
+            )
+        };
+        let mut out = Output::new();
+        let walked = match self.database.redis_db {
+            Some(database) => self.typed(context, &store, database, walk, &mut out),
+            None => store.scan(walk, &mut |key, value| {
+                interrupted()?;
+                self.print(context, &mut out, &key, &value)
+            }),
+        };
+        if let Err(error) = walked
+            && !stop::asked()
+        {
+            return Err(error);
         }
-        Ok(if stop::asked() {
-            Exit::Interrupted
-        } else {
-            Exit::Done
-        })
+        out.flush()?;
+        if stop::asked() {
+            store.close()?;
+            return Ok(Exit::Interrupted);
+        }
+        store.tell_of_raw(match self.database.redis_db {
+            Some(_) => "",
+            None => &self.keyspace,
+        });
+        store.close()?;
+        Ok(Exit::Done)
     }
 
-    fn walk<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    /// Prints keys of Redis clients.
+    fn typed(
         &self,
         context: &Context,
-        mut next: impl FnMut() -> Result<Option<(K, V)>>,
+        store: &Store,
+        database: u8,
+        scan: Walk,
+        out: &mut Output,
     ) -> Result<()> {
-        let mut out = Output::new();
-        let mut left = self.limit.unwrap_or(u64::MAX);
-        while left > 0 && !stop::asked() {
-            let Some((key, value)) = next()? else { break };
-            self.print(context, &mut out, key.as_ref(), value.as_ref())?;
-            left -= 1;
+        let mut printer = Printer::new(out, self.encoding, context.is_json());
+        if self.keys_only {
+            printer = printer.keys_only();
         }
-        Ok(out.flush()?)
+        store.typed(Redis::Scan { database, scan }, &mut |part| {
+            interrupted()?;
+            match part {
+                Typed::Key(key) => printer.key(&key),
+                Typed::Elements(elements) => printer.elements(&elements),
+            }
+        })?;
+        printer.end()
     }
 
     fn print(&self, context: &Context, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {
@@ -107,5 +130,13 @@ impl Scan {
             None => out.line(&key)?,
         }
         Ok(())
+    }
+}
+
+/// Ends the walk when somebody asks for it.
+fn interrupted() -> Result<()> {
+    match stop::asked() {
+        true => Err(failure(Exit::Interrupted, "stopped")),
+        false => Ok(()),
     }
 }

@@ -1,19 +1,21 @@
 //! `serve`: the store for Redis and memcached clients, and a web page.
 
 use crate::Exit;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::exit::failure;
-use crate::remote::Note;
 use crate::screen::{self, Output};
-use crate::stop;
+use crate::users::Users;
+use crate::{log, stop};
 use alluvium::Durability;
 use alluvium_server::{Exposure, Server, ServerOptions, Tls};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use std::ffi::OsString;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -48,13 +50,27 @@ pub struct Serve {
     /// When a write is acknowledged.
     #[arg(long, value_enum, default_value_t = Word::Process)]
     pub durability: Word,
-    /// The password: what Redis clients say to AUTH, memcached clients as the first `set`, whose value is `default TEXT`,
-    /// and browsers. Other users of this machine see it in the list of processes: prefer --password-file or the variable.
-    #[arg(long, env = "ALLUVIUM_PASSWORD", hide_env_values = true, value_name = "TEXT")]
+    /// The password of the user `default`: what Redis clients say to AUTH, memcached clients as the first `set`, whose value
+    /// is `default TEXT`, and browsers. Other users of this machine see it in the list of processes: prefer
+    /// --password-file, or the environment variable ALLUVIUM_PASSWORD, which is read if neither flag is given.
+    #[arg(long, value_name = "TEXT")]
     pub password: Option<String>,
-    /// A file whose first line is the password.
+    /// A file whose first line is the password. It has precedence over ALLUVIUM_PASSWORD.
     #[arg(long, value_name = "FILE", conflicts_with = "password")]
     pub password_file: Option<PathBuf>,
+    /// A file of users, in the syntax of Redis' ACL files: a line `user NAME on >PASSWORD ~PATTERN +@read …` for each. ACL SETUSER
+    /// changes users while the server runs, ACL LOAD and ACL SAVE read and write the file.
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
+    /// A socket of the file system where the Redis protocol is spoken as well. Its file is made, and removed at the end.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The same for the memcached protocol.
+    #[arg(long, value_name = "PATH")]
+    pub memcached_socket: Option<PathBuf>,
+    /// Who may connect to these sockets: the mode of their files, in octal digits.
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
+    pub socket_mode: u32,
     /// A certificate for TLS, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
@@ -64,6 +80,9 @@ pub struct Serve {
     /// Certificates, as PEM: clients must show one that one of these has signed.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_client_ca: Option<PathBuf>,
+    /// The directory that BGSAVE and SAVE put a backup into; CONFIG SET dir changes it.
+    #[arg(long, value_name = "PATH")]
+    pub backup_dir: Option<PathBuf>,
     /// Listen where others can connect, although neither a password nor certificates of clients are asked for.
     #[arg(long)]
     pub unprotected: bool,
@@ -84,16 +103,42 @@ fn first_line(path: &Path) -> Result<String> {
     }
 }
 
+/// The environment variable that holds the password when no flag gives one.
+const PASSWORD_VARIABLE: &str = "ALLUVIUM_PASSWORD";
+
+/// The password of a variable. One that is empty is taken for a mistake: it would let every client in.
+fn from_variable(value: Option<OsString>) -> Result<Option<String>> {
+    let refused = |why: &str| failure(Exit::Usage, format!("{PASSWORD_VARIABLE} {why}"));
+    match value.map(OsString::into_string) {
+        None => Ok(None),
+        Some(Err(_)) => Err(refused("is no UTF-8 text: use --password-file")),
+        Some(Ok(text)) if text.is_empty() => Err(refused("is empty: set it to the password, or unset it")),
+        Some(Ok(text)) => Ok(Some(text)),
+    }
+}
+
 /// Says in flags what the server refuses.
-fn in_flags(error: alluvium_server::Error) -> anyhow::Error {
+fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
             Exit::Usage,
             format!(
-                "{address} can be reached from other machines, and nothing keeps them out: set --password-file, or --tls-client-ca \
-                 with --tls-certificate and --tls-key (TLS alone lets every client in), or say --unprotected if that is meant"
+                "{}{address} can be reached from other machines, and nothing keeps them out: set --password-file, or --users with a password for the user default, or --tls-client-ca \
+                 with --tls-certificate and --tls-key (TLS alone lets every client in), or say --unprotected if that is meant",
+                serve.flag_of(address)
             ),
         ),
+        alluvium_server::Error::Users { why } => failure(Exit::Usage, format!("--users: {why}")),
+        alluvium_server::Error::Socket { path, cause } => {
+            let flag = match serve.socket.as_ref() == Some(&path) {
+                true => "--socket",
+                false => "--memcached-socket",
+            };
+            failure(Exit::Failed, format!("{flag} {}: {cause}", path.display()))
+        }
+        alluvium_server::Error::BackupDirectory { why } => {
+            failure(Exit::Usage, format!("--backup-dir: {why}"))
+        }
         other => other.into(),
     }
 }
@@ -110,6 +155,13 @@ fn address(text: &str) -> Result<Listen, String> {
     found
         .map(|address| Listen(Some(address)))
         .ok_or_else(|| "this is no address: write a host and a port, as in 127.0.0.1:6379, or off".to_owned())
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| "this is no mode: write up to three octal digits, as in 600 or 660".to_owned())
 }
 
 /// Durability as it is typed.
@@ -133,6 +185,16 @@ impl From<Word> for Durability {
     }
 }
 
+/// Lets other commands manage the store while it is served. Without that it is served all the same.
+fn manage(server: &Server, directory: &Path) {
+    if let Err(error) = server.manage(directory) {
+        screen::note(&format!(
+            "other commands cannot work on {} while it is served: there can be no socket in it ({error})",
+            directory.display()
+        ));
+    }
+}
+
 impl Serve {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let options = self.options()?;
@@ -143,8 +205,9 @@ impl Serve {
             .durability(self.durability.into())
             .open(&context.path)
             .with_context(|| format!("opening the store in {}", context.path.display()))?;
-        let server = Server::start(&db, options).map_err(in_flags)?;
-        let _note = self.announce(context, &server)?;
+        let server = Server::start(&db, options).map_err(|error| in_flags(self, error))?;
+        manage(&server, &context.path);
+        self.announce(context, &server)?;
         let is_over = AtomicBool::new(false);
         let served = thread::scope(|scope| {
             scope.spawn(|| {
@@ -158,18 +221,33 @@ impl Serve {
             served
         });
         drop(server);
-        let closed = context::close(db);
+        let closed = db.close().context("closing the store");
         served?;
         closed?;
         screen::note("closed in order");
         Ok(Exit::Done)
     }
 
+    /// The flag that an address was given by, before it.
+    fn flag_of(&self, address: SocketAddr) -> &'static str {
+        let flags = [
+            ("--redis ", self.redis),
+            ("--memcached ", self.memcached),
+            ("--web ", self.web),
+        ];
+        let found = flags.iter().find(|(_, listen)| listen.0 == Some(address));
+        found.map_or("", |(flag, _)| flag)
+    }
+
     fn options(&self) -> Result<ServerOptions> {
-        if self.redis.0.is_none() && self.memcached.0.is_none() && self.web.0.is_none() {
+        let has_socket = self.socket.is_some() || self.memcached_socket.is_some();
+        let has_port = [self.redis, self.memcached, self.web]
+            .iter()
+            .any(|listen| listen.0.is_some());
+        if !has_port && !has_socket {
             return Err(failure(
                 Exit::Usage,
-                "--redis, --memcached and --web are all off: no client could connect",
+                "--redis, --memcached and --web are all off, and there is no --socket: no client could connect",
             ));
         }
         let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
@@ -181,9 +259,10 @@ impl Serve {
             }),
             _ => None,
         };
-        let password = match &self.password_file {
-            Some(path) => Some(first_line(path)?),
-            None => self.password.clone(),
+        let password = match (&self.password, &self.password_file) {
+            (Some(password), _) => Some(password.clone()),
+            (None, Some(path)) => Some(first_line(path)?),
+            (None, None) => from_variable(std::env::var_os(PASSWORD_VARIABLE))?,
         };
         Ok(ServerOptions {
             redis: self.redis.0,
@@ -191,18 +270,24 @@ impl Serve {
             web: self.web.0,
             web_names: self.web_name.clone(),
             password,
+            users: self.users.as_deref().map(|path| Arc::new(Users::new(path)) as _),
+            redis_socket: self.socket.clone(),
+            memcached_socket: self.memcached_socket.clone(),
+            socket_mode: self.socket_mode,
             tls,
             exposure: if self.unprotected {
                 Exposure::Unprotected
             } else {
                 Exposure::Protected
             },
+            backup_directory: self.backup_dir.as_deref().map(std::path::absolute).transpose()?,
+            log_level: Some(log::level()),
             ..ServerOptions::default()
         })
     }
 
-    /// Says where it can be reached, now that it can. Other commands find it by a note beside the store, which is there before anybody is told.
-    fn announce(&self, context: &Context, server: &Server) -> Result<Option<Note>> {
+    /// Says where it can be reached, now that it can.
+    fn announce(&self, context: &Context, server: &Server) -> Result<()> {
         let (redis, memcached) = (server.redis_addr(), server.memcached_addr());
         let scheme = if self.tls_certificate.is_some() {
             "https"
@@ -210,23 +295,34 @@ impl Serve {
             "http"
         };
         let web = server.web_addr().map(|address| format!("{scheme}://{address}"));
-        let note = web.as_ref().and_then(|url| Note::write(&context.path, url));
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         if context.is_json() {
             let mut out = Output::new();
-            out.json(&json!({ "redis": text(redis), "memcached": text(memcached), "web": web }))?;
+            let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+            out.json(&json!({
+                "redis": text(redis),
+                "memcached": text(memcached),
+                "web": web,
+                "socket": path(&self.socket),
+                "memcached_socket": path(&self.memcached_socket),
+            }))?;
             out.flush()?;
         }
         let shown = |name: &str, address: Option<SocketAddr>| Some(format!("{name} on {}", address?));
-        let places: Vec<String> = [shown("Redis", redis), shown("memcached", memcached), web]
-            .into_iter()
-            .flatten()
-            .collect();
+        let at = |name: &str, path: &Option<PathBuf>| Some(format!("{name} on {}", path.as_ref()?.display()));
+        let places = [
+            shown("Redis", redis),
+            at("Redis", &self.socket),
+            shown("memcached", memcached),
+            at("memcached", &self.memcached_socket),
+            web,
+        ];
+        let places: Vec<String> = places.into_iter().flatten().collect();
         screen::note(&format!(
             "{}, the store in {}; Ctrl-C ends it",
             places.join(", "),
             context.path.display()
         ));
-        Ok(note)
+        Ok(())
     }
 }

@@ -2,12 +2,12 @@
 
 use super::watch;
 use crate::Exit;
-use crate::context::{self, Access, Context};
+use crate::context::Context;
 use crate::import::PROGRESS;
 use crate::remote::Remote;
 use crate::screen::{BOLD, Output};
 use crate::sizes::{count, human};
-use alluvium::Stats as Numbers;
+use alluvium_server::control::Request;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ Examples:
 
 /// Say what the store holds, and what that takes on the disk and in memory.
 ///
-/// A store that a server has open is asked through its web page.
+/// A server elsewhere is asked through its web page.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Stats {
@@ -50,21 +50,28 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 impl Stats {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let access = match &self.server {
-            Some(url) => Access::Served(Remote::at(url)?),
-            None => context.open_or_served()?,
-        };
-        if self.watch {
-            return watch::run(self, access);
+        if let Some(url) = &self.server {
+            let server = Remote::at(url)?;
+            return match self.watch {
+                true => watch::run(self, &watch::Watched::Server(server)),
+                false => served(context, &server),
+            };
         }
-        let db = match access {
-            Access::Own(db) => db,
-            Access::Served(server) => return served(context, &server),
-        };
-        let keyspaces = db.keyspaces().into_iter().filter(|name| name != PROGRESS).count();
-        let snapshots = db.snapshots().len();
-        let numbers = json(&db.stats(), keyspaces, snapshots, db.sequence());
-        context::close(db)?;
+        let store = context.open_to_read()?;
+        if self.watch {
+            let watched = watch::Watched::Store(store);
+            let shown = watch::run(self, &watched);
+            if let watch::Watched::Store(store) = watched {
+                store.close()?;
+            }
+            return shown;
+        }
+        let mut numbers = store.json(&Request::Stats)?;
+        if store.has_keyspace(PROGRESS)? {
+            let others = numbers["store"]["keyspaces"].as_u64().unwrap_or(1) - 1;
+            numbers["store"]["keyspaces"] = others.into();
+        }
+        store.close()?;
         print(context, &numbers)
     }
 }
@@ -140,42 +147,6 @@ fn served(context: &Context, server: &Remote) -> Result<Exit> {
         "server": said["server"],
     });
     print(context, &numbers)
-}
-
-/// The numbers, in groups.
-fn json(stats: &Numbers, keyspaces: usize, snapshots: usize, sequence: u64) -> Value {
-    let (space, memory, log) = (&stats.space, &stats.memory, &stats.log);
-    let device = stats.device.total();
-    json!({
-        "store": {
-            "keyspaces": keyspaces,
-            "kept_snapshots": snapshots,
-            "last_commit": sequence,
-        },
-        "space": {
-            "file_bytes": space.file_bytes,
-            "live_bytes": space.live_bytes,
-            "free_bytes": space.free_bytes,
-            "dead_bytes": space.dead_bytes,
-        },
-        "memory": {
-            "budget_bytes": memory.budget,
-            "memtables_bytes": memory.memtables,
-            "log_bytes": log.resident_bytes,
-            "pages_bytes": memory.pages,
-            "records_bytes": memory.records,
-            "tree_bytes": memory.tree,
-            "tables_bytes": memory.tables,
-            "total_bytes": memory.total(),
-        },
-        "device_since_opening": {
-            "reads": device.reads,
-            "read_bytes": device.read_bytes,
-            "writes": device.writes,
-            "written_bytes": device.written_bytes,
-            "syncs": device.syncs,
-        },
-    })
 }
 
 /// A number for people: bytes with a unit, others in groups of three digits.

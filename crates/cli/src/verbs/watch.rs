@@ -2,12 +2,12 @@
 
 use super::stats::Stats;
 use crate::Exit;
-use crate::context::{self, Access};
 use crate::remote::Remote;
 use crate::screen::{BOLD, DIM, Output};
 use crate::sizes::{count, human};
 use crate::stop;
-use alluvium::{Db, OutlineNode, OutlinePivot, Underway};
+use crate::store::{Holder, Store};
+use alluvium_server::control::Request;
 use anyhow::Result;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -43,7 +43,15 @@ struct Level {
     running: u64,
 }
 
-pub(super) fn run(verb: &Stats, access: Access) -> Result<Exit> {
+/// What is looked at.
+pub(super) enum Watched {
+    /// The store in the directory.
+    Store(Store),
+    /// A server elsewhere.
+    Server(Remote),
+}
+
+pub(super) fn run(verb: &Stats, watched: &Watched) -> Result<Exit> {
     stop::listen()?;
     let mut out = Output::new();
     let is_page = out.is_terminal();
@@ -51,22 +59,19 @@ pub(super) fn run(verb: &Stats, access: Access) -> Result<Exit> {
         // Another screen, which goes when this ends, without a cursor.
         write!(out, "\x1b[?1049h\x1b[?25l")?;
     }
-    let shown = show(verb, &access, &mut out, is_page);
+    let shown = show(verb, watched, &mut out, is_page);
     if is_page {
         write!(out, "\x1b[?25h\x1b[?1049l")?;
     }
     out.flush()?;
     shown?;
-    if let Access::Own(db) = access {
-        context::close(db)?;
-    }
     Ok(Exit::Done)
 }
 
-fn show(verb: &Stats, access: &Access, out: &mut Output, is_page: bool) -> Result<()> {
-    let look = || match access {
-        Access::Own(db) => Ok(of_store(db)),
-        Access::Served(server) => of_server(server),
+fn show(verb: &Stats, watched: &Watched, out: &mut Output, is_page: bool) -> Result<()> {
+    let look = || match watched {
+        Watched::Store(store) => of_store(store),
+        Watched::Server(server) => of_server(server),
     };
     let mut before = look()?;
     let mut left = verb.count.unwrap_or(u64::MAX);
@@ -97,55 +102,44 @@ fn show(verb: &Stats, access: &Access, out: &mut Output, is_page: bool) -> Resul
     Ok(())
 }
 
-fn of_store(db: &Db) -> Look {
-    let figures = db.stats().list().into_iter();
+fn of_store(store: &Store) -> Result<Look> {
+    let said = store.json(&Request::Figures)?;
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
     let mut levels = Vec::new();
-    add_up(&db.outline().root, 0, &mut levels);
-    Look {
+    add_up(&said["root"], 0, &mut levels);
+    let title = match store.holder() {
+        Holder::Us => "nobody else has the store open".to_owned(),
+        Holder::Others => format!(
+            "process {} · {} connections · {} commands",
+            number(&said["process_id"]),
+            count(number(&said["server"]["connections"])),
+            count(number(&said["server"]["commands"]))
+        ),
+    };
+    Ok(Look {
         at: Instant::now(),
-        figures: figures.map(|figure| (figure.name, figure.value)).collect(),
+        figures: figures(&said["figures"]),
         recent: Value::Null,
         levels,
-        title: "nobody else has the store open".to_owned(),
-    }
+        title,
+    })
 }
 
-fn add_up(node: &OutlineNode, depth: usize, levels: &mut Vec<Level>) {
-    if levels.len() == depth {
-        levels.push(Level::default());
-    }
-    let level = &mut levels[depth];
-    level.nodes += 1;
-    level.bundles += node.bundles.len() as u64;
-    for OutlinePivot {
-        own,
-        pending,
-        compaction,
-        ..
-    } in &node.pivots
-    {
-        level.pivots += 1;
-        level.own_bytes += own.iter().map(|layer| layer.bytes as f64).sum::<f64>();
-        level.pending_bytes += pending.iter().map(|layer| layer.bytes as f64).sum::<f64>();
-        level.queued += u64::from(*compaction == Some(Underway::Queued));
-        level.running += u64::from(*compaction == Some(Underway::Running));
-    }
-    for child in node.pivots.iter().filter_map(|pivot| pivot.child.as_deref()) {
-        add_up(child, depth + 1, levels);
-    }
+fn figures(of: &Value) -> BTreeMap<String, f64> {
+    let figures = of.as_object().into_iter().flatten();
+    figures
+        .map(|(name, value)| (name.clone(), value.as_f64().unwrap_or_default()))
+        .collect()
 }
 
 fn of_server(server: &Remote) -> Result<Look> {
     let (stats, tree) = (server.json("/api/stats")?, server.json("/api/tree")?);
-    let figures = stats["figures"].as_object().into_iter().flatten();
     let mut levels = Vec::new();
-    add_up_json(&tree["root"], 0, &mut levels);
+    add_up(&tree["root"], 0, &mut levels);
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     Ok(Look {
         at: Instant::now(),
-        figures: figures
-            .map(|(name, value)| (name.clone(), value.as_f64().unwrap_or_default()))
-            .collect(),
+        figures: figures(&stats["figures"]),
         recent: stats["recent"].clone(),
         levels,
         title: format!(
@@ -159,7 +153,7 @@ fn of_server(server: &Remote) -> Result<Look> {
     })
 }
 
-fn add_up_json(node: &Value, depth: usize, levels: &mut Vec<Level>) {
+fn add_up(node: &Value, depth: usize, levels: &mut Vec<Level>) {
     if levels.len() == depth {
         levels.push(Level::default());
     }
@@ -186,7 +180,7 @@ fn add_up_json(node: &Value, depth: usize, levels: &mut Vec<Level>) {
         .map(|pivot| &pivot["child"])
         .filter(|child| child.is_object())
     {
-        add_up_json(child, depth + 1, levels);
+        add_up(child, depth + 1, levels);
     }
 }
 
@@ -398,7 +392,7 @@ mod tests {
                 .expect("there is room");
         }
         db.checkpoint().expect("there is room");
-        let own = of_store(&db);
+        let own = of_store(&Store::own(db.clone())).expect("it answers");
         let options = alluvium_server::ServerOptions {
             web: Some("127.0.0.1:0".parse().expect("an address")),
             ..alluvium_server::ServerOptions::default()

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod access;
 mod basics;
 mod bench;
 mod bulk;
@@ -9,11 +10,13 @@ mod consent;
 mod errors;
 mod formats;
 mod keyspaces;
+mod managed;
 mod read_only;
 mod resume;
 mod serve;
 mod tables;
 mod terminal;
+mod typed;
 mod upkeep;
 
 use std::ffi::OsStr;

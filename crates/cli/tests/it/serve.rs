@@ -3,17 +3,22 @@
 use crate::Place;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// A server that runs, and where.
-struct Served {
-    child: Child,
-    redis: String,
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    pub(crate) redis: String,
     memcached: String,
 }
 
 impl Served {
-    fn new(place: &Place, more: &[&str]) -> Served {
+    pub(crate) fn new(place: &Place, more: &[&str]) -> Served {
+        Served::with(place, more, |_| {})
+    }
+
+    /// One whose command is changed before it runs.
+    pub(crate) fn with(place: &Place, more: &[&str], change: impl FnOnce(&mut Command)) -> Served {
         let mut arguments = "serve --json --redis 127.0.0.1:0 --memcached 127.0.0.1:0"
             .split(' ')
             .collect::<Vec<_>>();
@@ -21,8 +26,9 @@ impl Served {
             arguments.extend(["--web", "127.0.0.1:0"]);
         }
         arguments.extend(more);
-        let mut child = place
-            .command(arguments)
+        let mut command = place.command(arguments);
+        change(&mut command);
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -41,7 +47,7 @@ impl Served {
     }
 
     /// It gets a signal; its exit code.
-    fn ended(mut self, signal: i32) -> Option<i32> {
+    pub(crate) fn ended(mut self, signal: i32) -> Option<i32> {
         let pid = i32::try_from(self.child.id()).expect("a process");
         // SAFETY: it is our own child, which nobody has waited for yet.
         unsafe { libc::kill(pid, signal) };
@@ -59,7 +65,7 @@ impl Drop for Served {
     }
 }
 
-fn asked(address: &str, request: &str, reply: &str) {
+pub(crate) fn asked(address: &str, request: &str, reply: &str) {
     let mut socket = TcpStream::connect(address).expect("it listens");
     socket.write_all(request.as_bytes()).unwrap();
     let mut bytes = vec![0; reply.len()];
@@ -77,7 +83,6 @@ fn what_was_acknowledged_is_there_after_sigterm_and_after_sigkill() {
         "+OK\r\n$4\r\n1094\r\n",
     );
     asked(&served.memcached, "set m 0 0 2\r\nhi\r\n", "STORED\r\n");
-    place.run(["put", "a", "1"]).ended(6).complained("open elsewhere");
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
     let served = Served::new(&place, &["--durability", "disk"]);
     asked(
@@ -156,7 +161,6 @@ fn what_is_being_served_is_read_through_the_server() {
     };
     let before = all(&place);
     let served = Served::new(&place, &[]);
-    assert!(place.path("store.serving").exists());
     assert!(all(&place) == before, "what the server says differs");
     assert_eq!(before[4], bytes);
     place.run(["get", "none"]).ended(1).complained("none");
@@ -168,29 +172,9 @@ fn what_is_being_served_is_read_through_the_server() {
         .done(["stats", "--watch", "-n", "2", "--interval", "0.1"])
         .text();
     assert_eq!(page.matches("throughput").count(), 2, "{page}");
-    place.run(["check"]).ended(6);
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
-    assert!(
-        !place.path("store.serving").exists(),
-        "the note goes with the server"
-    );
     place.done(["stats", "--watch", "-n", "1", "--interval", "0.1"]);
     place
         .run(["stats", "--watch", "--server", "http://127.0.0.1:1"])
         .ended(3);
-}
-
-#[test]
-fn a_server_without_a_page_says_how_its_store_can_be_read() {
-    let place = Place::new();
-    place.done(["put", "a", "1"]);
-    let served = Served::new(&place, &["--web", "off"]);
-    place.run(["get", "a"]).ended(6).complained("--web");
-    assert_eq!(served.ended(libc::SIGKILL), None);
-    // A note that a dead server has left misleads nobody.
-    place.file(
-        "store.serving",
-        "{\"web\":\"http://127.0.0.1:1\",\"process_id\":1}",
-    );
-    assert_eq!(place.done(["get", "a"]).out, b"1");
 }

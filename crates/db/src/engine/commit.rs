@@ -22,8 +22,8 @@ use crate::catalog::Owners;
 use crate::format::{Write, Writes};
 use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
+use alluvium_dictionary::memtable::{Full, Memtable, RANGE_OVERHEAD};
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
-use alluvium_trees::memtable::{Full, Memtable, RANGE_OVERHEAD};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -125,17 +125,18 @@ impl Engine {
         if condition.is_some() {
             self.stripes.want(&self.writers);
         }
-        let mut turn = match self.queue.is_large(room_for(commit)) {
+        let room = room_for(commit);
+        let mut turn = match self.queue.is_large(room) {
             false => None,
             true => Some(self.turn_of_long(commit)?),
         };
         let mut refusals = Refusals::default();
         loop {
-            self.admit(commit)?;
+            self.admit(commit, room)?;
             if let Some(turn) = &turn {
                 turn.wait_for_memory(self);
             }
-            match self.try_commit(commit, owners, turn.as_ref(), condition) {
+            match self.try_commit(commit, room, owners, turn.as_ref(), condition) {
                 Ok(Tried::Stopped { seen }) => {
                     drop(turn.take());
                     self.wait_until_visible(seen)?;
@@ -194,6 +195,7 @@ impl Engine {
     fn try_commit(
         &self,
         commit: &Commit,
+        room: u64,
         owners: Owners<'_>,
         turn: Option<&Turn<'_>>,
         condition: Option<&Condition<'_>>,
@@ -215,15 +217,14 @@ impl Engine {
             return Ok(Tried::Stopped { seen });
         }
         let count = u64::from(commit.count);
-        let bytes = room_for(commit);
-        let place = self.queue.assign(count, bytes, || self.note_sealed());
+        let place = self.queue.assign(count, room, || self.note_sealed());
         if let Some(turn) = turn
-            && bytes > self.plan.scale.memtable
+            && room > self.plan.scale.memtable
         {
             turn.takes(&place.slot.memtable);
         }
         let committing = Committing::new(self);
-        let written = self.write_down(commit, &place, bytes);
+        let written = self.write_down(commit, &place, room);
         committing.end();
         written.map(|last| Tried::Applied { last })
     }
@@ -303,7 +304,7 @@ impl Engine {
 }
 
 /// Bytes of a memtable that a commit needs, at most.
-pub(crate) fn room_for(commit: &Commit) -> u64 {
+fn room_for(commit: &Commit) -> u64 {
     let records = commit.kinds.iter().map(|&count| u64::from(count)).sum();
     let ranges = u64::from(commit.count).saturating_sub(records);
     room(commit.len(), records, ranges)

@@ -6,9 +6,9 @@ use crate::progress::{Progress, Stage};
 use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_device::Directory;
+use alluvium_dictionary::read::Files;
 use alluvium_storage::store::Copy;
 use alluvium_storage::superblock;
-use alluvium_trees::checked::Files;
 use alluvium_trees::tiered::check_files;
 use std::sync::Arc;
 

@@ -15,8 +15,8 @@
 
 use super::policy::MOST_SEALED;
 use alluvium_base::Sequence;
-use alluvium_trees::memtable::Memtable;
-use alluvium_trees::tiered::{MemtableEntry, MemtableList, Memtables};
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
 use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};

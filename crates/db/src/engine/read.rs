@@ -5,7 +5,10 @@ use crate::Result;
 use crate::format::TreeKey;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
-use alluvium_trees::tiered::{Found, Gather, KeyspaceRules, Reader};
+use alluvium_dictionary::found::Found;
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::rules::KeyspaceRules;
+use alluvium_trees::tiered::Reader;
 use smallvec::SmallVec;
 
 /// How many keys of a batch the processor is asked for before they are looked up.

@@ -4,7 +4,7 @@ use super::Engine;
 use crate::Result;
 use alluvium_base::Kind;
 use alluvium_base::message::LAST;
-use alluvium_trees::range::KeyRange;
+use alluvium_dictionary::range::KeyRange;
 
 impl Engine {
     /// About how many keys of a range have a value: what the tree says from its index nodes, and the keys in memtables one by one.

@@ -7,9 +7,9 @@ use crate::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, Scale, Wr
 use alluvium_base::Kind;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::{SimDirectory, Survival};
+use alluvium_dictionary::merge::Direction;
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{self, Access, LogOptions};
-use alluvium_trees::merge::Direction;
 use alluvium_trees::tiered::Shape;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Who must wait: writers, as far as the background is behind, and those for whom the disk has no room.
 
 use super::Engine;
-use super::commit::{Commit, room_for};
+use super::commit::Commit;
 use super::policy::{self, Debt};
 use super::queue::PARTS;
 use super::work::{SLICE, Worked};
@@ -137,8 +137,8 @@ impl Pressure {
 }
 
 impl Engine {
-    /// Lets a commit in when there is room for it, after it has done its share of the work.
-    pub(crate) fn admit(&self, commit: &Commit) -> Result<()> {
+    /// Lets a commit in when a memtable has `room` bytes for it, after it has done its share of the work.
+    pub(crate) fn admit(&self, commit: &Commit, room: u64) -> Result<()> {
         self.health()?;
         if commit.grows && self.pressure.is_full() {
             if self.plan.workers == 0 {
@@ -152,8 +152,7 @@ impl Engine {
             self.pressure.deletes.store(true, Ordering::Relaxed);
         }
         let part = self.plan.scale.memtable / PARTS;
-        let bytes = room_for(commit);
-        let since = self.pressure.since.add(bytes, part);
+        let since = self.pressure.since.add(room, part);
         if since >= part {
             let debt = self.debt();
             let parts = since / part;
@@ -166,7 +165,7 @@ impl Engine {
             }
         }
         let mut turns = 0;
-        while self.queue.is_full(bytes) {
+        while self.queue.is_full(room) {
             self.health()?;
             self.tallies.waits.fetch_add(1, Ordering::Relaxed);
             match self.make_memtable_room() {

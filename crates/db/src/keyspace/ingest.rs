@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Records that come in the order of their keys, on their way into a keyspace. Nobody sees any of them before [`Ingest::finish`], and from then
-/// on everybody all of them. Dropped unfinished, it leaves nothing behind; nor does a crash.
+/// A bulk load of records in key order. [`Ingest::finish`] makes all of them visible at once. An
+/// ingest that is dropped unfinished, or cut off by a crash, leaves nothing behind.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -47,9 +47,10 @@ impl fmt::Debug for Ingest {
 }
 
 impl Keyspace {
-    /// Loads records that come in the order of their keys, each key once: they are written straight to where they stay, at the speed of the device,
-    /// and no log. All of them take effect at once, as if they had been put at that moment; earlier values of their keys are gone then.
-    /// Answers how many there were.
+    /// Loads records in key order, each key once. They are written straight to their final place at
+    /// the speed of the device, and not to the log. All of them become visible at once, as if they
+    /// had been put at that moment, and replace earlier values of their keys. Returns how many
+    /// there were.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -73,7 +74,7 @@ impl Keyspace {
         ingest.finish()
     }
 
-    /// Begins to load records one by one, for whoever has no iterator of them.
+    /// Starts a bulk load whose records are added one by one.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`]; [`Error::Background`]; [`Error::Closed`].
@@ -92,7 +93,7 @@ impl Keyspace {
 }
 
 impl Ingest {
-    /// Takes a record whose key is above all before.
+    /// Adds a record. Its key must be above all keys before.
     ///
     /// # Errors
     /// [`Error::Unsorted`], [`Error::TooLong`]: the ingest is as it was. [`Error::is_full`] when the disk is, or as the device says: it can only be
@@ -101,7 +102,7 @@ impl Ingest {
         self.take(key.as_ref(), value.as_ref(), 0)
     }
 
-    /// Takes a record whose key is above all before, and that has its value until `expires`.
+    /// Adds a record that expires. Its key must be above all keys before.
     ///
     /// # Errors
     /// As [`Ingest::put`].
@@ -114,7 +115,7 @@ impl Ingest {
         self.take(key.as_ref(), value.as_ref(), expiry_ms(expires))
     }
 
-    /// How many records it has taken.
+    /// Returns how many records were added.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
@@ -148,10 +149,11 @@ impl Ingest {
         Ok(())
     }
 
-    /// All records take effect, and survive the loss of power. Answers how many there are.
+    /// Makes all records visible and durable. Returns how many there are.
     ///
-    /// What was written before goes to the disk first; writes that begin meanwhile may wait until this is done, which is a matter of milliseconds, for
-    /// the records are on the device already. A snapshot that was taken before does not see them.
+    /// Earlier writes are checkpointed first. Writes that start meanwhile may wait for a few
+    /// milliseconds; the records themselves are on the device already. Snapshots that were taken
+    /// before do not see the records.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], or as the device says. None of the records takes effect then, unless the

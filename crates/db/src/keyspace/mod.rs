@@ -22,9 +22,9 @@ use crate::reads::{Get, MultiGet};
 use crate::stats::Began;
 use crate::{Durability, Error, Result, Value};
 use alluvium_base::Kind;
-use alluvium_trees::merge::Operator;
-use alluvium_trees::range::KeyRange;
-use alluvium_trees::tiered::KeyspaceRules;
+use alluvium_dictionary::merge::Operator;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::rules::KeyspaceRules;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
@@ -32,7 +32,8 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A set of keys with values, in the order of the keys' bytes. Handles are cheap to clone and may be used by any thread.
+/// An ordered set of keys with values. Keys compare as bytes. Handles are cheap to clone and can be
+/// used from any thread.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -100,25 +101,26 @@ impl Keyspace {
         })
     }
 
-    /// Its name.
+    /// Returns the name of the keyspace.
     #[must_use]
     pub fn name(&self) -> String {
         self.definition.name()
     }
 
-    /// Its number: what the tree's keys of it begin with, in [`Db::outline`](crate::Db::outline). It stays the same when the keyspace gets another name.
+    /// Returns the number of the keyspace: the prefix of its keys in
+    /// [`Db::outline`](crate::Db::outline). Renaming does not change it.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.definition.id
     }
 
-    /// What it was created with.
+    /// Returns the options that the keyspace was created with.
     #[must_use]
     pub fn options(&self) -> &KeyspaceOptions {
         &self.definition.options
     }
 
-    /// The key has this value from now on.
+    /// Sets the value of a key.
     ///
     /// # Errors
     /// [`Error::TooLong`]; [`Error::KeyspaceDropped`]; [`Error::is_full`] when the disk is; [`Error::Background`]; as the device says.
@@ -126,11 +128,12 @@ impl Keyspace {
         self.write(key.as_ref(), Kind::Put, 0, value.as_ref())
     }
 
-    /// The key has this value until `expires`: then it has none, and its space comes back.
+    /// Sets the value of a key until `expires`. After that the key has no value, and its space is
+    /// freed.
     ///
-    /// Expiry follows the clock of the machine, and nothing else. A clock that jumps ahead, if
-    /// only once and for a moment, has compactions delete
-    /// for good what had expired by it. Snapshots do not keep a value beyond its moment.
+    /// Expiry follows the clock of the machine. If that clock jumps ahead, even for a moment,
+    /// compactions delete what has expired by it, for good. Snapshots do not keep a value beyond
+    /// its expiry.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -143,7 +146,7 @@ impl Keyspace {
         self.write(key.as_ref(), Kind::Put, expiry_ms(expires), value.as_ref())
     }
 
-    /// The key has no value from now on.
+    /// Deletes a key. Deleting a key that has no value is not an error.
     ///
     /// # Errors
     /// As [`Keyspace::put`]. It works on a full disk, too.
@@ -151,11 +154,12 @@ impl Keyspace {
         self.write(key.as_ref(), Kind::Delete, 0, &[])
     }
 
-    /// Folds an operand into the key's value by the keyspace's merge operator, without reading it.
-    /// Where the key has a value that the operator cannot
-    /// fold into, such as a text under `add`, value and operands stay as they are, and reads of
-    /// the key fail with [`Error::BadBase`] until it is
-    /// put or deleted.
+    /// Adds an operand to the value of a key without reading it: the keyspace's merge operator
+    /// combines them when the key is read or compacted.
+    ///
+    /// If the key holds a value that the operator cannot combine with, such as text under `add`,
+    /// the value and the operands are kept, and reads of the key fail with [`Error::BadBase`] until
+    /// it is put or deleted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -175,8 +179,8 @@ impl Keyspace {
         self.write(key.as_ref(), Kind::Merge, 0, operand.as_ref())
     }
 
-    /// No key from `start` on and before `end` has a value from now on; without an end, none that follows. It costs one small record,
-    /// whatever is in the range.
+    /// Deletes all keys from `start` (included) to `end` (excluded); without an end, all keys from
+    /// `start` on. This writes one small record, however many keys there are.
     ///
     /// # Errors
     /// As [`Keyspace::delete`].
@@ -213,10 +217,11 @@ impl Keyspace {
         result
     }
 
-    /// The key gets the value `new`, or loses its value if `new` is none, if it has exactly the value `expected` now, or none if that
-    /// is none. Whether it did. Reads, writes and conditional writes of a key take effect one
-    /// after the other: what made the condition
-    /// fail is seen by every later read.
+    /// Atomically replaces the value of `key` with `new` if it equals `expected`; `None` means
+    /// absent. Returns whether it was replaced.
+    ///
+    /// Reads, writes and conditional writes of one key are linearizable: a value that made the
+    /// condition fail is visible to every later read.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -257,7 +262,7 @@ impl Keyspace {
         Ok(done.is_some())
     }
 
-    /// The key's value.
+    /// Returns the value of a key, or `None` if it has none.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`]; [`Error::BadBase`]; as the device says; damage.
@@ -275,7 +280,7 @@ impl Keyspace {
         Ok(found.map(Value::new))
     }
 
-    /// Whether the key has a value.
+    /// Returns whether a key has a value.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -283,8 +288,8 @@ impl Keyspace {
         Ok(self.get(key)?.is_some())
     }
 
-    /// The values of many keys, in their order. What must be read from the device for them is read at once, so this is much faster
-    /// than one after the other.
+    /// Returns the values of many keys, in the order of the keys. Device reads for all of them run
+    /// at the same time, so this is much faster than one `get` after the other.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -309,8 +314,9 @@ impl Keyspace {
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
     }
 
-    /// The values of many keys, in their order, if all of them are known without the device; none otherwise. It never waits, and costs little: for
-    /// whoever serves others meanwhile, and asks again by [`Keyspace::multi_get_async`] if he must.
+    /// Returns the values of many keys if all of them can be found in memory, and `None` otherwise.
+    /// It never waits for the device: event loops call it first, and [`Keyspace::multi_get_async`]
+    /// if it returns `None`.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -346,11 +352,13 @@ impl Keyspace {
         ))
     }
 
-    /// The key's value as it is now, by a future: it is ready at its first poll when what it needs is in memory, and wakes its task when the
-    /// device has brought what is not. Thousands may be under way on one thread, in any executor. What is read is what everybody sees at the
-    /// first poll, or later.
+    /// Returns a future of the value of a key. The future is ready at its first poll if the value
+    /// is in memory; otherwise it wakes its task when the device has delivered what it needs.
+    /// Thousands can be in flight on one thread, in any executor. It reads the commits that are
+    /// visible at its first poll, or later ones.
     ///
-    /// Whoever drops the last handle of a store by dropping such a future has it closed by another thread, for that takes time.
+    /// If dropping the future drops the last handle of the store, another thread closes the store,
+    /// because that takes time.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -368,8 +376,8 @@ impl Keyspace {
         Get::new(self, key.as_ref(), Ok(None))
     }
 
-    /// The values of many keys as they are now, in their order, by a future: see [`Keyspace::get_async`]. All that must be read from the device is
-    /// asked for together.
+    /// Returns a future of the values of many keys, in the order of the keys: see
+    /// [`Keyspace::get_async`]. All device reads are requested together.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -383,13 +391,13 @@ impl Keyspace {
         (key, Arc::clone(&self.definition.rules))
     }
 
-    /// Every key and its value, in the order of the keys, as they are now.
+    /// Returns an iterator over all keys and values, in key order, as they are now.
     #[must_use]
     pub fn iter(&self) -> Iter {
         self.range::<&[u8]>(..)
     }
 
-    /// The keys within bounds and their values, as they are now.
+    /// Returns an iterator over the keys within bounds and their values, as they are now.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -407,7 +415,7 @@ impl Keyspace {
         Iter::new(self, crate::iter::bounds(&self.definition, &range), None)
     }
 
-    /// The keys that begin with some bytes and their values, as they are now.
+    /// Returns an iterator over the keys with a prefix and their values, as they are now.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::new(
@@ -417,11 +425,12 @@ impl Keyspace {
         )
     }
 
-    /// About how many keys have a value. It costs some index nodes, and a walk over what of it is in memory: a tenth of a microsecond for each.
+    /// Estimates how many keys have a value. The cost is a few index nodes, and 0.1 µs for each
+    /// record in memtables.
     ///
-    /// What it says is off by what only reading everything could tell: a key that was written again, or deleted, since the tree was compacted
-    /// there counts once for each version that is left, deletes take nothing off, and a range delete counts only from its compaction on. In a
-    /// keyspace of which each key was written once, it is exact.
+    /// The estimate counts every version of a key that compactions have not merged yet, ignores
+    /// deletes, and counts range deletes only once they are compacted. It is exact if each key was
+    /// written once.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -441,7 +450,7 @@ impl Keyspace {
         self.shared.engine.approximate_len(&self.whole())
     }
 
-    /// About how many keys within bounds have a value: see [`Keyspace::approximate_len`].
+    /// Estimates how many keys within bounds have a value: see [`Keyspace::approximate_len`].
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -462,11 +471,13 @@ impl Keyspace {
         self.shared.engine.approximate_len(&range)
     }
 
-    /// About how many bytes it takes in the data files: its records with all their versions, values that are kept apart, its share of what finds
-    /// them. Exact but for a leaf (some pages) at each end of each run.
+    /// Returns about how many bytes the keyspace takes in the data files: all versions of its
+    /// records, values outside leaves, and its share of index nodes and maplets. It is exact to a
+    /// leaf (a few pages) at each end of each run.
     ///
-    /// What is in memory and in the log only is not in it: [`Db::checkpoint`](crate::Db::checkpoint) writes that out. What was deleted counts until
-    /// a compaction has come by.
+    /// Writes that are only in memory and in the log are not included;
+    /// [`Db::checkpoint`](crate::Db::checkpoint) writes them out. Deleted records count until they
+    /// are compacted.
     ///
     /// # Errors
     /// As [`Keyspace::approximate_len`].
@@ -480,7 +491,7 @@ impl Keyspace {
         KeyRange::new(&self.definition.prefix, Some(&self.definition.end))
     }
 
-    /// When its writes are acknowledged.
+    /// Returns when writes are acknowledged.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.shared.engine.durability

@@ -3,7 +3,7 @@
 use crate::{Error, Result};
 use alluvium_storage::Codec;
 
-/// How a keyspace's pages are kept on the disk.
+/// How pages of a keyspace are compressed on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
     /// As they are.
@@ -35,7 +35,7 @@ impl From<Codec> for Compression {
     }
 }
 
-/// What a keyspace is created with.
+/// Options of a new keyspace.
 ///
 /// ```
 /// use alluvium::{Compression, KeyspaceOptions};
@@ -44,42 +44,42 @@ impl From<Codec> for Compression {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceOptions {
-    /// How its pages are kept on the disk.
+    /// How pages are compressed on disk.
     pub compression: Compression,
-    /// Values longer than this many bytes are kept apart from their keys; a quarter of a page if absent.
+    /// Values longer than this many bytes are stored outside of leaves; a quarter of a page if
+    /// `None`.
     pub value_threshold: Option<u32>,
-    /// The name of the operator that folds what is merged: `add`, `append`, `minimum`, `maximum`,
-    /// or one that the
-    /// program has registered. Another name is refused when the keyspace is made.
+    /// Name of the merge operator: `add`, `append`, `minimum`, `maximum`, or one that the program
+    /// has registered. Creating a keyspace with another name fails.
     pub merge_operator: Option<String>,
-    /// The name of a registered compaction filter. A snapshot that is taken while a compaction
-    /// runs may see values from before and from after
-    /// what the filter says of them there.
+    /// Name of a registered compaction filter. A snapshot that is taken during a compaction may see
+    /// values from before and from after the filter.
     pub compaction_filter: Option<String>,
 }
 
 impl KeyspaceOptions {
-    /// No compression, no merge operator, no filter.
+    /// Returns the defaults: no compression, no merge operator, no compaction filter.
     #[must_use]
     pub fn new() -> KeyspaceOptions {
         KeyspaceOptions::default()
     }
 
-    /// How its pages are kept on the disk.
+    /// Sets how pages are compressed on disk.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> KeyspaceOptions {
         self.compression = compression;
         self
     }
 
-    /// Values longer than this many bytes are kept apart from their keys, so that they are not copied when the keys are.
+    /// Sets the length in bytes above which values are stored outside of leaves, so that
+    /// compactions do not copy them.
     #[must_use]
     pub fn value_threshold(mut self, bytes: u32) -> KeyspaceOptions {
         self.value_threshold = Some(bytes);
         self
     }
 
-    /// The operator that folds what is merged, by its name.
+    /// Sets the merge operator, by name.
     #[must_use]
     pub fn merge_operator(mut self, name: &str) -> KeyspaceOptions {
         self.merge_operator = Some(name.to_owned());
@@ -116,7 +116,7 @@ impl KeyspaceOptions {
         }
     }
 
-    /// The filter that compactions ask, by its name.
+    /// Sets the compaction filter, by name.
     #[must_use]
     pub fn compaction_filter(mut self, name: &str) -> KeyspaceOptions {
         self.compaction_filter = Some(name.to_owned());

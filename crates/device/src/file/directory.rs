@@ -18,6 +18,7 @@ use rustix::io::{Errno, retry_on_intr};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -57,6 +58,13 @@ struct Shared {
     boot: BootId,
     notes: Arc<Notes>,
 }
+
+/// The mode of files that are made here: their owner alone reads and writes them. The process' file mode
+/// creation mask may take more away. Files that exist keep theirs.
+pub(super) const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
+
+/// The mode of directories that are made here.
+const OWN_DIRECTORY: u32 = 0o700;
 
 /// What was found out about the place, each thing once.
 #[derive(Debug, Default)]
@@ -288,9 +296,7 @@ impl FileDirectory {
         };
         // NONBLOCK: opening what turns out to be a FIFO must not wait for its other end.
         let flags = access | extra | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let opened = retry_on_intr(|| {
-            rustix::fs::openat(&self.shared.descriptor, name, flags, Mode::from_raw_mode(0o644))
-        });
+        let opened = retry_on_intr(|| rustix::fs::openat(&self.shared.descriptor, name, flags, OWN_FILE));
         opened
             .and_then(|descriptor| {
                 // A ring would answer EAGAIN for such a descriptor instead of waiting.
@@ -446,7 +452,7 @@ fn check_name(operation: Operation, name: &str) -> Result<()> {
 
 /// Makes a directory and those above it that are missing; each new one is durable because the one above it is synced.
 fn make_durably(path: &Path) -> io::Result<()> {
-    match std::fs::create_dir(path) {
+    match make_own(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -455,7 +461,7 @@ fn make_durably(path: &Path) -> io::Result<()> {
                 .filter(|above| !above.as_os_str().is_empty())
                 .ok_or(error)?;
             make_durably(above)?;
-            match std::fs::create_dir(path) {
+            match make_own(path) {
                 // Somebody else was faster.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
                 made => made?,
@@ -469,6 +475,10 @@ fn make_durably(path: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     std::fs::File::open(above)?.sync_all()
+}
+
+fn make_own(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().mode(OWN_DIRECTORY).create(path)
 }
 
 /// The kernel's name for this boot.

@@ -5,9 +5,10 @@
 //! kernel closes that with the ring, behind its last request, and the lock is free only then. The
 //! next holder waits for this where the process that is named has gone.
 
+use super::directory::OWN_FILE;
 use crate::uring::{Rings, Slot};
 use crate::{Error, Lock, Operation, Result};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use std::io;
@@ -47,7 +48,7 @@ pub(super) fn take(directory: BorrowedFd<'_>, name: &str, rings: Option<&Arc<Rin
             directory,
             name,
             OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-            Mode::from_raw_mode(0o644),
+            OWN_FILE,
         )
     })
     .map_err(failed)?;
@@ -67,7 +68,7 @@ pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Lock>
     let failed = |errno: Errno| Error::from_io(Operation::Lock, name, 0, 0, io::Error::from(errno));
     let open = |flags: OFlags| {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        rustix::io::retry_on_intr(|| rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o644)))
+        rustix::io::retry_on_intr(|| rustix::fs::openat(directory, name, flags, OWN_FILE))
     };
     let file = match open(OFlags::RDONLY) {
         Err(Errno::NOENT) => match open(OFlags::RDONLY | OFlags::CREATE) {
@@ -121,6 +122,7 @@ fn holder(file: &OwnedFd) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::file::{Notes, Workers};
+    use rustix::fs::Mode;
     use std::os::fd::AsFd;
 
     #[test]

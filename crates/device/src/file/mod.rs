@@ -6,7 +6,7 @@
 //! *Does not know*: how requests reach the kernel together; that is `uring`'s, or the thread pool's.
 //!
 //! *Read in this order*: `directory` (names), `device` (how a batch is sorted), `open_file` (blocking transfers), `state`
-//! (length, poison, the turn to sync), `copy`, `mapping`, `lock`, `threads`, `sys` (all of the room's `unsafe` but the rings').
+//! (length, poison, the turn to sync), `copy`, `mapping`, `lock`, `replace` (whole directories), `threads`, `sys` (all of the room's `unsafe` but the rings').
 //!
 //! Invariants:
 //!
@@ -29,6 +29,7 @@ mod lock;
 mod mapping;
 mod open_file;
 mod placement;
+mod replace;
 mod state;
 mod sys;
 mod threads;
@@ -36,6 +37,7 @@ mod threads;
 pub use directory::FileDirectory;
 pub(crate) use directory::Notes;
 pub(crate) use open_file::{MAX_TRANSFER, OpenFile};
+pub use replace::{remove_directory, replace_directory};
 pub(crate) use threads::Workers;
 
 /// How requests reach the kernel.

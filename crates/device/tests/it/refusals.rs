@@ -6,6 +6,7 @@ use alluvium_base::Purpose;
 use alluvium_device::file::{Engine, FileDirectory, Options};
 use alluvium_device::{Batch, Buffer, Device, Directory, Error, FileOptions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,6 +17,29 @@ const KINDS: [FileOptions; 2] = [FileOptions::DIRECT, FileOptions::BUFFERED];
 
 pub(crate) fn temporary() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
+}
+
+#[test]
+fn what_is_made_is_its_owners_and_what_is_there_keeps_its_mode() {
+    let place = temporary();
+    let (above, store) = (place.path().join("above"), place.path().join("above/store"));
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let directory = FileDirectory::create(&store).unwrap();
+    directory.create("file", FileOptions::BUFFERED).unwrap();
+    drop(directory.lock("lock").unwrap());
+    drop(directory.lock_shared("shared").unwrap());
+    for made in [&above, &store] {
+        assert_eq!(mode(made), 0o700, "{}", made.display());
+    }
+    for made in ["file", "lock", "shared"] {
+        assert_eq!(mode(&store.join(made)), 0o600, "{made}");
+    }
+    for (path, known) in [(store.clone(), 0o755), (store.join("file"), 0o644)] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(known)).unwrap();
+        let directory = FileDirectory::create(&store).unwrap();
+        directory.open("file", FileOptions::BUFFERED).unwrap();
+        assert_eq!(mode(&path), known, "{}", path.display());
+    }
 }
 
 #[test]

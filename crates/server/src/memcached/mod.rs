@@ -15,6 +15,7 @@
 
 mod items;
 mod meta;
+mod permission;
 pub mod request;
 mod run;
 mod session;

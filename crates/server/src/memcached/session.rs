@@ -1,12 +1,14 @@
 //! One connection: requests are read, and executed in runs of neighbours.
 
 use super::items::{self, Items, Key};
+use super::permission::{Identified, Pause, Paused};
 use super::request::{self, Found, Request};
 use super::run::{self, Next};
 use super::{meta, stats, text};
+use crate::access::User;
 use crate::error::Failure;
 use crate::net::{Input, Protocol, Served};
-use crate::shared::Shared;
+use crate::shared::{Client, Shared};
 use crate::store::{Store, Wanted};
 use alluvium::{MultiGet, Value};
 use std::pin::Pin;
@@ -26,8 +28,13 @@ const UNKNOWN_INPUT: usize = 8 << 10;
 /// The state of one connection.
 pub(crate) struct Session {
     pub(super) shared: Arc<Shared>,
-    /// Whether the client has given the password, or none is asked for.
-    is_known: bool,
+    pub(super) client: Arc<Client>,
+    pub(super) user: Arc<User>,
+    /// Whether the client has said who it is, or need not.
+    pub(super) is_known: bool,
+    /// How many wrong passwords were given.
+    pub(super) strikes: u32,
+    pub(super) pause: Option<Pause>,
     /// Bytes of a refused block that are still to come.
     skipping: usize,
     wants_sync: bool,
@@ -69,10 +76,14 @@ enum Ran {
 }
 
 impl Session {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Session {
+    pub(crate) fn new(shared: &Arc<Shared>, client: &Arc<Client>) -> Session {
         Session {
             shared: Arc::clone(shared),
-            is_known: shared.config.password().is_none(),
+            client: Arc::clone(client),
+            user: shared.access.default_user(),
+            is_known: shared.access.is_open(),
+            strikes: 0,
+            pause: None,
             skipping: 0,
             wants_sync: false,
             waiting: None,
@@ -199,6 +210,7 @@ impl Session {
         if request.words.len() == 1 && matches!(request.word(0), b"mg" | b"md" | b"ma") {
             return Err(Failure::say("ERROR"));
         }
+        self.permit_items(request)?;
         match request.word(0) {
             b"get" | b"gets" | b"gat" | b"gats" => text::get(request, items, counters, output),
             b"incr" | b"decr" => text::arithmetic(request, items, output),
@@ -242,6 +254,7 @@ impl Session {
 
     fn dispatch_alone(&mut self, request: &Request<'_>, output: &mut Vec<u8>) -> Result<End, Failure> {
         self.flush_if_due()?;
+        self.permit_alone(request)?;
         match request.word(0) {
             b"flush_all" => {
                 let has_written = text::flush(request, &self.shared, output)?;
@@ -279,8 +292,7 @@ impl Session {
 
     /// Serves one request of a client that has not given the password: as in memcached, a `set` whatever its key, whose
     /// value is the user's name, a blank and the password. `None` when there may be another request.
-    fn log_in(&mut self, input: &mut Input, output: &mut Vec<u8>) -> Option<Served> {
-        let config = &self.shared.config;
+    fn log_in(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Option<Served> {
         let arrived = input.len();
         let (text, taken) = match request::read(input.bytes(), MOST_CREDENTIALS) {
             Found::Nothing if arrived > UNKNOWN_INPUT => return Some(Served::Close),
@@ -296,14 +308,15 @@ impl Session {
                 return Some(Served::Close);
             }
             Found::Request(request, taken) if request.word(0) == b"set" => {
-                let mut parts = request.block.splitn(2, |&byte| byte == b' ');
-                let (user, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-                self.is_known = config.admits(user, password);
-                let text = match self.is_known {
-                    true => "STORED",
-                    false => "CLIENT_ERROR authentication failure",
-                };
-                (text, taken)
+                match self.identify(request.block, waker) {
+                    Identified::Yes => ("STORED", taken),
+                    Identified::No => {
+                        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+                        self.skipping = taken;
+                        return Some(Served::Wait);
+                    }
+                    Identified::Later => return Some(Served::Wait),
+                }
             }
             Found::Request(_, taken) => ("CLIENT_ERROR unauthenticated", taken),
         };
@@ -324,17 +337,30 @@ impl Session {
     }
 }
 
+/// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's body.
+fn drop_http() -> Served {
+    tracing::warn!(
+        "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
+    );
+    Served::Close
+}
+
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let (most_block, mut left) = (self.shared.config.limits.request, self.shared.config.limits.batch);
         let mut context = Context::from_waker(waker);
+        match self.paused() {
+            Paused::Over(reply) => output.extend_from_slice(reply.as_bytes()),
+            Paused::StillOn => return Served::Wait,
+            Paused::Ends => return Served::Close,
+        }
         while left > 0 {
             self.skip(input);
             if input.len() == 0 {
                 return Served::All;
             }
             if !self.is_known {
-                match self.log_in(input, output) {
+                match self.log_in(input, output, waker) {
                     Some(served) => return served,
                     None => continue,
                 }
@@ -380,12 +406,7 @@ impl Protocol for Session {
                     output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
                     return Served::Close;
                 }
-                Next::Http => {
-                    tracing::warn!(
-                        "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
-                    );
-                    return Served::Close;
-                }
+                Next::Http => return drop_http(),
                 Next::Binary(header) => {
                     output.extend_from_slice(&request::binary_refusal(header));
                     return Served::Close;

@@ -1,4 +1,4 @@
-//! The bytes of the server's keys and values, version 1.
+//! The bytes of the server's keys and values, version 2.
 //!
 //! Keys of the keyspace `redis`. D is the number of the Redis database, 0 to 15; C is a collection's number. In keys, numbers stand with
 //! their most significant byte first, so that they are in order.
@@ -13,17 +13,24 @@
 //!                   of a hash, the XXH3 of the field (8 bytes), then the field
 //!                   of a set, the XXH3 of the member (8 bytes), then the member
 //!                   of a sorted set, 'm', the XXH3 of the member (8 bytes), then the member; or
-//!                   's', the score (8 bytes, its bits turned over as IEEE 754's total order wants), then the member
+//!                   's', the score (8 bytes, its bits turned over as IEEE 754's total order wants), then the member; or,
+//!                   of a set that is counted, 'o', then bytes that stand between two elements' bytes behind 's', or none
+//!               'c' a collection that has elements: C (8 bytes)
+//!               'g' elements that no record has yet, and none will have if the server ends before: C (8 bytes)
 //!               'x' a collection that expires: when (8 bytes), C (8 bytes)
 //!               'n' the server's: up to where numbers of collections were handed out
 //!               't' the server's: the latest time that it has seen
+//!               'v' the server's: the version of these bytes; a store without it has version 1
 //! ```
+//!
+//! Version 1 has no 'c' and no 'g', and no sorted set in it is counted. A store of version 1 gets it when a server opens it (`store/upgrade.rs`); a store of a later version than this is refused.
 //!
 //! The record of a user's key. Integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  type: 0 string, 1 list, 2 set, 3 sorted set, 4 hash; 128 more if it expires
+//!      0     1  type: 0 string, 1 list, 2 set, 3 sorted set, 4 hash; 64 more for a sorted set that is counted; 128 more if
+//!               it expires
 //!      1   0,8  when it expires, in milliseconds since 1970
 //!              of a string, its value
 //!           8  of a collection, C
@@ -31,8 +38,9 @@
 //!           8  of a list, its first position
 //! ```
 //!
-//! The value of an element: of a list or a hash, the element; of a set and of 's', nothing; of 'm', the score (8 bytes). The value of 'x' is
-//! the user's key; of 'n' and 't', 8 bytes.
+//! The value of an element: of a list or a hash, the element; of a set and of 's', nothing; of 'm', the score (8 bytes);
+//! of 'o', how many elements 's' there are from its bytes on and before those of the next 'o' (8 bytes). The value of 'c' is
+//! the XXH3 of the user's key (8 bytes), of 'g' nothing, of 'x' the user's key; of 'n', 't' and 'v', 8 bytes.
 //!
 //! Keys of the keyspace `memcached` are the user's. A value:
 //!
@@ -57,10 +65,17 @@ pub(crate) type InnerKey = SmallVec<[u8; 48]>;
 const SERVER: u8 = 254;
 const RECORD: u8 = b'k';
 const ELEMENT: u8 = b'e';
+const COLLECTION: u8 = b'c';
+const STAGED: u8 = b'g';
 const EXPIRY: u8 = b'x';
 const MEMBER: u8 = b'm';
+const CHUNK: u8 = b'o';
 const SCORE: u8 = b's';
+const COUNTED: u8 = 64;
 const EXPIRES: u8 = 128;
+
+/// The version of these bytes.
+pub(crate) const VERSION: u64 = 2;
 
 /// How long the part of an element's key is that all elements of its collection have.
 pub(crate) const ELEMENT_PREFIX: usize = 10;
@@ -194,6 +209,38 @@ pub(crate) fn sorted_member_key(database: u8, number: u64, member: &[u8]) -> Inn
     inner
 }
 
+/// Where the members of a sorted set end.
+pub(crate) fn sorted_members_end(database: u8, number: u64) -> InnerKey {
+    let mut inner = elements(database, number);
+    inner.push(MEMBER + 1);
+    inner
+}
+
+/// How many elements a sorted set has from a start on.
+pub(crate) fn chunk_key(database: u8, number: u64, start: &[u8]) -> InnerKey {
+    let mut inner = elements(database, number);
+    inner.push(CHUNK);
+    inner.extend_from_slice(start);
+    inner
+}
+
+/// The start of such a key.
+pub(crate) fn chunk_start(inner: &[u8]) -> &[u8] {
+    score_place(inner)
+}
+
+/// Where the counts of a sorted set begin and end.
+pub(crate) fn chunks(database: u8, number: u64) -> (InnerKey, InnerKey) {
+    let start = chunk_key(database, number, b"");
+    let end = behind(&start);
+    (start, end)
+}
+
+/// What orders the scores of a sorted set: the part of such a key that others of the set have differently.
+pub(crate) fn score_place(inner: &[u8]) -> &[u8] {
+    inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default()
+}
+
 /// Where the scores of a sorted set begin and end.
 pub(crate) fn scores(database: u8, number: u64) -> (InnerKey, InnerKey) {
     let mut start = elements(database, number);
@@ -236,6 +283,43 @@ pub(crate) fn decode_score(value: &[u8]) -> Result<f64, Damaged> {
     Ok(f64::from_bits(decode_number(value)?))
 }
 
+/// The note that a collection has elements.
+pub(crate) fn collection_key(database: u8, number: u64) -> InnerKey {
+    let mut inner: InnerKey = [database, COLLECTION][..].into();
+    inner.extend_from_slice(&number.to_be_bytes());
+    inner
+}
+
+/// Where the notes of all collections of a database begin and end.
+pub(crate) fn collections(database: u8) -> (InnerKey, InnerKey) {
+    (
+        [database, COLLECTION][..].into(),
+        [database, COLLECTION + 1][..].into(),
+    )
+}
+
+/// The note of elements that no record has yet.
+pub(crate) fn staged_key(database: u8, number: u64) -> InnerKey {
+    let mut inner: InnerKey = [database, STAGED][..].into();
+    inner.extend_from_slice(&number.to_be_bytes());
+    inner
+}
+
+/// Where those notes of a database begin and end.
+pub(crate) fn all_staged(database: u8) -> (InnerKey, InnerKey) {
+    ([database, STAGED][..].into(), [database, STAGED + 1][..].into())
+}
+
+/// The number of such a note.
+pub(crate) fn staged_number(inner: &[u8]) -> Option<u64> {
+    expiring_number(inner)
+}
+
+/// Where the collections of a database that expire begin and end.
+pub(crate) fn all_expiries(database: u8) -> (InnerKey, InnerKey) {
+    ([database, EXPIRY][..].into(), [database, EXPIRY + 1][..].into())
+}
+
 /// A collection that expires.
 pub(crate) fn expiry_key(database: u8, expires_ms: u64, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, EXPIRY][..].into();
@@ -260,6 +344,11 @@ pub(crate) fn expiring_number(inner: &[u8]) -> Option<u64> {
 /// Where the server notes up to where it has handed out numbers.
 pub(crate) fn numbers_key() -> InnerKey {
     [SERVER, b'n'][..].into()
+}
+
+/// Where the server notes the version of its bytes.
+pub(crate) fn version_key() -> InnerKey {
+    [SERVER, b'v'][..].into()
 }
 
 /// Where the server notes the time.
@@ -312,6 +401,11 @@ pub(crate) fn encode_collection(collection: &Collection) -> Vec<u8> {
         Kind::SortedSet => 3,
         Kind::Hash => 4,
     };
+    let kind = if collection.is_counted {
+        kind | COUNTED
+    } else {
+        kind
+    };
     let mut out = Vec::with_capacity(33);
     encode_head(&mut out, kind, collection.expires_ms);
     out.extend_from_slice(&collection.number.to_le_bytes());
@@ -338,6 +432,7 @@ fn decode(record: &[u8]) -> Option<Record> {
         Some(u64::from_le_bytes(*bytes))
     };
     let expires_ms = if first & EXPIRES == 0 { 0 } else { next()? };
+    let mut is_counted = false;
     let kind = match first & !EXPIRES {
         0 => {
             let skip = if expires_ms == 0 { 1 } else { 9 };
@@ -347,6 +442,10 @@ fn decode(record: &[u8]) -> Option<Record> {
         2 => Kind::Set,
         3 => Kind::SortedSet,
         4 => Kind::Hash,
+        67 => {
+            is_counted = true;
+            Kind::SortedSet
+        }
         _ => return None,
     };
     let collection = Collection {
@@ -359,6 +458,8 @@ fn decode(record: &[u8]) -> Option<Record> {
         } else {
             0
         },
+        is_counted,
+        is_new: false,
     };
     rest.is_empty().then_some(Record::Collection(collection))
 }
@@ -413,9 +514,9 @@ pub(crate) fn decode_item(stored: &[u8]) -> Result<Item<'_>, Damaged> {
 mod tests {
     use super::*;
 
-    /// These bytes are version 1: a test that fails here means a new version.
+    /// These bytes are version 2: a test that fails here means a new version.
     #[test]
-    fn the_bytes_of_version_1() {
+    fn the_bytes_of_version_2() {
         assert_eq!(record_key(3, b"key")[..], *b"\x03kkey");
         assert_eq!(encode_text(&[b"va", b"lue"], 0), b"\0value");
         assert_eq!(encode_text(&[b"v"], 0x0102), b"\x80\x02\x01\0\0\0\0\0\0v");
@@ -425,6 +526,8 @@ mod tests {
             number: 7,
             count: 2,
             head: -1,
+            is_counted: false,
+            is_new: false,
         };
         let bytes = [
             &[1, 7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0][..],
@@ -447,6 +550,20 @@ mod tests {
             expiry_key(2, 258, 1)[..],
             *b"\x02x\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\x01"
         );
+        let counted = Collection {
+            kind: Kind::SortedSet,
+            is_counted: true,
+            head: 0,
+            ..list
+        };
+        let bytes = encode_collection(&counted);
+        assert_eq!(bytes[..9], [67, 7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(decode_record(&bytes), Ok(Record::Collection(counted)));
+        assert_eq!(chunk_key(0, 1, b"ab")[..], *b"\0e\0\0\0\0\0\0\0\x01oab");
+        assert_eq!(collection_key(2, 258)[..], *b"\x02c\0\0\0\0\0\0\x01\x02");
+        assert_eq!(staged_key(2, 258)[..], *b"\x02g\0\0\0\0\0\0\x01\x02");
+        assert_eq!(staged_number(&staged_key(2, 258)), Some(258));
+        assert_eq!(version_key()[..], [254, b'v']);
         let item = Item {
             flags: 1,
             cas: 2,
@@ -491,6 +608,8 @@ mod tests {
             number: 7,
             count: 2,
             head: 0,
+            is_counted: false,
+            is_new: false,
         };
         let bytes = encode_collection(&collection);
         for end in 0..bytes.len() {

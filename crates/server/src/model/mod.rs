@@ -12,7 +12,8 @@
 //! Invariants:
 //!
 //! - **S4** A number is given to one collection, once in the life of a store.
-//! - **S5** Elements under a number are those of the key whose record has it, and as many as its count says; a list's lie side by side.
+//! - **S5** Elements under a number are those of the key whose record has it, and as many as its count says; a list's lie side by side. Beside those of a
+//!   sorted set lie its counts.
 
 pub(crate) mod format;
 
@@ -40,6 +41,10 @@ pub(crate) struct Collection {
     pub(crate) count: u64,
     /// A list's first position.
     pub(crate) head: i64,
+    /// Whether it has counts by which ranks are found: a large sorted set.
+    pub(crate) is_counted: bool,
+    /// Whether no record has it yet.
+    pub(crate) is_new: bool,
 }
 
 impl Collection {

@@ -1,15 +1,15 @@
 //! Listening, and spreading connections over the loops.
 
+use super::address::Address;
 use super::connection::{Connection, Protocol};
 use super::pool::{Message, Pool};
+use super::socket::{Listening, Socket};
 use super::transport::{Tls, Transport};
 use crate::shared::{Client, Shared};
 use crate::{memcached, redis};
-use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use rustls::{ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind, Write};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) enum Language {
 
 /// A place where connections arrive.
 pub(crate) struct Listener {
-    pub(crate) socket: TcpListener,
+    pub(crate) socket: Listening,
     pub(crate) language: Language,
 }
 
@@ -68,8 +68,9 @@ impl Acceptor {
     ) -> io::Result<(Acceptor, Arc<Control>)> {
         let poll = Poll::new()?;
         for (index, listener) in listeners.iter_mut().enumerate() {
+            let socket = listener.socket.source();
             poll.registry()
-                .register(&mut listener.socket, Token(index), Interest::READABLE)?;
+                .register(socket, Token(index), Interest::READABLE)?;
         }
         let control = Arc::new(Control {
             waker: mio::Waker::new(poll.registry(), WAKER)?,
@@ -107,9 +108,9 @@ impl Acceptor {
         let listener = &self.listeners[index];
         while !self.control.is_stopping.load(Ordering::Acquire) {
             match listener.socket.accept() {
-                Ok((socket, peer)) => {
-                    if let Err(error) = self.admit(socket, peer, listener, next) {
-                        tracing::debug!(%error, %peer, "a connection was not admitted");
+                Ok((socket, addresses)) => {
+                    if let Err(error) = self.admit(socket, addresses, listener, next) {
+                        tracing::debug!(%error, "a connection was not admitted");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -124,24 +125,22 @@ impl Acceptor {
 
     fn admit(
         &self,
-        mut socket: TcpStream,
-        peer: SocketAddr,
+        mut socket: Socket,
+        addresses: (Address, Address),
         listener: &Listener,
         next: &AtomicU64,
     ) -> io::Result<()> {
-        socket.set_nodelay(true)?;
-        let local = socket.local_addr()?;
-        let Some(client) = self
-            .shared
-            .clients
-            .admit(peer, local, self.shared.config.max_clients())
-        else {
+        let (user, most) = (
+            self.shared.access.default_user(),
+            self.shared.config.max_clients(),
+        );
+        let Some(client) = self.shared.clients.admit(addresses, user, most) else {
             self.shared.counters.rejected.fetch_add(1, Ordering::Relaxed);
             let refusal: &[u8] = match listener.language {
                 Language::Redis => b"-ERR max number of clients reached\r\n",
                 Language::Memcached => b"ERROR Too many open connections\r\n",
             };
-            if self.tls.is_none() {
+            if self.tls.is_none() || matches!(socket, Socket::File(_)) {
                 socket.write_all(refusal)?;
             }
             return Ok(());
@@ -162,22 +161,18 @@ impl Acceptor {
         Ok(())
     }
 
-    fn connection(
-        &self,
-        socket: TcpStream,
-        language: Language,
-        client: &Arc<Client>,
-    ) -> io::Result<Connection> {
-        let transport = match &self.tls {
-            None => Transport::Plain(socket),
-            Some(config) => {
+    fn connection(&self, socket: Socket, language: Language, client: &Arc<Client>) -> io::Result<Connection> {
+        let transport = match (&self.tls, &socket) {
+            // What comes by a file has not left the machine.
+            (None, _) | (_, Socket::File(_)) => Transport::Plain(socket),
+            (Some(config), Socket::Network(_)) => {
                 let session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
                 Transport::Tls(Box::new(Tls::new(socket, session)))
             }
         };
         let protocol: Box<dyn Protocol> = match language {
             Language::Redis => Box::new(redis::Session::new(&self.shared, client)),
-            Language::Memcached => Box::new(memcached::Session::new(&self.shared)),
+            Language::Memcached => Box::new(memcached::Session::new(&self.shared, client)),
         };
         let (shared, client) = (Arc::clone(&self.shared), Arc::clone(client));
         Ok(Connection::new(transport, protocol, shared, client))

@@ -1,6 +1,7 @@
 //! One connection: receive, serve, send.
 
 use super::input::Input;
+use super::socket::Socket;
 use super::transport::Transport;
 use crate::shared::{Client, Shared};
 use std::any::Any;
@@ -107,13 +108,18 @@ impl Connection {
         self.waker = waker;
     }
 
-    pub(crate) fn socket(&mut self) -> &mut mio::net::TcpStream {
+    pub(crate) fn socket(&mut self) -> &mut Socket {
         self.transport.socket()
     }
 
     /// Whether somebody wants it ended.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
+    }
+
+    /// Whether it ends as soon as its replies are sent.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending
     }
 
     /// Whether replies wait for the socket.

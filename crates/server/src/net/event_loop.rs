@@ -167,7 +167,9 @@ impl Driver {
     }
 
     fn put_back(&mut self, slot: usize, connection: Box<Connection>, turn: Turn) {
-        if turn == Turn::Closed {
+        // One that was to be ended while it was elsewhere.
+        let is_killed = connection.is_killed() && !connection.is_ending();
+        if turn == Turn::Closed || is_killed {
             drop(connection);
             self.release(slot);
             return;

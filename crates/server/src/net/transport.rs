@@ -1,25 +1,25 @@
 //! The bytes of one connection, in clear or by TLS.
 
-use mio::net::TcpStream;
+use super::socket::Socket;
 use rustls::ServerConnection;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// A socket that never blocks.
+/// A socket that never blocks, and what lies upon it.
 pub(crate) enum Transport {
     /// In clear.
-    Plain(TcpStream),
+    Plain(Socket),
     /// Encrypted.
     Tls(Box<Tls>),
 }
 
 /// A socket with TLS upon it.
 pub(crate) struct Tls {
-    socket: TcpStream,
+    socket: Socket,
     session: ServerConnection,
 }
 
 impl Tls {
-    pub(crate) fn new(socket: TcpStream, session: ServerConnection) -> Tls {
+    pub(crate) fn new(socket: Socket, session: ServerConnection) -> Tls {
         Tls { socket, session }
     }
 
@@ -69,7 +69,7 @@ impl Tls {
 
 impl Transport {
     /// The socket itself, to be registered.
-    pub(crate) fn socket(&mut self) -> &mut TcpStream {
+    pub(crate) fn socket(&mut self) -> &mut Socket {
         match self {
             Transport::Plain(socket) => socket,
             Transport::Tls(tls) => &mut tls.socket,
@@ -114,6 +114,6 @@ impl Transport {
             tls.session.send_close_notify();
             let _ = tls.flush();
         }
-        let _ = self.socket().shutdown(std::net::Shutdown::Both);
+        let _ = self.socket().shutdown();
     }
 }

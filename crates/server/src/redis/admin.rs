@@ -3,12 +3,17 @@
 use super::args::{double, integer};
 use super::connection::unknown_subcommand;
 use super::session::Session;
+use crate::LogLevel;
 use crate::error::Failure;
 use crate::glob;
 use crate::resp::{Args, Reply, number};
 use crate::shared::Shared;
+use crate::store::Waits;
 use crate::waits;
 use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -37,9 +42,31 @@ const fn setting(
 
 #[rustfmt::skip]
 static SETTINGS: &[Setting] = &[
+    setting("acllog-max-len", |shared| shared.access.denied.kept().to_string(), |shared, text| {
+        shared.access.denied.keep(usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?);
+        Ok(())
+    }),
     fixed("appendonly", |_| "yes".to_owned()),
-    fixed("appendfsync", |shared| if shared.store.waits_for_disk() { "always" } else { "everysec" }.to_owned()),
+    setting("appendfsync", |shared| if shared.store.waits_for_disk() { "always" } else { "everysec" }.to_owned(), |shared, text| {
+        let waits = match text.to_ascii_lowercase().as_slice() {
+            b"always" => Waits::ForDisk,
+            b"everysec" => Waits::ForProcess,
+            _ => return Err(Failure::say("argument must be one of the following: always, everysec")),
+        };
+        shared.store.set_waits(waits);
+        Ok(())
+    }),
     fixed("databases", |_| crate::store::DATABASES.to_string()),
+    fixed("dbfilename", |_| crate::backups::NAME.to_owned()),
+    setting("dir", |shared| shared.backups.directory().map_or_else(String::new, |path| path.display().to_string()), |shared, text| {
+        let path = Path::new(OsStr::from_bytes(text));
+        shared.backups.set_directory(path).map_err(|why| Failure::Refused(Cow::Owned(why)))
+    }),
+    setting("loglevel", |shared| shared.log_level.as_ref().map_or("notice", LogLevel::name).to_owned(), |shared, text| match &shared.log_level {
+        None => Err(Failure::say("the program that runs the server decides what is logged")),
+        Some(level) if level.set(text) => Ok(()),
+        Some(_) => Err(Failure::say("argument must be one of the following: debug, verbose, notice, warning")),
+    }),
     setting("maxclients", |shared| shared.config.max_clients().to_string(), |shared, text| {
         let most = usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
         if most == 0 {
@@ -55,9 +82,9 @@ static SETTINGS: &[Setting] = &[
     fixed("maxmemory-policy", |_| "noeviction".to_owned()),
     fixed("port", |shared| shared.redis_port.to_string()),
     fixed("proto-max-bulk-len", |shared| shared.config.limits.request.to_string()),
-    setting("requirepass", |shared| shared.config.password().map_or_else(String::new, |word| word.to_string()), |shared, text| {
+    setting("requirepass", |shared| shared.access.given_password().map_or_else(String::new, |word| word.to_string()), |shared, text| {
         let text = std::str::from_utf8(text).map_err(|_| Failure::say("the password must be UTF-8"))?;
-        shared.config.set_password(Some(text).filter(|text| !text.is_empty()));
+        shared.access.set_password(Some(text).filter(|text| !text.is_empty()));
         Ok(())
     }),
     fixed("save", |_| String::new()),
@@ -110,9 +137,7 @@ pub(super) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
             }
         }
         (b"SET", 4..) if args.len().is_multiple_of(2) => {
-            for index in (2..args.len()).step_by(2) {
-                change(&session.shared, args.at(index), args.at(index + 1))?;
-            }
+            change_all(&session.shared, args.from(2))?;
             reply.ok();
         }
         (b"RESETSTAT", 2) => {
@@ -130,9 +155,34 @@ pub(super) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
             reply.ok();
         }
         (b"REWRITE", 2) => {
-            return Err(Failure::say("ERR The server is running without a config file"));
+            return Err(Failure::say(
+                "ERR The server is running without a config file: what CONFIG SET has changed lasts until it ends. Start it with the flags of \
+                 `alluvium serve` that say the same, such as --durability, --memory and --backup-dir",
+            ));
         }
         _ => return Err(unknown_subcommand("config", args)),
+    }
+    Ok(())
+}
+
+/// Changes all settings or none: where one is refused, those before it get their old values again.
+fn change_all(shared: &Shared, args: Args<'_>) -> Done {
+    let mut before: Vec<(&Setting, String)> = Vec::new();
+    for index in (0..args.len()).step_by(2) {
+        let name = args.at(index).to_ascii_lowercase();
+        let old = SETTINGS
+            .iter()
+            .find(|setting| setting.name.as_bytes() == name)
+            .map(|setting| (setting, (setting.read)(shared)));
+        if let Err(failure) = change(shared, args.at(index), args.at(index + 1)) {
+            for (setting, old) in before.into_iter().rev() {
+                if let Some(change) = setting.change {
+                    change(shared, old.as_bytes())?;
+                }
+            }
+            return Err(failure);
+        }
+        before.extend(old);
     }
     Ok(())
 }
@@ -154,44 +204,6 @@ fn change(shared: &Shared, name: &[u8], value: &[u8]) -> Done {
             "ERR CONFIG SET failed (possibly related to argument '{shown}') - {failure}"
         )))
     })
-}
-
-fn make_durable(shared: &Shared) -> Done {
-    shared.store.db.checkpoint()?;
-    shared
-        .saved
-        .store(shared.store.now_ms() / 1000, Ordering::Relaxed);
-    Ok(())
-}
-
-pub(super) fn save(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    waits::about_to_wait();
-    make_durable(&session.shared)?;
-    reply.ok();
-    Ok(())
-}
-
-pub(super) fn bgsave(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    if args.len() > 2 || (args.len() == 2 && !args.is(1, "SCHEDULE")) {
-        return Err(Failure::SYNTAX);
-    }
-    let shared = std::sync::Arc::clone(&session.shared);
-    let work = move || {
-        if let Err(error) = make_durable(&shared) {
-            tracing::error!(%error, "BGSAVE failed");
-        }
-    };
-    std::thread::Builder::new()
-        .name("alluvium-save".to_owned())
-        .spawn(work)
-        .map_err(|error| Failure::Refused(Cow::Owned(format!("ERR no thread for it: {error}"))))?;
-    reply.simple("Background saving started");
-    Ok(())
-}
-
-pub(super) fn lastsave(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    reply.integer(session.shared.saved.load(Ordering::Relaxed) as i64);
-    Ok(())
 }
 
 pub(super) fn time(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {

@@ -36,13 +36,19 @@ pub(super) fn wrong_number(command: &str) -> Failure {
     )))
 }
 
+/// The error of a reply that is longer than a client's output may be.
+pub(super) fn too_long(most: usize) -> Failure {
+    Failure::Refused(Cow::Owned(format!(
+        "ERR the reply exceeds {most} bytes, the limit of a client's output: ask for less at a time, as SCAN, HSCAN, SSCAN, ZSCAN and \
+         ranges do"
+    )))
+}
+
 /// Fails once a reply is longer than a connection may have waiting. Commands whose replies a client's
 /// number makes long ask after each element.
 pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {
     match reply.most() {
-        most if reply.position() > most => Err(Failure::Refused(Cow::Owned(format!(
-            "ERR the reply exceeds {most} bytes, the limit of a client's output: ask for less at a time"
-        )))),
+        most if reply.position() > most => Err(too_long(most)),
         _ => Ok(()),
     }
 }

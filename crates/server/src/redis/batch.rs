@@ -1,12 +1,12 @@
 //! Commands that are executed together: one read before, one commit after, locks all the while.
 
-use super::session::Session;
+use super::session::{Replies, Session};
 use super::table::{Action, Command};
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
-use crate::resp::{Args, Reply};
+use crate::resp::{Args, Reply, Tail};
 use crate::slowlog::Slow;
-use crate::store::{Held, Mode, Outcome, Transaction, Wanted};
+use crate::store::{Held, Mode, Outcome, Store, Transaction, Wanted};
 use alluvium::{MultiGet, Value};
 use smallvec::SmallVec;
 use std::pin::Pin;
@@ -33,20 +33,51 @@ impl<'a> Batch<'a> {
         self.commands.push((command, args));
     }
 
-    /// The locks that these commands need in a database. When no key of it can have a collection, what a SET finds is nothing to it.
-    pub(super) fn wanted(&self, database: u8, has_collections: bool, wanted: &mut Wanted) {
-        for (command, args) in &self.commands {
+    /// Which of the commands write to keys whatever they have: what a SET finds is nothing to it when none of its keys can have a collection (S8).
+    fn blind(&self, store: &Store, database: u8) -> BlindOnes {
+        let may_hold = |key: &[u8]| store.marks.may_hold(database, key);
+        let is_blind = |(command, args): &(&Command, Args<'_>)| {
+            command.is_blind(*args) && !command.keys(*args).any(may_hold)
+        };
+        self.commands.iter().map(is_blind).collect()
+    }
+
+    /// The locks that these commands need in a database, some of which are blind.
+    fn wanted(&self, database: u8, blind: &BlindOnes) -> Wanted {
+        let mut wanted = Wanted::default();
+        for ((command, args), &is_blind) in self.commands.iter().zip(blind) {
             if command.locks_all(*args) {
                 wanted.everything();
             }
             if let Some(mut mode) = command.mode() {
-                if !has_collections && command.is_blind(*args) {
+                if is_blind {
                     mode = Mode::Blind;
                 }
                 for key in command.keys(*args) {
                     wanted.key(database, key, mode);
                 }
             }
+        }
+        wanted
+    }
+
+    /// Waits for the locks that these commands need in a database.
+    fn lock<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
+        let mut blind = self.blind(store, database);
+        loop {
+            let wanted = self.wanted(database, &blind);
+            let needs_locks = !wanted.is_empty();
+            let held = store.locks.lock(wanted);
+            // Until the locks were held a key may have got a collection. What has lost it meanwhile is locked more strongly than need be.
+            let now = self.blind(store, database);
+            if blind.iter().zip(&now).all(|(&was, &is)| is || !was) {
+                return Locked {
+                    held,
+                    needs_locks,
+                    is_blind: blind.iter().all(|&is_blind| is_blind),
+                };
+            }
+            blind.iter_mut().zip(&now).for_each(|(was, &is)| *was &= is);
         }
     }
 
@@ -62,8 +93,37 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// For each command of a batch, whether it writes to its keys whatever they have.
+type BlindOnes = SmallVec<[bool; 16]>;
+
 /// The records that a batch has waited for.
 pub(super) type ReadResult = alluvium::Result<Vec<Option<Value>>>;
+
+/// The locks of a batch.
+struct Locked<'s> {
+    held: Held<'s>,
+    /// Whether there are any.
+    needs_locks: bool,
+    /// Whether all commands write to their keys whatever they have.
+    is_blind: bool,
+}
+
+/// What became of a batch.
+pub(super) enum Ran {
+    /// So many of its commands were executed.
+    Commands(usize),
+    /// None of them: it waits for this.
+    Waits(Box<MultiGet>),
+}
+
+/// How long a reply may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// It is needed whole.
+    Whole,
+    /// It may be written in parts.
+    Parts,
+}
 
 /// How much of a batch holds whatever comes.
 struct Done {
@@ -75,13 +135,15 @@ struct Done {
 impl Session {
     /// Executes a batch and writes its replies; or nothing of it, and what it waits for. It is handed in the next time what came of that: records that no
     /// lock is needed for are taken from there, others are in memory then.
+    ///
+    /// A command whose reply is long is the last one that is executed: how many were, is told.
     pub(super) fn run(
         &mut self,
         batch: &Batch<'_>,
         read: Option<ReadResult>,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Option<MultiGet> {
+    ) -> Ran {
         let began = Instant::now();
         let mut done = Done {
             commands: 0,
@@ -89,7 +151,7 @@ impl Session {
         };
         match self.try_run(batch, read, output, context, &mut done) {
             Ok(None) => {}
-            Ok(waiting) => return waiting,
+            Ok(Some(waiting)) => return Ran::Waits(Box::new(waiting)),
             Err(failure) => {
                 // Nothing of the rest holds, so that every command of it gets the same reply.
                 output.truncate(done.position);
@@ -97,10 +159,11 @@ impl Session {
                 for _ in done.commands..batch.commands.len() {
                     reply.error(&failure.to_string());
                 }
+                done.commands = batch.commands.len();
             }
         }
         self.note_slow(batch, began.elapsed());
-        None
+        Ran::Commands(done.commands)
     }
 
     fn try_run(
@@ -113,16 +176,11 @@ impl Session {
     ) -> Result<Option<MultiGet>, Failure> {
         let shared = std::sync::Arc::clone(&self.shared);
         let store = &*shared.store;
-        let has_collections = store.may_have_collections(self.database);
-        let is_blind = !has_collections
-            && batch
-                .commands
-                .iter()
-                .all(|(command, args)| command.is_blind(*args));
-        let mut wanted = Wanted::default();
-        batch.wanted(self.database, has_collections, &mut wanted);
-        let needs_locks = !wanted.is_empty();
-        let held = store.locks.lock(wanted);
+        let Locked {
+            held,
+            needs_locks,
+            is_blind,
+        } = batch.lock(store, self.database);
         let begin = |database| match is_blind {
             true => Transaction::blind(store, database),
             false => Transaction::new(store, database),
@@ -163,23 +221,45 @@ impl Session {
                     position: output.len(),
                 };
             }
-            self.apply(command, *args, &mut transaction, output)?;
+            let tail = self.apply(command, *args, &mut transaction, output, self.length())?;
+            if let Some(mut tail) = tail {
+                // What it shows is what is there once all this is committed. The rest of the batch waits until the client has it.
+                self.commit(transaction, &held)?;
+                tail.begin();
+                self.tail = Some(tail);
+                done.commands = index + 1;
+                return Ok(None);
+            }
         }
         self.commit(transaction, &held)?;
+        done.commands = batch.commands.len();
         Ok(None)
     }
 
-    /// Executes one command; an error of its own is its reply.
+    /// Who wants no replies has none to take in parts.
+    fn length(&self) -> Length {
+        if self.replies == Replies::On {
+            Length::Parts
+        } else {
+            Length::Whole
+        }
+    }
+
+    /// Executes one command; an error of its own is its reply. What is left of the reply, if it is a long one.
     pub(super) fn apply(
         &mut self,
         command: &Command,
         args: Args<'_>,
         transaction: &mut Transaction<'_>,
         output: &mut Vec<u8>,
-    ) -> Result<(), Failure> {
+        length: Length,
+    ) -> Result<Option<Box<dyn Tail>>, Failure> {
         let start = output.len();
         let most = self.shared.config.max_output();
         let mut reply = Reply::new(output, self.version).at_most(most);
+        if length == Length::Parts {
+            reply = reply.in_parts();
+        }
         let result = match command.action {
             Action::Data(run) => run(transaction, args, &mut reply),
             Action::Session(run) => run(self, args, &mut reply),
@@ -189,9 +269,10 @@ impl Session {
                 self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
                 reply.rewind(start);
                 reply.error(&text);
-                Ok(())
+                Ok(None)
             }
-            other => other,
+            Err(other) => Err(other),
+            Ok(()) => Ok(reply.into_tail()),
         }
     }
 

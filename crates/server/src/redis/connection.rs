@@ -32,26 +32,16 @@ pub(super) fn select(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-fn identify(session: &mut Session, user: &[u8], password: &[u8]) -> Done {
-    if !session.shared.config.admits(user, password) {
-        return Err(Failure::say(
-            "WRONGPASS invalid username-password pair or user is disabled.",
-        ));
-    }
-    session.is_known = true;
-    Ok(())
-}
-
 pub(super) fn auth(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     match args.len() {
-        2 if session.shared.config.password().is_none() => {
+        2 if session.shared.access.default_needs_no_password() => {
             return Err(Failure::say(
                 "ERR AUTH <password> called without any password configured for the default user. \
                  Are you sure your configuration is correct?",
             ));
         }
-        2 => identify(session, b"default", args.at(1))?,
-        3 => identify(session, args.at(1), args.at(2))?,
+        2 => session.identify(args.at(0), b"default", args.at(1))?,
+        3 => session.identify(args.at(0), args.at(1), args.at(2))?,
         _ => return Err(Failure::SYNTAX),
     }
     reply.ok();
@@ -87,7 +77,7 @@ pub(super) fn hello(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
         }
     }
     if let Some((user, password)) = login {
-        identify(session, user, password)?;
+        session.identify(args.at(0), user, password)?;
     }
     if !session.is_known {
         return Err(Failure::say(
@@ -140,7 +130,8 @@ pub(super) fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
     session.database = 0;
     session.version = Version::Two;
     session.replies = Replies::On;
-    session.is_known = session.shared.config.password().is_none();
+    session.become_user(session.shared.access.default_user());
+    session.is_known = session.shared.access.is_open();
     session.client.name.lock().clear();
     session.client.database.store(0, Ordering::Relaxed);
     session.client.version.store(2, Ordering::Relaxed);
@@ -165,21 +156,23 @@ fn set_name(session: &Session, name: &[u8]) -> Done {
 }
 
 /// A connection in one line.
-fn line(client: &Client) -> String {
+pub(crate) fn line(client: &Client) -> String {
     let age_ms = client.since.elapsed().as_millis() as u64;
     let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags=N db={} multi={} resp={} cmd={} user=default",
+        "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} multi={} resp={} cmd={} user={}",
         client.id,
         client.peer,
         client.local,
         client.name.lock(),
         age_ms / 1000,
         idle_ms / 1000,
+        client.peer.flags(),
         client.database.load(Ordering::Relaxed),
         client.queued.load(Ordering::Relaxed),
         client.version.load(Ordering::Relaxed),
         client.last_command.lock(),
+        client.user.lock().name(),
     )
 }
 

@@ -1,6 +1,7 @@
 //! What commands there are, and what values are like inside.
 
 use super::args::is;
+use super::catalog;
 use super::connection::unknown_subcommand;
 use super::session::Session;
 use super::table::{self, Action, Command};
@@ -93,8 +94,11 @@ fn describe(command: &Command, reply: &mut Reply<'_>) {
     for number in [command.keys.0, command.keys.1, command.keys.2] {
         reply.integer(i64::from(number));
     }
-    reply.set(1);
-    reply.simple(&format!("@{}", command.group));
+    let classes = catalog::classes_of(command);
+    reply.set(classes.len());
+    classes
+        .iter()
+        .for_each(|class| reply.simple(&format!("@{class}")));
     for _ in 0..3 {
         reply.array(0);
     }

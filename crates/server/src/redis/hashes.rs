@@ -1,13 +1,15 @@
 //! Hashes: a record for each field.
 
-use super::args::{Options, integer, is, name, wrong_number};
+use super::args::{Options, check_room, integer, is, name, wrong_number};
+use super::draw;
+use super::pages::{self, Show, Stretch};
 use super::strings::float_sum;
 use super::walks::{self, Wish};
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply, Version, number};
-use crate::store::{Direction, Pair, Transaction};
+use crate::store::{Pair, Transaction};
 
 type Done = Result<(), Failure>;
 
@@ -17,18 +19,6 @@ fn hash(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collecti
 
 fn place(transaction: &Transaction<'_>, hash: &Collection, field: &[u8]) -> InnerKey {
     format::member_key(transaction.database, hash.number, field)
-}
-
-/// All fields and values.
-fn pairs(transaction: &Transaction<'_>, hash: &Collection) -> Result<Vec<Pair>, Failure> {
-    let start = format::elements(transaction.database, hash.number);
-    let end = format::behind(&start);
-    let mut pairs = Vec::new();
-    let mut scan = transaction.scan(start, end, Direction::Forward);
-    while let Some((key, value)) = scan.next()? {
-        pairs.push((format::member_of(&key).1.to_vec(), value));
-    }
-    Ok(pairs)
 }
 
 /// Sets fields; how many are new.
@@ -163,35 +153,33 @@ pub(super) fn hlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-fn all(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Vec<Pair>, Failure> {
-    match hash(transaction, key)? {
-        None => Ok(Vec::new()),
-        Some(hash) => pairs(transaction, &hash),
-    }
+/// Writes something of all fields.
+fn write_all(transaction: &Transaction<'_>, reply: &mut Reply<'_>, hash: &Collection, what: Show) -> Done {
+    let whole = Stretch::whole(transaction.database, hash.number, hash.count);
+    pages::write(transaction, reply, whole, what)
+}
+
+/// How many fields a hash has, to be told to a client.
+fn count(hash: Option<&Collection>) -> usize {
+    hash.map_or(0, |hash| usize::try_from(hash.count).unwrap_or(usize::MAX))
 }
 
 pub(super) fn hgetall(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let pairs = all(transaction, args.at(1))?;
-    reply.map(pairs.len());
-    for (field, value) in &pairs {
-        reply.bulk(field);
-        reply.bulk(value);
-    }
-    Ok(())
+    let hash = hash(transaction, args.at(1))?;
+    reply.map(count(hash.as_ref()));
+    hash.map_or(Ok(()), |hash| write_all(transaction, reply, &hash, Show::Pair))
 }
 
 pub(super) fn hkeys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let pairs = all(transaction, args.at(1))?;
-    reply.array(pairs.len());
-    pairs.iter().for_each(|(field, _)| reply.bulk(field));
-    Ok(())
+    let hash = hash(transaction, args.at(1))?;
+    reply.array(count(hash.as_ref()));
+    hash.map_or(Ok(()), |hash| write_all(transaction, reply, &hash, Show::Member))
 }
 
 pub(super) fn hvals(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let pairs = all(transaction, args.at(1))?;
-    reply.array(pairs.len());
-    pairs.iter().for_each(|(_, value)| reply.bulk(value));
-    Ok(())
+    let hash = hash(transaction, args.at(1))?;
+    reply.array(count(hash.as_ref()));
+    hash.map_or(Ok(()), |hash| write_all(transaction, reply, &hash, Show::Value))
 }
 
 pub(super) fn hdel(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
@@ -279,29 +267,58 @@ pub(super) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, repl
     if with_values && count.is_some_and(|count| count.unsigned_abs() > i64::MAX as u64 / 2) {
         return Err(Failure::OUT_OF_RANGE);
     }
-    let pairs = all(transaction, args.at(1))?;
-    let Some(count) = count else {
-        match pairs.len() {
-            0 => reply.null(),
-            many => reply.bulk(&pairs[fastrand::usize(..many)].0),
+    let hash = hash(transaction, args.at(1))?;
+    let (hash, count) = match (hash, count) {
+        (Some(hash), Some(count)) => (hash, count),
+        (None, None) => {
+            reply.null();
+            return Ok(());
         }
-        return Ok(());
+        (None, Some(_)) => {
+            reply.array(0);
+            return Ok(());
+        }
+        (Some(hash), None) => {
+            return draw::different(transaction, &hash, 1, |(key, _)| {
+                reply.bulk(format::member_of(key).1);
+                Ok(())
+            });
+        }
     };
-    let drawn = Drawn::new(pairs.len(), count);
     let nests = with_values && reply.version() == Version::Three;
     let replies = if with_values && !nests { 2 } else { 1 };
-    reply.array(drawn.len().saturating_mul(replies));
-    for index in drawn {
-        let (field, value) = &pairs[index];
+    let head = |count: u64| usize::try_from(count.saturating_mul(replies)).unwrap_or(usize::MAX);
+    let write = |reply: &mut Reply<'_>, (key, value): &Pair| {
         if nests {
             reply.array(2);
         }
-        reply.bulk(field);
+        reply.bulk(format::member_of(key).1);
         if with_values {
             reply.bulk(value);
         }
-        super::args::check_room(reply)?;
+        check_room(reply)
+    };
+    let wanted = count.unsigned_abs();
+    if count < 0 {
+        draw::check_count(reply, wanted)?;
+        reply.array(head(wanted));
+        return draw::with_repetitions(transaction, &hash, wanted, |pair| write(reply, pair));
     }
+    if wanted >= hash.count && !nests {
+        let what = if with_values { Show::Pair } else { Show::Member };
+        reply.array(head(hash.count));
+        return write_all(transaction, reply, &hash, what);
+    }
+    // How many are drawn is known when they are.
+    let mut body = Vec::new();
+    let mut drawn = Reply::new(&mut body, reply.version()).at_most(reply.most());
+    let mut many = 0;
+    draw::different(transaction, &hash, wanted, |pair| {
+        many += 1;
+        write(&mut drawn, pair)
+    })?;
+    reply.array(head(many));
+    reply.raw(&body);
     Ok(())
 }
 
@@ -310,78 +327,5 @@ pub(super) fn random_count(text: &[u8]) -> Result<i64, Failure> {
     match integer(text)? {
         i64::MIN => Err(Failure::OUT_OF_RANGE),
         count => Ok(count),
-    }
-}
-
-/// The indexes of elements that are drawn at random, one after the other: whatever number the
-/// client has sent, at most one index for each element is in memory.
-pub(super) struct Drawn {
-    /// Different elements, in the order in which they are taken; empty when elements may repeat.
-    distinct: Vec<usize>,
-    /// How many elements there are.
-    many: usize,
-    left: usize,
-}
-
-impl Drawn {
-    /// Draws `count` different elements of `many`, or, if it is negative, as many of which some may repeat.
-    pub(super) fn new(many: usize, count: i64) -> Drawn {
-        let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-        if count < 0 {
-            let left = if many == 0 { 0 } else { wanted };
-            let distinct = Vec::new();
-            return Drawn { distinct, many, left };
-        }
-        let mut distinct: Vec<usize> = (0..many).collect();
-        if wanted < many {
-            // The first steps of a shuffle: what follows them is not wanted.
-            for index in 0..wanted {
-                distinct.swap(index, fastrand::usize(index..many));
-            }
-            distinct.truncate(wanted);
-        }
-        let left = distinct.len();
-        Drawn { distinct, many, left }
-    }
-
-    /// How many are still to come.
-    pub(super) fn len(&self) -> usize {
-        self.left
-    }
-}
-
-impl Iterator for Drawn {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        self.left = self.left.checked_sub(1)?;
-        Some(
-            self.distinct
-                .pop()
-                .unwrap_or_else(|| fastrand::usize(..self.many)),
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn elements_are_drawn_once_or_as_often_as_chance_wants() {
-        let mut all: Vec<usize> = Drawn::new(5, 9).collect();
-        all.sort_unstable();
-        assert_eq!(all, [0, 1, 2, 3, 4]);
-        let some: std::collections::BTreeSet<usize> = Drawn::new(100, 30).collect();
-        assert_eq!(some.len(), 30);
-        assert_eq!(Drawn::new(3, -7).filter(|&index| index < 3).count(), 7);
-        assert_eq!(Drawn::new(0, -7).count(), 0);
-    }
-
-    #[test]
-    fn a_huge_number_takes_no_memory() {
-        let drawn = Drawn::new(3, -i64::MAX);
-        assert_eq!(drawn.len() as u64, i64::MAX as u64);
-        assert_eq!(drawn.take(10).count(), 10);
     }
 }

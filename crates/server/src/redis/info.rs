@@ -84,13 +84,19 @@ fn memory(shared: &Shared, text: &mut String) {
 fn persistence(shared: &Shared, text: &mut String) {
     let stats = shared.store.db.stats();
     line(text, "loading", 0);
-    line(text, "rdb_bgsave_in_progress", 0);
+    for (name, value) in shared.backups.lines(shared.store.db.sequence()) {
+        line(text, name, value);
+    }
     line(text, "rdb_last_save_time", shared.saved.load(Ordering::Relaxed));
     line(text, "aof_enabled", 1);
     line(
         text,
         "alluvium_durability",
-        format_args!("{:?}", shared.store.data.durability()),
+        if shared.store.waits_for_disk() {
+            "Disk"
+        } else {
+            "Process"
+        },
     );
     line(text, "alluvium_checkpoints", stats.checkpoints);
     line(text, "alluvium_sequence", shared.store.db.sequence());
@@ -122,15 +128,22 @@ fn stats(shared: &Shared, text: &mut String) {
     line(text, "alluvium_sealed_memtables", stats.sealed_memtables);
 }
 
-/// Which databases hold anything, and about how many keys: counting them would read them all, as DBSIZE does.
+/// The keys of a database that are counted one by one.
+const COUNTED: usize = 256;
+
+/// Which databases hold anything, and how many keys: of many keys about how many, for counting them would read them all, as DBSIZE does.
 fn keyspace(shared: &Shared, text: &mut String) {
     for database in 0..DATABASES {
         let (start, end) = format::records(database);
-        let first = shared.store.data.range(&start[..]..&end[..]).next();
-        if matches!(first, Some(Ok(_)))
-            && let Ok(keys) = shared.store.data.approximate_len_of(&start[..]..&end[..])
-        {
-            line(text, &format!("db{database}"), format!("keys={}", keys.max(1)));
+        let few = shared.store.data.range(&start[..]..&end[..]).take(COUNTED);
+        let counted = few.take_while(Result::is_ok).count();
+        let about = match counted {
+            COUNTED => shared.store.data.approximate_len_of(&start[..]..&end[..]),
+            _ => Ok(0),
+        };
+        let keys = about.unwrap_or_default().max(counted as u64);
+        if keys > 0 {
+            line(text, &format!("db{database}"), format!("keys={keys}"));
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::args::{Options, integer, is, name};
 use crate::error::Failure;
-use crate::model::{Collection, Entry, format};
+use crate::model::{Collection, Entry, Kind, format};
 use crate::resp::{Args, Reply};
-use crate::store::{DATABASES, Direction, Transaction};
+use crate::store::{Counting, DATABASES, Direction, Staging, Transaction};
 
 type Done = Result<(), Failure>;
 
@@ -56,6 +56,8 @@ fn move_to(transaction: &mut Transaction<'_>, from: &[u8], to: &[u8], held: Held
         Held::Collection(mut collection) => {
             // Its elements lie under its number; whoever lets it expire must know its key.
             let expires_ms = collection.expires_ms;
+            transaction.unmark(from, collection.number);
+            transaction.mark(to, collection.number);
             transaction.set_expiry(to, &mut collection, expires_ms);
             transaction.save(to, &collection);
         }
@@ -122,29 +124,55 @@ fn copy_to(
     if !replaces && transaction.entry(to)?.is_some() {
         return Ok(false);
     }
-    transaction.remove(to)?;
     match source {
-        Held::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
+        Held::Text(text, expires_ms) => {
+            transaction.remove(to)?;
+            transaction.overwrite_text(to, &[&text], expires_ms);
+        }
         Held::Collection(old) => {
             let mut new = transaction.new_collection(old.kind)?;
             (new.count, new.head) = (old.count, old.head);
-            let start = format::elements(here, old.number);
-            let end = format::behind(&start);
-            let mut elements = Vec::new();
-            let mut scan = transaction.scan(start, end, Direction::Forward);
-            while let Some((key, value)) = scan.next()? {
-                elements.push((key, value));
-            }
-            for (key, value) in elements {
-                let mut inner = format::elements(transaction.database, new.number);
-                inner.extend_from_slice(key.get(format::ELEMENT_PREFIX..).unwrap_or_default());
-                transaction.put(inner, value, 0);
-            }
+            copy_elements(transaction, here, &old, &mut new)?;
+            transaction.remove(to)?;
             transaction.set_expiry(to, &mut new, old.expires_ms);
             transaction.save(to, &new);
         }
     }
     Ok(true)
+}
+
+fn copy_elements(
+    transaction: &mut Transaction<'_>,
+    here: u8,
+    old: &Collection,
+    new: &mut Collection,
+) -> Done {
+    let there = transaction.database;
+    let mut staging = Staging::new(transaction, there, new.number);
+    let mut counting = Counting::new(old.count);
+    let start = format::elements(here, old.number);
+    let end = format::behind(&start);
+    let (counts, scores) = (format::chunks(here, old.number), format::scores(here, old.number));
+    let mut scan = transaction.scan(start, end, Direction::Forward);
+    while let Some((key, value)) = scan.next()? {
+        if old.kind == Kind::SortedSet {
+            if (&counts.0[..]..&counts.1[..]).contains(&&key[..]) {
+                continue;
+            }
+            if key[..] >= scores.0[..] {
+                counting.add(&key);
+            }
+        }
+        let mut inner = format::elements(there, new.number);
+        inner.extend_from_slice(key.get(format::ELEMENT_PREFIX..).unwrap_or_default());
+        staging.put(inner, value)?;
+    }
+    drop(scan);
+    staging.finish(transaction)?;
+    if old.kind == Kind::SortedSet {
+        transaction.adopt_order(new, counting)?;
+    }
+    Ok(())
 }
 
 /// A database's number.

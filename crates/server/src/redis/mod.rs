@@ -5,24 +5,35 @@
 //! *Does not know*: sockets, the bytes of requests, how types lie in keys.
 //!
 //! *Read in this order*: `table.rs` (all commands), `session.rs` (one connection: from requests to batches), `batch.rs` (locks, one read, one commit), then
+//! `pages.rs` (long replies), then
 //! a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis
-//! has not); `connection.rs`, `transactions.rs`, `admin.rs`, `info.rs`.
+//! has not); `catalog.rs`, `classes.rs` and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`, `admin.rs`, `saving.rs`, `info.rs`;
+//! `direct.rs` (commands without a connection).
 //!
 //! Invariants:
 //!
 //! - **S11** A command that fails has written nothing: it looks at all its arguments first.
 
+mod acl;
 mod admin;
 mod args;
 mod batch;
+pub(crate) mod catalog;
+pub(crate) mod classes;
+mod combine;
 mod connection;
 mod describe;
+mod direct;
+mod draw;
 mod expiry;
 mod hashes;
 mod info;
 mod keys;
 mod lists;
 mod ordered;
+mod pages;
+mod permission;
+mod saving;
 mod session;
 mod sets;
 mod sorted;
@@ -32,4 +43,7 @@ mod table;
 mod transactions;
 mod walks;
 
+pub(crate) use connection::line;
+pub(crate) use direct::execute;
 pub(crate) use session::Session;
+pub(crate) use walks::score_text;

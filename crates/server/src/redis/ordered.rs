@@ -1,6 +1,6 @@
 //! What Redis has not: ranges of keys, in order, and snapshots.
 
-use super::args::{Options, integer, is};
+use super::args::{Options, check_room, integer, is};
 use super::connection::unknown_subcommand;
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
@@ -76,7 +76,7 @@ fn walk(
     }
     let (start, end) = bounds(transaction.database, low, high)?;
     let mut body = Vec::new();
-    let mut pairs = Reply::new(&mut body, reply.version());
+    let mut pairs = Reply::new(&mut body, reply.version()).at_most(reply.most());
     let mut count = 0;
     let mut scan = transaction.scan(start, end, direction);
     // A negative limit is none, as with ZRANGE.
@@ -94,6 +94,7 @@ fn walk(
             Entry::Collection(_) if with_values => pairs.null(),
             _ => {}
         }
+        check_room(&pairs)?;
     }
     reply.array(if with_values { 2 * count } else { count });
     reply.raw(&body);
@@ -123,7 +124,7 @@ pub(super) fn rev_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
 /// One record of the store, whatever the range holds, unless there may be collections, whose elements have to be found.
 pub(super) fn del_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let (start, end) = bounds(transaction.database, args.at(1), args.at(2))?;
-    if transaction.store.may_have_collections(transaction.database) {
+    if transaction.store.marks.has_any(transaction.database) {
         let mut keys = Vec::new();
         let mut scan = transaction.scan(start.clone(), end.clone(), Direction::Forward);
         while let Some((key, value)) = scan.next()? {

@@ -1,11 +1,13 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
 
-use super::batch::Batch;
+use super::batch::{Batch, Ran, ReadResult};
+use super::permission::{Hold, NotAllowed};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
 use super::{args, connection, subcommands};
+use crate::access::User;
 use crate::net::{Input, Protocol, Served};
-use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
+use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
 use crate::shared::{Client, Shared};
 use alluvium::MultiGet;
 use std::borrow::Cow;
@@ -13,6 +15,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A reply that is longer is not held until it is due: no memory waits for a client. What it sends next waits all the same.
+const MOST_HELD: usize = 64 << 10;
 
 /// What happens to replies, as CLIENT REPLY says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +36,13 @@ pub(crate) struct Session {
     pub(super) database: u8,
     pub(super) version: Version,
     pub(super) is_known: bool,
+    pub(super) user: Arc<User>,
+    /// How many wrong passwords were given.
+    pub(super) strikes: u32,
+    /// What is to be done about one that was given just now.
+    pub(super) hold: Option<Hold>,
+    /// Whether EXEC executes what was queued.
+    pub(super) is_executing: bool,
     pub(super) replies: Replies,
     pub(super) multi: Multi,
     pub(super) is_ending: bool,
@@ -39,13 +52,35 @@ pub(crate) struct Session {
     /// What stopped the reading of requests, behind those that were read.
     bad: Option<BadRequest>,
     waiting: Option<Waiting>,
+    pause: Option<Pause>,
+    /// The rest of a long reply.
+    pub(super) tail: Option<Box<dyn Tail>>,
+    /// The first request behind the one with the long reply.
+    behind_tail: usize,
+}
+
+/// Requests that wait for the answer to a wrong password.
+struct Pause {
+    /// The request that is next.
+    at: usize,
+    until: Duration,
+    /// What is sent then.
+    reply: Vec<u8>,
+}
+
+/// Why a request is not executed.
+enum Refusal {
+    Say(Cow<'static, str>),
+    NotAllowed(NotAllowed),
 }
 
 /// Requests that wait for what a batch among them reads.
 struct Waiting {
     /// The first request of the batch.
     at: usize,
-    reading: MultiGet,
+    /// How many requests the batch has. It may have another number when it is next looked at: rules of users change.
+    count: usize,
+    reading: Box<MultiGet>,
 }
 
 /// What becomes of requests.
@@ -54,6 +89,8 @@ enum Flow {
     Done,
     /// The rest waits for the store.
     Wait,
+    /// The rest waits until the client has taken a part of a long reply.
+    Part,
 }
 
 impl Session {
@@ -63,7 +100,11 @@ impl Session {
             client: Arc::clone(client),
             database: 0,
             version: Version::Two,
-            is_known: shared.config.password().is_none(),
+            is_known: shared.access.is_open(),
+            user: shared.access.default_user(),
+            strikes: 0,
+            hold: None,
+            is_executing: false,
             replies: Replies::On,
             multi: Multi::default(),
             is_ending: false,
@@ -72,6 +113,9 @@ impl Session {
             requests: Some(Requests::default()),
             bad: None,
             waiting: None,
+            pause: None,
+            tail: None,
+            behind_tail: 0,
         }
     }
 
@@ -83,18 +127,10 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Flow {
-        let mut index = 0;
-        let mut read = None;
-        if let Some(mut waiting) = self.waiting.take() {
-            match Pin::new(&mut waiting.reading).poll(context) {
-                Poll::Ready(result) => read = Some(result),
-                Poll::Pending => {
-                    self.waiting = Some(waiting);
-                    return Flow::Wait;
-                }
-            }
-            index = waiting.at;
-        }
+        let (mut index, mut read) = match self.resume(output, context) {
+            Ok(resumed) => resumed,
+            Err(flow) => return flow,
+        };
         while index < requests.len() && !self.is_ending {
             let at = index;
             let args = requests.get(index, buffer);
@@ -105,10 +141,9 @@ impl Session {
             }
             let command = match self.admit(args) {
                 Ok(command) => command,
-                Err(text) => {
-                    self.multi.fail();
-                    self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-                    self.reply(output, |reply| reply.error(&text));
+                Err(refusal) => {
+                    read = None;
+                    self.refuse_request(&refusal, output);
                     continue;
                 }
             };
@@ -117,7 +152,18 @@ impl Session {
                 continue;
             }
             match command.action {
-                Action::Session(run) => self.run_alone(run, args, output),
+                Action::Session(run) => {
+                    let start = output.len();
+                    self.run_alone(run, args, output);
+                    if let Some(hold) = self.hold.take() {
+                        let reply = match output.len() - start > MOST_HELD {
+                            true => Vec::new(),
+                            false => output.split_off(start),
+                        };
+                        self.pause(hold, (at, index), reply, context);
+                        return Flow::Wait;
+                    }
+                }
                 Action::Data(_) => {
                     let mut batch = Batch::new(command, args);
                     while index < requests.len()
@@ -127,17 +173,109 @@ impl Session {
                         batch.push(next, requests.get(index, buffer));
                         index += 1;
                     }
-                    let (start, replies) = (output.len(), self.replies);
-                    if let Some(reading) = self.run(&batch, read.take(), output, context) {
-                        self.waiting = Some(Waiting { at, reading });
-                        return Flow::Wait;
+                    let (start, replies, count) = (output.len(), self.replies, index - at);
+                    let read = read.take().filter(|(of, _)| *of == count);
+                    let read = read.map(|(_, result)| result);
+                    match self.run(&batch, read, output, context) {
+                        Ran::Waits(reading) => {
+                            self.waiting = Some(Waiting { at, count, reading });
+                            return Flow::Wait;
+                        }
+                        Ran::Commands(count) => index = at + count,
                     }
                     self.hold_back(replies, output, start);
+                    if self.tail.is_some() {
+                        self.behind_tail = index;
+                        return Flow::Part;
+                    }
                 }
             }
         }
         self.note(requests, buffer);
         Flow::Done
+    }
+
+    /// Which request is next, and what was read for it if it had to wait; or why it still has to.
+    fn resume(
+        &mut self,
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Result<(usize, Option<(usize, ReadResult)>), Flow> {
+        if let Some(pause) = self.pause.take() {
+            let delays = &self.shared.access.delays;
+            if delays.is_over() {
+                self.is_ending = true;
+                return Err(Flow::Done);
+            }
+            if delays.clock().now() < pause.until {
+                self.pause = Some(pause);
+                return Err(Flow::Wait);
+            }
+            output.extend_from_slice(&pause.reply);
+            return Ok((pause.at, None));
+        }
+        if let Some(mut waiting) = self.waiting.take() {
+            return match Pin::new(&mut waiting.reading).poll(context) {
+                Poll::Ready(result) => Ok((waiting.at, Some((waiting.count, result)))),
+                Poll::Pending => {
+                    self.waiting = Some(waiting);
+                    Err(Flow::Wait)
+                }
+            };
+        }
+        let Some(tail) = self.tail.take() else {
+            return Ok((0, None));
+        };
+        match self.write_part(tail, output) {
+            Flow::Done => Ok((self.behind_tail, None)),
+            other => Err(other),
+        }
+    }
+
+    /// Writes a part of a long reply. What was sent of one that cannot be completed is no reply: the connection ends.
+    fn write_part(&mut self, mut tail: Box<dyn Tail>, output: &mut Vec<u8>) -> Flow {
+        match tail.write(&mut Reply::new(output, self.version)) {
+            Ok(Progress::Whole) => return Flow::Done,
+            Ok(Progress::More) => self.tail = Some(tail),
+            Err(error) => {
+                tracing::warn!(client = self.client.id, %error, "closed: a long reply could not be completed");
+                self.is_ending = true;
+            }
+        }
+        Flow::Part
+    }
+
+    /// Lets nothing of this connection happen until the answer to a wrong password is due. `place` is where the command is that gave
+    /// it, and where the next one is.
+    fn pause(&mut self, hold: Hold, place: (usize, usize), reply: Vec<u8>, context: &Context<'_>) {
+        let pause = match hold {
+            Hold::Reply(until) => Pause {
+                at: place.1,
+                until,
+                reply,
+            },
+            Hold::Command(until) => Pause {
+                at: place.0,
+                until,
+                reply: Vec::new(),
+            },
+        };
+        let clock = self.shared.access.delays.clock();
+        clock.wake_at(pause.until, context.waker());
+        self.pause = Some(pause);
+    }
+
+    fn refuse_request(&mut self, refusal: &Refusal, output: &mut Vec<u8>) {
+        let text = match refusal {
+            Refusal::Say(text) => Cow::Borrowed(&**text),
+            Refusal::NotAllowed(denied) => {
+                self.note_denied(denied);
+                Cow::Owned(denied.text())
+            }
+        };
+        self.multi.fail();
+        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+        self.reply(output, |reply| reply.error(&text));
     }
 
     /// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's body.
@@ -153,6 +291,10 @@ impl Session {
         let (start, replies, version) = (output.len(), self.replies, self.version);
         if let Err(failure) = run(self, args, &mut Reply::new(output, version)) {
             output.truncate(start);
+            if matches!(self.hold, Some(Hold::Command(_))) {
+                // Nothing was executed yet.
+                return;
+            }
             self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
             Reply::new(output, self.version).error(&failure.to_string());
         }
@@ -169,16 +311,20 @@ impl Session {
     }
 
     /// What a request asks for, if it may.
-    fn admit(&self, args: Args<'_>) -> Result<&'static Command, Cow<'static, str>> {
+    fn admit(&self, args: Args<'_>) -> Result<&'static Command, Refusal> {
+        let say = |text| Refusal::Say(Cow::Owned(text));
         let Some(command) = table::find(args.at(0)) else {
-            return Err(Cow::Owned(unknown(args)));
+            return Err(say(unknown(args)));
         };
         if !command.takes(args.len()) {
-            return Err(Cow::Owned(args::wrong_number(command.name).to_string()));
+            return Err(say(args::wrong_number(command.name).to_string()));
         }
-        subcommands::check(command.name, args)?;
+        subcommands::check(command.name, args).map_err(say)?;
         if !self.is_known && !command.is_for_strangers() {
-            return Err(Cow::Borrowed("NOAUTH Authentication required."));
+            return Err(Refusal::Say(Cow::Borrowed("NOAUTH Authentication required.")));
+        }
+        if !self.user.allows_all() {
+            self.permit(command, args).map_err(Refusal::NotAllowed)?;
         }
         Ok(command)
     }
@@ -248,7 +394,7 @@ impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let mut requests = self.requests.take().unwrap_or_default();
         let most = self.shared.config.limits.batch;
-        if self.waiting.is_none() {
+        if self.waiting.is_none() && self.pause.is_none() && self.tail.is_none() {
             let limits = self.limits();
             let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
             self.bad = parsed.err();
@@ -258,6 +404,14 @@ impl Protocol for Session {
         if flow == Flow::Wait {
             self.requests = Some(requests);
             return Served::Wait;
+        }
+        if flow == Flow::Part {
+            self.requests = Some(requests);
+            return if self.is_ending {
+                Served::Close
+            } else {
+                Served::Some
+            };
         }
         let is_full = requests.len() >= most;
         input.consume(requests.consumed());

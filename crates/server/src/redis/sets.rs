@@ -1,20 +1,19 @@
 //! Sets: a record without a value for each member.
 
-use super::args::{check_room, integer, name};
-use super::hashes::{Drawn, random_count};
+use super::args::{check_room, integer, name, too_long};
+use super::combine::{self, Combination, Sum, member};
+use super::draw;
+use super::hashes::random_count;
+use super::pages::{self, PAGE, Show, Stretch};
 use super::walks::{self, Wish};
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply};
-use crate::store::{Direction, Transaction};
-use std::collections::BTreeSet;
+use crate::store::{Staging, Transaction};
 
 type Done = Result<(), Failure>;
 type Members = Vec<Vec<u8>>;
-
-/// Sets up to this many members are read whole when some are drawn.
-const DRAWN_FROM: u64 = 1024;
 
 fn set(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
     transaction.collection(key, Kind::Set)
@@ -27,17 +26,6 @@ fn place(transaction: &Transaction<'_>, set: &Collection, member: &[u8]) -> Inne
 fn has(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> Result<bool, Failure> {
     let place = place(transaction, set, member);
     Ok(transaction.get(&place)?.is_some())
-}
-
-fn members(transaction: &Transaction<'_>, set: &Collection) -> Result<Members, Failure> {
-    let start = format::elements(transaction.database, set.number);
-    let end = format::behind(&start);
-    let mut members = Vec::new();
-    let mut scan = transaction.scan(start, end, Direction::Forward);
-    while let Some((key, _)) = scan.next()? {
-        members.push(format::member_of(&key).1.to_vec());
-    }
-    Ok(members)
 }
 
 /// Which of some members a set has.
@@ -139,12 +127,18 @@ pub(super) fn smismember(transaction: &mut Transaction<'_>, args: Args<'_>, repl
 }
 
 pub(super) fn smembers(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let members = match set(transaction, args.at(1))? {
-        None => Vec::new(),
-        Some(set) => members(transaction, &set)?,
+    let Some(set) = set(transaction, args.at(1))? else {
+        reply.set(0);
+        return Ok(());
     };
-    reply_set(reply, &members);
-    Ok(())
+    reply.set(usize::try_from(set.count).unwrap_or(usize::MAX));
+    write_all(transaction, reply, &set)
+}
+
+/// Writes all members.
+fn write_all(transaction: &Transaction<'_>, reply: &mut Reply<'_>, set: &Collection) -> Done {
+    let whole = Stretch::whole(transaction.database, set.number, set.count);
+    pages::write(transaction, reply, whole, Show::Member)
 }
 
 fn reply_set(reply: &mut Reply<'_>, members: &[Vec<u8>]) {
@@ -179,30 +173,24 @@ pub(super) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
     Ok(())
 }
 
-/// Some different members, drawn.
-fn drawn(transaction: &Transaction<'_>, set: &Collection, count: u64) -> Result<Members, Failure> {
-    if set.count <= DRAWN_FROM || count > set.count / 4 {
-        let mut all = members(transaction, set)?;
-        let drawn = Drawn::new(all.len(), i64::try_from(count).unwrap_or(i64::MAX));
-        return Ok(drawn.map(|index| std::mem::take(&mut all[index])).collect());
-    }
-    // Members lie in the order of their hashes: behind a place that is drawn stands one that nobody has chosen.
-    let whole = format::elements(transaction.database, set.number);
-    let end = format::behind(&whole);
-    let mut found = BTreeSet::new();
-    while (found.len() as u64) < count {
-        let start = format::place_key(transaction.database, set.number, fastrand::u64(..));
-        let mut scan = transaction.scan(start, end.clone(), Direction::Forward);
-        let next = match scan.next()? {
-            Some(next) => Some(next),
-            None => transaction
-                .scan(whole.clone(), end.clone(), Direction::Forward)
-                .next()?,
-        };
-        let Some((key, _)) = next else { break };
-        found.insert(format::member_of(&key).1.to_vec());
-    }
-    Ok(found.into_iter().collect())
+/// Some different members, drawn, as many as a reply may have.
+fn drawn(
+    transaction: &Transaction<'_>,
+    set: &Collection,
+    count: u64,
+    reply: &Reply<'_>,
+) -> Result<Members, Failure> {
+    let (mut members, mut bytes) = (Members::new(), reply.position());
+    draw::different(transaction, set, count, |(key, _)| {
+        let member = format::member_of(key).1;
+        bytes += member.len() + size_of::<Vec<u8>>();
+        members.push(member.to_vec());
+        if bytes > reply.most() {
+            return Err(too_long(reply.most()));
+        }
+        Ok(())
+    })?;
+    Ok(members)
 }
 
 /// A number that must not be negative.
@@ -224,7 +212,7 @@ pub(super) fn spop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
         }
         return Ok(());
     };
-    let drawn = drawn(transaction, &set, count.unwrap_or(1))?;
+    let drawn = drawn(transaction, &set, count.unwrap_or(1), reply)?;
     for member in &drawn {
         let place = place(transaction, &set, member);
         transaction.delete(place);
@@ -246,26 +234,31 @@ pub(super) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
     }
     let count = args.get(2).map(random_count).transpose()?;
     let set = set(transaction, args.at(1))?;
-    let drawn = match (&set, count) {
-        (None, _) => Vec::new(),
-        (Some(set), None) => drawn(transaction, set, 1)?,
-        (Some(set), Some(count @ 0..)) => drawn(transaction, set, count.unsigned_abs())?,
-        (Some(set), Some(count)) => {
-            let all = members(transaction, set)?;
-            let drawn = Drawn::new(all.len(), count);
-            reply.array(drawn.len());
-            for index in drawn {
-                reply.bulk(&all[index]);
-                check_room(reply)?;
-            }
-            return Ok(());
+    match (&set, count) {
+        (None, None) => reply.null(),
+        (None, Some(_)) => reply.array(0),
+        (Some(set), None) => {
+            let drawn = drawn(transaction, set, 1, reply)?;
+            reply.bulk_or_null(drawn.first().map(Vec::as_slice));
         }
-    };
-    if count.is_none() {
-        reply.bulk_or_null(drawn.first().map(Vec::as_slice));
-    } else {
-        reply.array(drawn.len());
-        drawn.iter().for_each(|member| reply.bulk(member));
+        (Some(set), Some(count @ 0..)) if count.unsigned_abs() >= set.count => {
+            reply.array(usize::try_from(set.count).unwrap_or(usize::MAX));
+            write_all(transaction, reply, set)?;
+        }
+        (Some(set), Some(count @ 0..)) => {
+            let drawn = drawn(transaction, set, count.unsigned_abs(), reply)?;
+            reply.array(drawn.len());
+            drawn.iter().for_each(|member| reply.bulk(member));
+        }
+        (Some(set), Some(count)) => {
+            let count = count.unsigned_abs();
+            draw::check_count(reply, count)?;
+            reply.array(usize::try_from(count).unwrap_or(usize::MAX));
+            draw::with_repetitions(transaction, set, count, |(key, _)| {
+                reply.bulk(format::member_of(key).1);
+                check_room(reply)
+            })?;
+        }
     }
     Ok(())
 }
@@ -290,77 +283,61 @@ pub(super) fn sscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
     Ok(())
 }
 
-/// What is made of several sets.
-#[derive(Clone, Copy)]
-enum Sum {
-    Union,
-    Intersection,
-    Difference,
-}
-
-fn combined(transaction: &mut Transaction<'_>, keys: Args<'_>, sum: Sum) -> Result<Members, Failure> {
+fn combination(transaction: &mut Transaction<'_>, keys: Args<'_>, sum: Sum) -> Result<Combination, Failure> {
     let mut sets = Vec::with_capacity(keys.len());
     for key in keys.iter() {
         sets.push(set(transaction, key)?);
     }
-    match sum {
-        Sum::Union => {
-            let mut all = BTreeSet::new();
-            for set in sets.iter().flatten() {
-                all.extend(members(transaction, set)?);
-            }
-            Ok(all.into_iter().collect())
-        }
-        Sum::Intersection => {
-            // The smallest is read; the others are asked.
-            let Some(mut sets) = sets.into_iter().collect::<Option<Vec<_>>>() else {
-                return Ok(Vec::new());
-            };
-            sets.sort_by_key(|set| set.count);
-            filtered(transaction, &sets[0], &sets[1..], true)
-        }
-        Sum::Difference => match sets[0] {
-            None => Ok(Vec::new()),
-            Some(first) => {
-                let others: Vec<Collection> = sets[1..].iter().flatten().copied().collect();
-                filtered(transaction, &first, &others, false)
-            }
-        },
-    }
+    Ok(Combination::new(sum, transaction.database, &sets))
 }
 
-/// The members of a set that all others have, or none of them.
-fn filtered(
-    transaction: &mut Transaction<'_>,
-    first: &Collection,
-    others: &[Collection],
-    wanted: bool,
-) -> Result<Members, Failure> {
-    let mut left = members(transaction, first)?;
-    for other in others {
-        let there = which(transaction, other, left.iter().map(Vec::as_slice))?;
-        let mut there = there.into_iter();
-        left.retain(|_| there.next() == Some(wanted));
-    }
-    Ok(left)
-}
-
+/// Shows what several sets make. How many members that is must be known first: where they are more than a page, they are found once to be counted and once
+/// to be shown.
 fn show(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, sum: Sum) -> Done {
-    let members = combined(transaction, args.from(1), sum)?;
-    reply_set(reply, &members);
+    let from_start = combination(transaction, args.from(1), sum)?;
+    let mut walk = from_start.clone();
+    let (mut listed, mut bytes, mut count) = (Members::new(), 0, 0);
+    while let Some(page) = walk.next_page(&*transaction)? {
+        count += page.len();
+        for part in page {
+            bytes += part.len() + size_of::<Vec<u8>>();
+            if bytes <= PAGE || !reply.may_go_on() {
+                listed.push(member(&part).to_vec());
+            }
+        }
+        if !reply.may_go_on() && bytes > reply.most() {
+            return Err(too_long(reply.most()));
+        }
+    }
+    if listed.len() == count {
+        reply_set(reply, &listed);
+    } else {
+        reply.set(count);
+        reply.go_on(combine::tail(transaction.store, from_start));
+    }
     Ok(())
 }
 
 fn keep(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, sum: Sum) -> Done {
     let key = name(args.at(1))?;
-    let members = combined(transaction, args.from(2), sum)?;
+    let mut walk = combination(transaction, args.from(2), sum)?;
+    let database = transaction.database;
+    let mut set = transaction.new_collection(Kind::Set)?;
+    let mut staging = Staging::new(transaction, database, set.number);
+    while let Some(page) = walk.next_page(&*transaction)? {
+        set.count += page.len() as u64;
+        for part in page {
+            let mut place = format::elements(database, set.number);
+            place.extend_from_slice(&part);
+            staging.put(place, Vec::new())?;
+        }
+    }
+    staging.finish(transaction)?;
     transaction.remove(key)?;
-    if !members.is_empty() {
-        let mut set = transaction.new_collection(Kind::Set)?;
-        add(transaction, &mut set, members.iter().map(Vec::as_slice))?;
+    if set.count > 0 {
         transaction.save(key, &set);
     }
-    reply.count(members.len());
+    reply.integer(i64::try_from(set.count).unwrap_or(i64::MAX));
     Ok(())
 }
 

@@ -3,7 +3,13 @@
 use crate::resp::Args;
 
 /// The subcommands of a command, each with how many arguments it takes, as in the table of commands.
-type Subcommands = &'static [(&'static str, i32)];
+pub(super) type Subcommands = &'static [(&'static str, i32)];
+
+#[rustfmt::skip]
+static ACL: Subcommands = &[
+    ("cat", -2), ("deluser", -3), ("dryrun", -4), ("genpass", -2), ("getuser", 3), ("help", 2), ("list", 2), ("load", 2), ("log", -2),
+    ("save", 2), ("setuser", -3), ("users", 2), ("whoami", 2),
+];
 
 #[rustfmt::skip]
 static CLIENT: Subcommands = &[
@@ -39,8 +45,9 @@ pub(super) fn fits(arity: i32, count: usize) -> bool {
     if arity < 0 { count >= least } else { count == least }
 }
 
-fn of(command: &str) -> Option<Subcommands> {
+pub(super) fn of(command: &str) -> Option<Subcommands> {
     Some(match command {
+        "acl" => ACL,
         "client" => CLIENT,
         "command" => COMMAND,
         "config" => CONFIG,

@@ -1,6 +1,9 @@
 //! All commands: what each takes, touches and does. COMMAND reports from the same table that checks arguments.
 
-use super::{admin, connection, describe, expiry, hashes, info, keys, lists, ordered, sets, sorted, strings};
+use super::{
+    acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, saving, sets, sorted,
+    strings,
+};
 use super::{session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
@@ -94,7 +97,7 @@ impl Command {
         }
     }
 
-    /// Whether it writes to its keys whatever they have, if no key of its database can have a collection.
+    /// Whether it writes to its keys whatever they have, if none of them can have a collection.
     pub(super) fn is_blind(&self, args: Args<'_>) -> bool {
         self.has(BLIND) && (self.name != "set" || args.len() == 3)
     }
@@ -163,6 +166,11 @@ const fn session(
     }
 }
 
+/// A command of the connection that names keys.
+const fn with_keys(keys: (i32, i32, i32), command: &Command) -> Command {
+    Command { keys, ..*command }
+}
+
 #[rustfmt::skip]
 static STRINGS: &[Command] = &[
     data("string", "append", 3, WRITE | FAST, ONE, strings::append, "Appends to a string, which is created if there is none."),
@@ -217,7 +225,7 @@ static KEYS: &[Command] = &[
     data("ordered", "delrange", 3, WRITE | ALONE | ALL, NONE, ordered::del_range, "Deletes all keys of a range."),
     data("ordered", "range", -3, ALONE, NONE, ordered::range, "Keys and strings of a range, in order."),
     data("ordered", "revrange", -3, ALONE, NONE, ordered::rev_range, "Keys and strings of a range, in reverse order."),
-    data("ordered", "snapshot", -2, ALONE, NONE, ordered::snapshot, "Keeps everything as it is now under a name, and reads it."),
+    data("ordered", "snapshot", -2, ALONE, (3, 3, 1), ordered::snapshot, "Keeps everything as it is now under a name, and reads it."),
 ];
 
 #[rustfmt::skip]
@@ -308,6 +316,7 @@ static SORTED: &[Command] = &[
 
 #[rustfmt::skip]
 static SERVER: &[Command] = &[
+    session("server", "acl", -2, 0, acl::acl, "Users, and what they may do."),
     session("connection", "auth", -2, STRANGER | FAST, connection::auth, "Says who the client is."),
     session("connection", "client", -2, 0, connection::client, "What is known of connections."),
     session("connection", "echo", 2, FAST, connection::echo, "What was sent."),
@@ -316,20 +325,20 @@ static SERVER: &[Command] = &[
     session("connection", "quit", -1, STRANGER | IN_MULTI | FAST, connection::quit, "Ends the connection."),
     session("connection", "reset", 1, STRANGER | IN_MULTI | FAST, connection::reset, "Makes the connection as good as new."),
     session("connection", "select", 2, FAST, connection::select, "Chooses a database."),
-    session("server", "bgsave", -1, 0, admin::bgsave, "Makes everything durable in the background."),
+    session("server", "bgsave", -1, 0, saving::bgsave, "Makes a backup in the background."),
     session("server", "command", -1, 0, describe::command, "What commands there are."),
     session("server", "config", -2, 0, admin::config, "Reads and changes settings."),
     session("server", "debug", -2, 0, admin::debug, "Sleeps, for tests."),
     session("server", "info", -1, 0, info::info, "What the server is doing, in numbers."),
-    session("server", "lastsave", 1, FAST, admin::lastsave, "When SAVE last succeeded."),
-    session("server", "save", 1, 0, admin::save, "Makes everything durable."),
+    session("server", "lastsave", 1, FAST, saving::lastsave, "When the last backup was made."),
+    session("server", "save", 1, 0, saving::save, "Makes a backup."),
     session("server", "slowlog", -2, 0, admin::slowlog, "Commands that took long."),
     session("server", "time", 1, FAST, admin::time, "The time."),
     session("transactions", "discard", 1, IN_MULTI | FAST, transactions::discard, "Forgets what was queued since MULTI."),
     session("transactions", "exec", 1, IN_MULTI, transactions::exec, "Executes what was queued since MULTI, all or nothing."),
     session("transactions", "multi", 1, IN_MULTI | FAST, transactions::multi, "Queues what follows."),
     session("transactions", "unwatch", 1, FAST, transactions::unwatch, "Forgets all watches."),
-    session("transactions", "watch", -2, IN_MULTI | FAST, transactions::watch, "Lets EXEC fail if a key is written to before."),
+    with_keys(ALL_KEYS, &session("transactions", "watch", -2, IN_MULTI | FAST, transactions::watch, "Lets EXEC fail if a key is written to before.")),
 ];
 
 /// All commands by name.

@@ -1,5 +1,6 @@
 //! MULTI and EXEC: commands are queued, then executed as one batch, if nobody has written to what was watched.
 
+use super::batch::Length;
 use super::keys;
 use super::session::Session;
 use super::table::{Action, Command};
@@ -170,7 +171,9 @@ pub(super) fn exec(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
             "EXECABORT Transaction discarded because of previous errors.",
         ));
     }
+    session.is_executing = true;
     let result = execute(session, &store, &queue, reply);
+    session.is_executing = false;
     session.multi.end(&store);
     result
 }
@@ -184,7 +187,12 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
     }
     let mut output = Vec::new();
     for queued in queue {
-        session.apply(queued.command, queued.args(), &mut transaction, &mut output)?;
+        let (command, args) = (queued.command, queued.args());
+        if let Some(text) = session.no_longer_allowed(command, args) {
+            Reply::new(&mut output, session.version).error(&text);
+            continue;
+        }
+        session.apply(command, args, &mut transaction, &mut output, Length::Whole)?;
         if transaction.bytes() > session.shared.config.limits.transaction {
             return Err(Failure::say("ERR transaction exceeds the limit of its size"));
         }

@@ -4,13 +4,16 @@
 //! in their own order, elements in the order of their hashes. An element's cursor is the hash to go on at; a key's is a number that the
 //! server remembers the key of.
 
-use super::args::{Options, integer, is};
+use super::args::{Options, integer, is, too_long};
+use super::pages::PAGE;
 use crate::error::Failure;
 use crate::glob;
 use crate::model::format::{self, InnerKey};
 use crate::model::{Entry, Found};
-use crate::resp::{Args, Reply, number};
+use crate::resp::{Args, Progress, Reply, Tail, number};
 use crate::store::{Direction, Pair, Transaction};
+use crate::waits;
+use alluvium::{Iter, Snapshot};
 
 type Done = Result<(), Failure>;
 
@@ -53,6 +56,9 @@ impl<'a> Wish<'a> {
     }
 }
 
+/// A walk replies with fewer elements than COUNT says when they take more than this.
+const MOST_BYTES: usize = 1 << 20;
+
 /// A cursor as it was sent.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Failure> {
     let text = std::str::from_utf8(text).ok();
@@ -90,11 +96,11 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
         start = place.ok_or(Failure::say("ERR invalid cursor"))?[..].into();
     }
     let mut found = Vec::new();
-    let mut looked_at = 0;
+    let (mut looked_at, mut bytes) = (0, 0);
     let mut next = 0;
     let mut scan = transaction.scan(start, end, Direction::Forward);
     while let Some((key, value)) = scan.next()? {
-        if looked_at == wish.count {
+        if looked_at == wish.count || bytes > MOST_BYTES {
             next = store.cursors.keep(database, key);
             break;
         }
@@ -103,6 +109,7 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
             let name = format::user_key(&key);
             let is_wanted = wish.type_name.is_none_or(|wanted| is(wanted, entry.type_name()));
             if is_wanted && wish.fits(name) {
+                bytes += name.len() + size_of::<Vec<u8>>();
                 found.push(name.to_vec());
             }
         }
@@ -134,16 +141,108 @@ fn each_key(
 
 pub(super) fn keys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let pattern = args.at(1);
-    let mut found: Vec<Vec<u8>> = Vec::new();
-    each_key(transaction, Some(pattern), |key| {
-        if glob::fits(pattern, key) {
-            found.push(key.to_vec());
+    let (mut listed, mut bytes, mut count) = (Vec::<Vec<u8>>::new(), 0, 0);
+    if !reply.may_go_on() {
+        let most = reply.most();
+        each_key(transaction, Some(pattern), |key| {
+            if glob::fits(pattern, key) {
+                bytes += key.len() + size_of::<Vec<u8>>();
+                listed.push(key.to_vec());
+            }
+            if bytes > most {
+                std::ops::ControlFlow::Break(())
+            } else {
+                std::ops::ControlFlow::Continue(())
+            }
+        })?;
+        if bytes > most {
+            return Err(too_long(most));
         }
-        std::ops::ControlFlow::Continue(())
-    })?;
-    reply.array(found.len());
-    found.iter().for_each(|key| reply.bulk(key));
+        reply.array(listed.len());
+        listed.iter().for_each(|key| reply.bulk(key));
+        return Ok(());
+    }
+    // How many keys there are must be known first: where they are more than a page, they are looked at once to be counted and once to be shown.
+    let snapshot = transaction.store.db.snapshot();
+    let mut keys = Keys::new(transaction, pattern, &snapshot);
+    while keys.next(|key| {
+        count += 1;
+        bytes += key.len() + size_of::<Vec<u8>>();
+        if bytes <= PAGE {
+            listed.push(key.to_vec());
+        }
+    })? {}
+    reply.array(count);
+    if listed.len() == count {
+        listed.iter().for_each(|key| reply.bulk(key));
+    } else {
+        reply.go_on(Box::new(RestOfKeys {
+            keys: Keys::new(transaction, pattern, &snapshot),
+            left: count,
+            last: Vec::new(),
+        }));
+    }
     Ok(())
+}
+
+/// Keys that fit a pattern, as they were at one moment.
+struct Keys {
+    pattern: Vec<u8>,
+    now_ms: u64,
+    iter: Iter,
+}
+
+impl Keys {
+    fn new(transaction: &Transaction<'_>, pattern: &[u8], at: &Snapshot) -> Keys {
+        let (start, end) = bounds(transaction.database, Some(pattern));
+        Keys {
+            pattern: pattern.to_vec(),
+            now_ms: transaction.now_ms,
+            iter: at.range(&transaction.store.data, &start[..]..&end[..]),
+        }
+    }
+
+    /// Calls `each` with the next key; whether there was one.
+    fn next(&mut self, each: impl FnOnce(&[u8])) -> Result<bool, Failure> {
+        let _may_wait = waits::may_wait();
+        while let Some((key, value)) = self.iter.lend()? {
+            let key = format::user_key(key);
+            if glob::fits(&self.pattern, key) && read(value, self.now_ms)?.is_some() {
+                each(key);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Keys that are shown after they were counted.
+struct RestOfKeys {
+    keys: Keys,
+    left: usize,
+    last: Vec<u8>,
+}
+
+impl Tail for RestOfKeys {
+    fn begin(&mut self) {}
+
+    fn write(&mut self, reply: &mut Reply<'_>) -> Result<Progress, Failure> {
+        let began = reply.position();
+        while self.left > 0 {
+            if reply.position() - began > PAGE {
+                return Ok(Progress::More);
+            }
+            let last = &mut self.last;
+            // What has expired since it was counted is not there any more, but a reply was announced: the key before stands for it once more.
+            self.keys.next(|key| {
+                last.clear();
+                last.extend_from_slice(key);
+            })?;
+            reply.bulk(last);
+            self.left -= 1;
+        }
+        Ok(Progress::Whole)
+    }
 }
 
 pub(super) fn size(transaction: &mut Transaction<'_>, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
@@ -214,21 +313,22 @@ pub(super) fn some_elements(
     split: fn(&[u8]) -> (u64, &[u8]),
 ) -> Result<(u64, Vec<Pair>), Failure> {
     let mut found: Vec<Pair> = Vec::new();
-    let mut last = 0;
+    let (mut last, mut bytes) = (0, 0);
     let mut scan = transaction.scan(start, end, Direction::Forward);
     while let Some((key, value)) = scan.next()? {
         let (place, member) = split(&key);
-        if found.len() >= count && place != last {
+        if (found.len() >= count || bytes > MOST_BYTES) && place != last {
             return Ok((place, found));
         }
         last = place;
+        bytes += member.len() + value.len() + size_of::<Pair>();
         found.push((member.to_vec(), value));
     }
     Ok((0, found))
 }
 
 /// A score as it stands in replies that know no doubles.
-pub(super) fn score_text(score: f64) -> Vec<u8> {
+pub(crate) fn score_text(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     number::write_double(&mut text, score);
     text

@@ -18,4 +18,5 @@ pub mod parse;
 pub mod reply;
 
 pub use parse::{Args, BadRequest, Limits, Parser, Requests};
+pub(crate) use reply::{Progress, Tail};
 pub use reply::{Reply, Version};

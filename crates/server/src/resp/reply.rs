@@ -1,6 +1,8 @@
 //! Replies, in the version that the client has chosen.
 
 use super::number::{write_double, write_integer};
+use crate::error::Failure;
+use std::fmt;
 
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,12 +14,49 @@ pub enum Version {
     Three,
 }
 
+/// How far a long reply has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There is more to be written.
+    More,
+    Whole,
+}
+
+/// The rest of a long reply, which is written in parts as the client takes them.
+pub(crate) trait Tail: Send {
+    /// Begins: from now on it shows what is there now, whatever is written meanwhile. The locks of what it shows are held.
+    fn begin(&mut self);
+
+    /// Writes the next part, some tens of kilobytes as a rule.
+    ///
+    /// # Errors
+    /// The reply cannot be completed: its beginning was sent, so that only the end of the connection can say so.
+    fn write(&mut self, reply: &mut Reply<'_>) -> Result<Progress, Failure>;
+}
+
+/// What becomes of long replies.
+enum Length {
+    /// They are written whole.
+    Whole,
+    /// They may have a tail.
+    Parts(Option<Box<dyn Tail>>),
+}
+
 /// Appends replies to a buffer.
-#[derive(Debug)]
 pub struct Reply<'o> {
     out: &'o mut Vec<u8>,
     version: Version,
     most: usize,
+    length: Length,
+}
+
+impl fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply")
+            .field("version", &self.version)
+            .field("position", &self.position())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'o> Reply<'o> {
@@ -27,6 +66,32 @@ impl<'o> Reply<'o> {
             out,
             version,
             most: usize::MAX,
+            length: Length::Whole,
+        }
+    }
+
+    /// Lets a long reply be written in parts: see [`Reply::go_on`].
+    #[must_use]
+    pub(crate) fn in_parts(mut self) -> Reply<'o> {
+        self.length = Length::Parts(None);
+        self
+    }
+
+    /// Whether a long reply may be written in parts.
+    pub(crate) fn may_go_on(&self) -> bool {
+        matches!(self.length, Length::Parts(None))
+    }
+
+    /// What was written is the beginning of a reply; this writes the rest.
+    pub(crate) fn go_on(&mut self, tail: Box<dyn Tail>) {
+        self.length = Length::Parts(Some(tail));
+    }
+
+    /// The rest of the reply, if there is one.
+    pub(crate) fn into_tail(self) -> Option<Box<dyn Tail>> {
+        match self.length {
+            Length::Whole => None,
+            Length::Parts(tail) => tail,
         }
     }
 

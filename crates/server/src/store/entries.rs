@@ -59,18 +59,23 @@ impl Transaction<'_> {
         Ok(Collection {
             kind,
             expires_ms: 0,
-            number: self.store.new_number(self.database)?,
+            number: self.store.new_number()?,
             count: 0,
             head: 0,
+            is_counted: false,
+            is_new: true,
         })
     }
 
     /// Stores what is known of a collection whose elements have changed; without elements the key is gone.
     pub(crate) fn save(&mut self, key: &[u8], collection: &Collection) {
         if collection.count == 0 {
-            self.drop_collection(collection);
+            self.drop_collection(key, collection);
             self.delete(format::record_key(self.database, key));
         } else {
+            if collection.is_new {
+                self.mark(key, collection.number);
+            }
             let record = format::encode_collection(collection);
             self.put(
                 format::record_key(self.database, key),
@@ -81,8 +86,21 @@ impl Transaction<'_> {
         self.touch(key);
     }
 
+    /// A key that has a collection has another one of the same kind from now on, which expires when the old one would have.
+    pub(crate) fn replace(&mut self, key: &[u8], old: &Collection, mut new: Collection) {
+        self.drop_collection(key, old);
+        self.set_expiry(key, &mut new, old.expires_ms);
+        self.save(key, &new);
+    }
+
     /// Deletes what a collection has beside its record.
-    fn drop_collection(&mut self, collection: &Collection) {
+    fn drop_collection(&mut self, key: &[u8], collection: &Collection) {
+        if !collection.is_new {
+            self.unmark(key, collection.number);
+        }
+        if collection.is_counted {
+            self.forget_order(collection.number);
+        }
         let start = format::elements(self.database, collection.number);
         let end = format::behind(&start);
         self.delete_range(start, end);
@@ -94,7 +112,7 @@ impl Transaction<'_> {
 
     /// The key holds this string and nothing else. What it held is read only where that may be a collection (S8).
     pub(crate) fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
-        if self.store.may_have_collections(self.database) {
+        if self.store.marks.may_hold(self.database, key) || self.has_own_collection(key) {
             self.clear(key)?;
         }
         self.put_text(key, parts, expires_ms)?;
@@ -113,7 +131,7 @@ impl Transaction<'_> {
     fn clear(&mut self, key: &[u8]) -> Result<(), Failure> {
         // An expired collection has elements, too; the reaper finds them by their expiry, which stays.
         if let Some(Entry::Collection(collection)) = self.entry(key)? {
-            self.drop_collection(&collection);
+            self.drop_collection(key, &collection);
         }
         Ok(())
     }
@@ -126,7 +144,7 @@ impl Transaction<'_> {
             Some(Entry::Collection(collection)) => Some(collection),
         };
         if let Some(collection) = collection {
-            self.drop_collection(&collection);
+            self.drop_collection(key, &collection);
         }
         self.delete(format::record_key(self.database, key));
         self.touch(key);

@@ -5,27 +5,36 @@
 //! *Does not know*: protocols, connections, replies.
 //!
 //! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs` (typed keys on top of it), `scan.rs` (walks), `locks.rs`,
-//! `clock.rs`, `reaper.rs` with `expiring.rs`.
+//! `staging.rs` (collections larger than a commit), `order/` (ranks in sorted sets),
+//! `marks.rs` (which keys may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`, `reaper.rs` with `expiring.rs`.
 //!
 //! Invariants:
 //!
 //! - **S6** Whoever writes to a user's key holds its lock from the first read that the write depends on until the commit is seen: against everybody,
 //!   or, if it depends on none (a blind write), against everybody but other blind writers.
 //! - **S7** What a command writes is one commit, together with what others of its batch write; so is a whole MULTI. A
-//!   batch that writes very much is committed in parts, each of whole commands.
-//! - **S8** A database without collections is known to have none as long as this process has made none in it, so that a SET needs no read.
+//!   batch that writes very much is committed in parts, each of whole commands. Elements of a collection that is made may be written before, where nobody
+//!   sees them (`staging.rs`).
+//! - **S8** It is known, in the store and in memory, which keys may have collections (`marks.rs`): a SET of any other needs no read. A key that has
+//!   one is among them from before its commit is seen until after that which deletes it, under the key's lock.
 
 mod clock;
 mod entries;
 mod expiring;
 mod locks;
+mod marks;
+mod order;
 mod reaper;
 mod scan;
+mod staging;
 mod transaction;
+mod upgrade;
 
 pub(crate) use locks::{Held, Mode, Wanted};
+pub(crate) use order::Counting;
 pub(crate) use reaper::Reaper;
 pub(crate) use scan::{Direction, Pair};
+pub(crate) use staging::Staging;
 pub(crate) use transaction::{Outcome, Transaction};
 
 use crate::cursors::Cursors;
@@ -35,6 +44,8 @@ use alluvium::{Db, Durability, Keyspace, Result, Value};
 use clock::Clock;
 use expiring::Expiring;
 use locks::Locks;
+use marks::Marks;
+use order::Orders;
 use parking_lot::Mutex;
 use std::fmt;
 use std::ops::Range;
@@ -46,6 +57,17 @@ pub(crate) const DATABASES: u8 = 16;
 /// How many numbers of collections are reserved with one write.
 const NUMBERS: u64 = 1 << 20;
 
+/// The part of the memory that may say which keys have collections; and that which may hold orders of sorted sets.
+const SHARE: u64 = 64;
+/// What the acknowledgement of a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// That the write survives the loss of power.
+    ForDisk,
+    /// That it survives the death of the process.
+    ForProcess,
+}
+
 /// The store with what the server adds to it.
 pub(crate) struct Store {
     pub(crate) db: Db,
@@ -54,10 +76,13 @@ pub(crate) struct Store {
     pub(crate) locks: Locks,
     clock: Clock,
     pub(crate) expiring: Expiring,
-    /// Which databases may hold collections (S8).
-    has_collections: [AtomicBool; DATABASES as usize],
+    /// Which keys may have collections (S8).
+    pub(crate) marks: Marks,
+    /// Where ranks in large sorted sets are found (S14).
+    orders: Orders,
     numbers: Mutex<Range<u64>>,
     cas: AtomicU64,
+    waits_for_disk: AtomicBool,
     /// Where walks over all keys go on.
     pub(crate) cursors: Cursors,
     /// Strings that were asked for and there, and not there.
@@ -74,22 +99,24 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    pub(crate) fn open(db: &Db) -> Result<Store> {
+    pub(crate) fn open(db: &Db) -> crate::Result<Store> {
         let data = db.keyspace("redis")?;
         let items = db.keyspace("memcached")?;
+        upgrade::upgrade(db, &data)?;
+        Store::forget_staged(&data, db)?;
         let number = |key: &[u8]| -> Result<u64> {
             let value = data.get(key)?;
             Ok(value.map_or(0, |value| format::decode_number(&value).unwrap_or_default()))
         };
         let clock = Clock::new(number(&format::time_key())?);
         let numbers = number(&format::numbers_key())?;
-        let mut has_collections = [const { AtomicBool::new(false) }; DATABASES as usize];
-        for (database, has) in (0..).zip(&mut has_collections) {
-            let (start, end) = format::all_elements(database);
-            *has.get_mut() = data.range(&start[..]..&end[..]).next().transpose()?.is_some();
-        }
+        let most = db.stats().memory.budget / SHARE;
+        let marks = Marks::new(usize::try_from(most).unwrap_or(usize::MAX));
+        marks.load(&data)?;
+        let orders = Orders::new(usize::try_from(most).unwrap_or(usize::MAX));
         // What CAS compares must differ from what it was in an earlier life.
         let cas = clock.now_ms() << 20;
+        let db_durability = data.durability();
         Ok(Store {
             db: db.clone(),
             data,
@@ -97,9 +124,11 @@ impl Store {
             locks: Locks::new(),
             clock,
             expiring: Expiring::default(),
-            has_collections,
+            marks,
+            orders,
             numbers: Mutex::new(numbers..numbers),
             cas: AtomicU64::new(cas),
+            waits_for_disk: AtomicBool::new(db_durability == Durability::Disk),
             cursors: Cursors::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -126,12 +155,17 @@ impl Store {
 
     /// Whether commits are acknowledged when they are on the disk.
     pub(crate) fn waits_for_disk(&self) -> bool {
-        self.data.durability() == Durability::Disk
+        self.waits_for_disk.load(Ordering::Relaxed)
+    }
+
+    /// Changes what acknowledgements wait for from now on.
+    pub(crate) fn set_waits(&self, waits: Waits) {
+        self.waits_for_disk
+            .store(waits == Waits::ForDisk, Ordering::Relaxed);
     }
 
     /// A number for a new collection (S4).
-    pub(crate) fn new_number(&self, database: u8) -> Result<u64> {
-        self.has_collections[usize::from(database)].store(true, Ordering::SeqCst);
+    pub(crate) fn new_number(&self) -> Result<u64> {
         let mut numbers = self.numbers.lock();
         if numbers.is_empty() {
             let end = numbers.end + NUMBERS;
@@ -140,11 +174,6 @@ impl Store {
             numbers.end = end;
         }
         Ok(numbers.next().expect("some were reserved"))
-    }
-
-    /// Whether a database may hold collections.
-    pub(crate) fn may_have_collections(&self, database: u8) -> bool {
-        self.has_collections[usize::from(database)].load(Ordering::SeqCst)
     }
 
     /// What CAS compares: another one for every change.

@@ -82,7 +82,7 @@ impl Store {
     /// Deletes the elements of collections that have expired; how many collections.
     pub(crate) fn reap(&self) -> Result<usize, Failure> {
         let mut count = 0;
-        for database in (0..DATABASES).filter(|&database| self.may_have_collections(database)) {
+        for database in (0..DATABASES).filter(|&database| self.marks.has_any(database)) {
             let (start, end) = format::expired(database, self.now_ms());
             let mut due = Vec::new();
             for pair in self.data.range(&start[..]..&end[..]).take(AT_ONCE) {
@@ -111,6 +111,9 @@ impl Store {
         let end = format::behind(&start);
         transaction.delete_range(start, end);
         transaction.delete(listed.into());
+        if self.data.get(format::collection_key(database, number))?.is_some() {
+            transaction.unmark(key, number);
+        }
         transaction.commit(&held)?;
         Ok(true)
     }

@@ -1,6 +1,9 @@
 //! What commands read and write through: the store with their own writes laid over it, committed as one.
 
 use super::locks::Held;
+use super::marks::MarkChanges;
+use super::order::Open;
+use super::staging::Staged;
 use super::{Store, scan};
 use crate::error::Failure;
 use crate::model::Found;
@@ -60,6 +63,12 @@ pub(crate) struct Transaction<'s> {
     pub(super) writes: BTreeMap<InnerKey, Write>,
     /// Ranges that are deleted, of what was there before `writes`: their ends by their starts. No two of them meet.
     pub(super) deleted: BTreeMap<InnerKey, InnerKey>,
+    /// Which keys have got collections, and which have lost theirs.
+    marks: MarkChanges,
+    /// Orders of sorted sets that were asked for.
+    pub(super) orders: Vec<Open>,
+    /// Collections whose elements were written before.
+    pub(super) staged: Staged<'s>,
     /// User's keys that were written to.
     touched: Vec<(u8, InnerKey)>,
     /// About how many bytes were written.
@@ -80,6 +89,9 @@ impl<'s> Transaction<'s> {
             blind: None,
             writes: BTreeMap::new(),
             deleted: BTreeMap::new(),
+            marks: MarkChanges::default(),
+            orders: Vec::new(),
+            staged: Staged::default(),
             touched: Vec::new(),
             bytes: 0,
             expiring: 0,
@@ -169,7 +181,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// The values of many keys, read at once.
-    pub(crate) fn multi_get(&mut self, keys: &[InnerKey]) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+    pub(crate) fn multi_get(&self, keys: &[InnerKey]) -> Result<Vec<Option<Vec<u8>>>, Failure> {
         let mut answers = Vec::with_capacity(keys.len());
         let mut unknown = Vec::new();
         for (index, key) in keys.iter().enumerate() {
@@ -261,6 +273,25 @@ impl<'s> Transaction<'s> {
         scan::Scan::new(self, start, end, direction)
     }
 
+    /// Notes that a key has a collection.
+    pub(crate) fn mark(&mut self, key: &[u8], number: u64) {
+        let hash = format::place(key);
+        let note = format::collection_key(self.database, number);
+        self.put(note, format::encode_number(hash).to_vec(), 0);
+        self.marks.add(self.database, number, hash);
+    }
+
+    /// Notes that a key has that collection no longer.
+    pub(crate) fn unmark(&mut self, key: &[u8], number: u64) {
+        self.delete(format::collection_key(self.database, number));
+        self.marks.remove(self.database, number, format::place(key));
+    }
+
+    /// Whether the transaction itself may have given a key a collection: others do not know of that yet.
+    pub(super) fn has_own_collection(&self, key: &[u8]) -> bool {
+        self.marks.adds_any() && self.own_value(&format::record_key(self.database, key)).is_some()
+    }
+
     /// Notes that a user's key was written to.
     pub(crate) fn touch(&mut self, key: &[u8]) {
         if self.store.locks.has_watchers() {
@@ -272,6 +303,8 @@ impl<'s> Transaction<'s> {
     pub(crate) fn empty(&mut self, database: u8) -> Result<(), Failure> {
         let own = std::mem::replace(&mut self.database, database);
         let (start, end) = format::everything(database);
+        self.marks.clear(database);
+        self.forget_orders_of(database);
         let emptied = self.empty_range(start, end);
         self.database = own;
         emptied
@@ -290,15 +323,31 @@ impl<'s> Transaction<'s> {
     }
 
     /// Commits what was written, under the locks that are held for it (S6). Replies that depend on the disk wait for it elsewhere (S3).
-    pub(crate) fn commit(mut self, held: &Held<'_>) -> Result<Outcome, Failure> {
+    pub(crate) fn commit(self, held: &Held<'_>) -> Result<Outcome, Failure> {
+        self.commit_with(held, |_| Ok(()))
+    }
+
+    /// Commits the same together with what `also` adds.
+    pub(crate) fn commit_with(
+        mut self,
+        held: &Held<'_>,
+        also: impl FnOnce(&mut WriteBatch) -> alluvium::Result<()>,
+    ) -> Result<Outcome, Failure> {
         let mut blind = self.blind.take();
         let mut own = WriteBatch::new().durability(Durability::Process);
         let batch = blind.as_mut().map_or(&mut own, |blind| &mut blind.batch);
         self.collect(batch)?;
+        also(batch)?;
         if batch.is_empty() {
+            self.keep_orders();
             return Ok(Outcome::Nothing);
         }
+        // A SET that comes as soon as the locks are let go must find the marks, and none too few if this fails.
+        self.marks.before(&self.store.marks);
         self.store.db.write(batch)?;
+        self.staged.keep();
+        self.marks.after(&self.store.marks);
+        self.keep_orders();
         if self.expiring > 0 {
             self.store.expiring.note(self.last_expiry_ms, self.expiring);
         }
@@ -327,6 +376,12 @@ impl<'s> Transaction<'s> {
                     batch.delete(data, key)?;
                 }
             }
+        }
+        for (key, count) in self.order_changes() {
+            match count {
+                Some(count) => batch.put(data, key, format::encode_number(count.into()))?,
+                None => batch.delete(data, key)?,
+            };
         }
         Ok(())
     }

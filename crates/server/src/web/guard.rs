@@ -2,18 +2,17 @@
 
 use super::refusal::Refusal;
 use super::site::Site;
+use crate::access::{self, Denied, Login, Peer, User};
+use crate::redis::catalog::{Asked, Need};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long whoever gives a wrong password waits for the answer.
-const PENALTY: Duration = Duration::from_millis(500);
 
 /// What every answer says to browsers.
 const HEADERS: [(HeaderName, &str); 7] = [
@@ -38,10 +37,13 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 /// Lets through whom it may, and puts the headers on what is answered.
 pub(super) async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
-    let mut response = match judge(&site, &request) {
-        Verdict::Go => next.run(request).await,
-        Verdict::Refuse(refusal) => refusal.into_response(),
-        Verdict::Ask => ask(request.headers().contains_key(header::AUTHORIZATION)).await,
+    let answer = match judge(&site, &request) {
+        Err(refusal) => Err(refusal.into_response()),
+        Ok(()) => admit(&site, Asker::of(&request)).await,
+    };
+    let mut response = match answer {
+        Ok(()) => next.run(request).await,
+        Err(response) => response,
     };
     for (name, value) in HEADERS {
         response
@@ -51,26 +53,101 @@ pub(super) async fn guard(State(site): State<Arc<Site>>, request: Request, next:
     response
 }
 
-enum Verdict {
-    Go,
-    Refuse(Refusal),
-    /// The password is missing or wrong.
-    Ask,
-}
-
-async fn ask(was_wrong: bool) -> Response {
-    if was_wrong {
-        tokio::time::sleep(PENALTY).await;
-    }
+/// Asks for the password.
+fn ask() -> Response {
     let refusal = Refusal::new(
         StatusCode::UNAUTHORIZED,
-        "the server has a password: give it with any user's name, by HTTP's basic authentication",
+        "the server has a password: give it with a user's name, by HTTP's basic authentication",
     );
     let challenge = HeaderValue::from_static("Basic realm=\"Alluvium\", charset=\"UTF-8\"");
     ([(header::WWW_AUTHENTICATE, challenge)], refusal).into_response()
 }
 
-fn judge(site: &Site, request: &Request) -> Verdict {
+/// Finds out who asks, and whether that user may see what is asked for. A wrong password is answered late.
+async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
+    let access = &site.shared.access;
+    let user = match asker.credentials {
+        None if access.is_open() => access.default_user(),
+        None => return Err(ask()),
+        Some((name, password)) => log_in(site, asker.peer, &name, &password).await?,
+    };
+    let Some(asked) = asker.asked else {
+        return Ok(());
+    };
+    user.check(&asked).map_err(|denied| {
+        let refusal = match denied {
+            Denied::Command => Refusal::new(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "user {} may not see this: its rules have no +{}",
+                    user.name(),
+                    asked.name()
+                ),
+            ),
+            Denied::Key(_) => Refusal::new(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "user {} may not see this: its rules have no %R~* or ~*",
+                    user.name()
+                ),
+            ),
+        };
+        refusal.into_response()
+    })
+}
+
+/// The user of a name and a password. A name that no user has is as good as `default`: browsers ask for one.
+async fn log_in(site: &Site, peer: Peer, name: &[u8], password: &[u8]) -> Result<Arc<User>, Response> {
+    let access = &site.shared.access;
+    let name = access.find(name).map_or(&b"default"[..], |_| name);
+    loop {
+        match access.log_in(peer, &mut 0, name, password) {
+            Login::Yes(user) => return Ok(user),
+            Login::No(time) => {
+                access::at(access.delays.clock(), time).await;
+                return Err(ask());
+            }
+            Login::Later(time) => access::at(access.delays.clock(), time).await,
+        }
+    }
+}
+
+/// What a request says of who asks, and for what.
+struct Asker {
+    peer: Peer,
+    credentials: Option<(Vec<u8>, Vec<u8>)>,
+    asked: Option<Asked<'static>>,
+}
+
+impl Asker {
+    fn of(request: &Request) -> Asker {
+        let from = request.extensions().get::<From>();
+        Asker {
+            peer: from.map_or(Peer::Socket, |from| from.0),
+            credentials: credentials(request.headers()),
+            asked: asked(request.uri().path()),
+        }
+    }
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct From(pub(super) Peer);
+
+/// What a user needs for seeing what is at a path; nothing for the page itself.
+fn asked(path: &str) -> Option<Asked<'static>> {
+    let part = match path {
+        "/metrics" | "/api/stats" | "/api/history" | "/api/clients" | "/api/keyspaces" => "page|stats",
+        path if path.starts_with("/api/") => "page|keys",
+        _ => return None,
+    };
+    let asked = Asked::elsewhere(part, SmallVec::new());
+    let of_all = (part == "page|keys").then_some(Need::READ);
+    Some(Asked { of_all, ..asked })
+}
+
+/// Refuses what another site may have made a browser send.
+fn judge(site: &Site, request: &Request) -> Result<(), Refusal> {
     let headers = request.headers();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let hosts = [
@@ -79,7 +156,7 @@ fn judge(site: &Site, request: &Request) -> Verdict {
     ];
     let is_ours = host.is_some() && hosts.into_iter().flatten().all(|host| is_ours(host, &site.names));
     if !is_ours {
-        return Verdict::Refuse(Refusal::new(
+        return Err(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
             "the address names a host that this server does not know: use its IP address or localhost, or start the server with --web-name",
         ));
@@ -91,15 +168,12 @@ fn judge(site: &Site, request: &Request) -> Verdict {
             .get("sec-fetch-site")
             .is_some_and(|site| site == "cross-site")
     {
-        return Verdict::Refuse(Refusal::new(
+        return Err(Refusal::new(
             StatusCode::FORBIDDEN,
             "another site may not ask this",
         ));
     }
-    match site.shared.config.password() {
-        Some(password) if !knows(headers, &password) => Verdict::Ask,
-        _ => Verdict::Go,
-    }
+    Ok(())
 }
 
 /// Whether a host is this server: an address that is written out, this machine, or a name that it was told. Any other name may be a stranger's who has
@@ -115,24 +189,14 @@ fn is_ours(host: &str, names: &[String]) -> bool {
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Whether the password was given. Takes as long for each one of a length.
-fn knows(headers: &HeaderMap, password: &str) -> bool {
-    let given = || {
-        let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        let (scheme, code) = text.split_once(' ')?;
-        let pair = STANDARD.decode(code.trim()).ok()?;
-        let colon = pair.iter().position(|&byte| byte == b':')?;
-        scheme
-            .eq_ignore_ascii_case("basic")
-            .then(|| pair[colon + 1..].to_vec())
-    };
-    given().is_some_and(|given| {
-        let different = given
-            .iter()
-            .zip(password.bytes())
-            .fold(0, |sum, (a, b)| sum | (a ^ b));
-        given.len() == password.len() && different == 0
-    })
+/// The name and the password of a request.
+fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, code) = text.split_once(' ')?;
+    let pair = STANDARD.decode(code.trim()).ok()?;
+    let colon = pair.iter().position(|&byte| byte == b':')?;
+    let (name, password) = (pair[..colon].to_vec(), pair[colon + 1..].to_vec());
+    scheme.eq_ignore_ascii_case("basic").then_some((name, password))
 }
 
 #[cfg(test)]
@@ -167,17 +231,17 @@ mod tests {
     }
 
     #[test]
-    fn the_password_is_the_whole_password() {
+    fn the_password_is_all_behind_the_first_colon() {
         let given = |text: &str| {
             let mut headers = HeaderMap::new();
             let value = format!("Basic {}", STANDARD.encode(text));
             headers.insert(header::AUTHORIZATION, value.parse().expect("it is a header"));
-            headers
+            credentials(&headers)
         };
-        assert!(knows(&given("anybody:se:cret"), "se:cret"));
-        for wrong in ["anybody:se:cre", "anybody:se:cretx", "se:cret", "anybody:", ""] {
-            assert!(!knows(&given(wrong), "se:cret"), "{wrong}");
-        }
-        assert!(!knows(&HeaderMap::new(), "se:cret"));
+        let pair = |name: &str, password: &str| Some((name.into(), password.into()));
+        assert_eq!(given("somebody:se:cret"), pair("somebody", "se:cret"));
+        assert_eq!(given(":"), pair("", ""));
+        assert_eq!(given("secret"), None);
+        assert_eq!(credentials(&HeaderMap::new()), None);
     }
 }

@@ -1,10 +1,12 @@
 //! The thread that answers HTTP, and its connections.
 
+use super::guard::From;
 use super::history::History;
 use super::site::{self, Site};
+use crate::access::Peer;
 use crate::error::{Error, Result};
 use crate::shared::Shared;
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -141,7 +143,7 @@ impl Serving {
             loop {
                 tokio::select! {
                     accepted = listener.accept() => match accepted {
-                        Ok((socket, _)) => self.begin(socket, &router, &slots),
+                        Ok((socket, peer)) => self.begin(socket, Peer::from(peer.ip()), &router, &slots),
                         Err(error) => {
                             tracing::warn!(%error, "a connection to the web page could not be accepted");
                             tokio::time::sleep(PAUSE).await;
@@ -157,14 +159,14 @@ impl Serving {
         });
     }
 
-    fn begin(&self, socket: TcpStream, router: &Router, slots: &Slots) {
+    fn begin(&self, socket: TcpStream, peer: Peer, router: &Router, slots: &Slots) {
         let Ok(slot) = Arc::clone(&slots.served).try_acquire_owned() else {
             if let Ok(slot) = Arc::clone(&slots.turned_away).try_acquire_owned() {
                 tokio::spawn(turn_away(socket, slot));
             }
             return;
         };
-        let (serving, router) = (self.clone(), router.clone());
+        let (serving, router) = (self.clone(), router.clone().layer(Extension(From(peer))));
         tokio::spawn(async move {
             let _slot = slot;
             let _ = socket.set_nodelay(true);

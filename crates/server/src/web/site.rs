@@ -130,26 +130,15 @@ async fn stats(State(site): State<Arc<Site>>) -> Answer {
             .into_iter()
             .map(|figure| (figure.name, json!(figure.value)))
             .collect();
-        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &shared.counters;
         Ok(json!({
             "version": env!("CARGO_PKG_VERSION"),
             "process_id": std::process::id(),
             "now_ms": shared.store.now_ms(),
             "uptime_ms": shared.since.elapsed().as_millis() as u64,
-            "durability": format!("{:?}", shared.store.data.durability()).to_lowercase(),
+            "durability": if shared.store.waits_for_disk() { "disk" } else { "process" },
             "last_commit": shared.store.db.sequence(),
             "keyspaces": shared.store.db.keyspaces().len(),
-            "server": {
-                "connections": shared.clients.len(),
-                "most_connections": shared.config.max_clients(),
-                "connections_accepted": count(&counters.connections),
-                "connections_rejected": count(&counters.rejected),
-                "commands": count(&counters.commands),
-                "errors": count(&counters.errors),
-                "received_bytes": count(&counters.received),
-                "sent_bytes": count(&counters.sent),
-            },
+            "server": shared.counts(),
             "figures": figures,
             "recent": site.history.latest(),
         }))
@@ -174,6 +163,7 @@ async fn clients(State(site): State<Arc<Site>>) -> Answer {
                 "peer": client.peer.to_string(),
                 "name": *client.name.lock(),
                 "age_ms": client.since.elapsed().as_millis() as u64,
+                "user": client.user.lock().name(),
                 "database": client.database.load(Ordering::Relaxed),
                 "last_command": *client.last_command.lock(),
             })

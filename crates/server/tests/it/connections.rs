@@ -31,7 +31,6 @@ fn connections_do_what_redis_says() {
         COMMAND GETKEYS MSET a 1 b 2 => ["a" "b"]
         OBJECT ENCODING a => "int"
         OBJECT ENCODING none => nil
-        SAVE => OK
         DEBUG SLEEP 0 => OK
         SLOWLOG RESET => OK
         SLOWLOG LEN => :0

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A Redis that keeps nothing.
-fn start_redis() -> Option<Other> {
+pub(crate) fn start_redis() -> Option<Other> {
     let arguments = |command: &mut Command, port: u16| {
         let options = ["--save", "", "--appendonly", "no", "--port"];
         command.args(options).arg(port.to_string());

@@ -97,10 +97,16 @@ impl PutOff {
     ///
     /// # Errors
     /// As [`cut_off`], [`write_again`] and `begin`; while the disk is full it stays put off.
+    #[inline]
     pub(super) fn catch_up(&self, pool: &Pool, begin: impl FnOnce() -> Result<()>) -> Result<()> {
         if !self.is_any.load(Ordering::Acquire) {
             return Ok(());
         }
+        self.do_all(pool, begin)
+    }
+
+    #[cold]
+    fn do_all(&self, pool: &Pool, begin: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut works = self.works.lock();
         if works.begin {
             begin()?;

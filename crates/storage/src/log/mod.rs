@@ -291,6 +291,7 @@ impl Log {
     ///
     /// # Panics
     /// As [`Log::append`].
+    #[inline]
     pub fn append_parts(
         &self,
         first: u64,

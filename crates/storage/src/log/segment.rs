@@ -377,6 +377,7 @@ impl Pen {
     ///
     /// # Safety
     /// The caller alone writes this slot.
+    #[inline]
     pub(super) unsafe fn put<const N: usize>(&mut self, at: u64, parts: [&[u8]; N], padded: u64) {
         match self {
             Pen::Mapped(mapping) => {
@@ -434,6 +435,7 @@ impl Pen {
     ///
     /// # Errors
     /// As the device says; what waited still waits.
+    #[inline]
     pub(super) fn flush(&mut self, slot: &Slot) -> Result<()> {
         match self {
             Pen::Mapped(_) | Pen::Passing(_) => Ok(()),

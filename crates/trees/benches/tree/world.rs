@@ -3,9 +3,9 @@
 use alluvium_base::{Message, Purpose, checksum};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::memtable::Memtable;
 use alluvium_storage::extents::{Class, ReclaimLimit};
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_trees::memtable::Memtable;
 use alluvium_trees::tiered::{Maintenance, Progress, Shape, Tree, TreeOptions, Victim};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use super::pages::{Entries, Pages};
 use super::{Maplet, format};
-use crate::checked::{Amount, Amounts, Files};
 use alluvium_base::{Purpose, checksum};
+use alluvium_dictionary::read::{Amount, Amounts, Files};
 use alluvium_filters as filters;
 use alluvium_filters::{Builder, Chunk, PageView, SpillView};
 use alluvium_storage::store::Store;

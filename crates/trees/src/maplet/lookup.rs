@@ -1,8 +1,8 @@
 //! Asking one maplet, or all of a path at once.
 
 use super::Maplet;
-use crate::fetch::{Blocking, Fetch, found};
 use alluvium_base::Purpose;
+use alluvium_dictionary::fetch::{Blocking, Fetch, found};
 use alluvium_filters::{Fingerprint, Found, PageView, SpillView};
 use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Result};
 use smallvec::SmallVec;

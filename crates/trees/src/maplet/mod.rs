@@ -38,8 +38,8 @@ pub use merge::{Merger, Progress, Source};
 pub(crate) use pages::Reading;
 pub use write::Written;
 
-use crate::checked::Files;
 use alluvium_base::Purpose;
+use alluvium_dictionary::read::Files;
 use alluvium_filters as filters;
 use alluvium_filters::Geometry;
 use alluvium_storage::extents::{Class, Extent};

@@ -3,14 +3,16 @@
 use super::format::encode_long;
 use super::index::{Child, Full, IndexBuilder, Sums};
 use super::leaf::{Entry, LeafBuilder};
-use super::load::Direct;
 use super::options::RunOptions;
 use super::spans::Spans;
-use super::value::{self, Placed, Slot, ValuePointer, ValueWriter, largest, pages_for};
-use super::{MAX_KEY, MAX_VALUE, Record, Run, Summary, Value, separator};
-use crate::deletes::{List, RangeDeletes};
-use crate::range::KeyRange;
+use super::{Run, Summary, separator};
 use alluvium_base::{Kind, MIB, Sequence};
+use alluvium_dictionary::deletes::{List, RangeDeletes};
+use alluvium_dictionary::nodes::Direct;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::record::{MAX_KEY, Record, Value};
+use alluvium_dictionary::values::MAX_VALUE;
+use alluvium_dictionary::values::{self, Placed, Slot, ValuePointer, ValueWriter, largest, pages_for};
 use alluvium_filters::hash;
 use alluvium_storage::extents::{Extent, Extents};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
@@ -30,7 +32,8 @@ const MAX_WAITING: u64 = MIB;
 /// use alluvium_base::{Message, Purpose};
 /// use alluvium_device::memory::MemoryDirectory;
 /// use alluvium_storage::store::{Store, StoreOptions};
-/// use alluvium_trees::run::{Builder, Run, RunOptions, Value};
+/// use alluvium_trees::run::{Builder, Run, RunOptions};
+/// use alluvium_dictionary::record::{Value};
 /// use std::ops::ControlFlow;
 /// use std::sync::Arc;
 /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
@@ -365,7 +368,7 @@ impl Builder {
             page_size: self.writer_options.page_size,
             purpose: self.options.purpose,
         };
-        for node in value::nodes_of(&nodes, pointer)? {
+        for node in values::nodes_of(&nodes, pointer)? {
             self.value_spans.add(&node, key, key, node.read_len() as u64);
         }
         Ok(())

@@ -3,12 +3,16 @@
 use super::find::record_of;
 use super::footer::Footer;
 use super::leaf::Layout;
-use super::load::{Direct, assemble, is_long, load_from};
+use super::load::{assemble, is_long, load_from};
 use super::spans::Spans;
-use super::{Bad, Run, Summary, Value, ValuePointer, format, index, value};
-use crate::checked::{Amounts, Files};
-use crate::range::KeyRange;
+use super::{Bad, Run, Summary, format, index};
 use alluvium_base::{Kind, Purpose, Sequence};
+use alluvium_dictionary::nodes::Direct;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::read::{Amounts, Files};
+use alluvium_dictionary::record::Record;
+use alluvium_dictionary::record::Value;
+use alluvium_dictionary::values::{self, ValuePointer};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Place};
 use std::collections::HashSet;
@@ -212,8 +216,8 @@ impl Checker<'_> {
         let footer = Footer::decode(&bytes, &inner.pointer.place(), inner.page_size);
         let mut nodes = vec![inner.pointer];
         if let Footer::Apart { pointer, .. } = footer.map_err(|bad| bad.at(&inner.pointer))? {
-            nodes.extend(value::nodes_of(&self.nodes, &pointer)?);
-            value::read_from(&self.nodes, &pointer, &mut Vec::new())?;
+            nodes.extend(values::nodes_of(&self.nodes, &pointer)?);
+            values::read_from(&self.nodes, &pointer, &mut Vec::new())?;
         }
         for node in nodes {
             self.read.footers.add(&node);
@@ -470,14 +474,14 @@ impl Checker<'_> {
     /// Reads a value that is too long for a node, a few of its nodes at a time.
     fn long_value(&mut self, pointer: &ValuePointer, key: &[u8]) {
         let nodes = Direct { ..self.nodes };
-        let walked = value::each_group(&nodes, pointer, &mut |group, holds| {
+        let walked = values::each_group(&nodes, pointer, &mut |group, holds| {
             for node in group {
                 self.spans.add(node, key, key, node.read_len() as u64);
             }
             match holds {
-                value::Holds::Value => self.value_nodes(group),
+                values::Holds::Value => self.value_nodes(group),
                 // Whoever goes on to what they point to reads them.
-                value::Holds::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
+                values::Holds::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
             }
         });
         if let Err(error) = walked {
@@ -486,7 +490,7 @@ impl Checker<'_> {
     }
 
     /// Counts a record, and says where its value is, if that is elsewhere.
-    fn note(&mut self, record: &super::Record<'_>, sums: &mut index::Sums) -> Option<ValuePointer> {
+    fn note(&mut self, record: &Record<'_>, sums: &mut index::Sums) -> Option<ValuePointer> {
         self.read.records += 1;
         let found = &mut self.found;
         found.lowest_sequence = match found.records {

@@ -1,12 +1,13 @@
 //! Leaves one after the other, either way, read ahead of the cursor that wants them.
 
-use super::load::{Direct, Loaded, assemble, is_long, load, load_passing};
+use super::load::{Loaded, assemble, is_long, load, load_passing};
 use super::path::{Path, Target};
 use super::{Bad, Run};
-use crate::merge::Direction;
-use crate::range::KeyRange;
 use alluvium_base::{KIB, Purpose};
 use alluvium_device::{Batch, Buffer, Device, Ticket};
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::nodes::Direct;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::cache::Loan;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, Codec, FrameRef, Guard, NodePointer, Pending, Residence, Result, Tiers};

@@ -3,9 +3,11 @@
 use super::leaf::{Layout, Placement};
 use super::load::{load, load_index_in, load_leaf_in};
 use super::path::{Path, Target};
-use super::{Bad, Record, Run, Value, ValuePointer, index};
-use crate::fetch::{Blocking, Fetch, found};
+use super::{Bad, Run, index};
 use alluvium_base::{Purpose, Sequence, prefetch};
+use alluvium_dictionary::fetch::{Blocking, Fetch, found};
+use alluvium_dictionary::record::{Record, Value};
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::{Cache, Guard, NodePointer, PageSize, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};

@@ -3,10 +3,10 @@
 use super::build::{Builder, note_sequence};
 use super::footer::{Details, Footer};
 use super::index::{Child, IndexBuilder};
-use super::value::{ValueWriter, largest};
 use super::{Run, Use};
-use crate::deletes::{Draft, RangeDeletes};
-use crate::range::KeyRange;
+use alluvium_dictionary::deletes::{Draft, RangeDeletes};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::values::{ValueWriter, largest};
 use alluvium_storage::extents::{Extent, Extents, UNIT};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;

@@ -1,61 +1,12 @@
 //! Where nodes come from: the cache under a guard, or the tiers themselves. And what is done to one too long for a node.
 
 use super::format::{self, LONG};
-use crate::fetch::{Blocking, Fetch};
 use alluvium_base::Purpose;
-use alluvium_storage::node::read_node;
-use alluvium_storage::{Cache, Error, Guard, NodePointer, NodeRef, PageSize, Residence, Result, Tiers};
+use alluvium_dictionary::fetch::{Blocking, Fetch};
+use alluvium_dictionary::nodes::{Cached, Nodes};
+use alluvium_storage::{Cache, Error, Guard, NodePointer, NodeRef, Residence, Result};
 use std::ops::Deref;
 use std::task::{Poll, ready};
-
-/// A source of nodes.
-pub(super) trait Nodes {
-    /// Hands the bytes of each node to `visit`, in order.
-    fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
-
-    /// The page size of the store.
-    fn page_size(&self) -> PageSize;
-}
-
-/// Nodes from the cache.
-pub(super) struct Cached<'g> {
-    pub(super) cache: &'g Cache,
-    pub(super) guard: &'g Guard,
-    pub(super) purpose: Purpose,
-    pub(super) residence: Residence,
-}
-
-impl Nodes for Cached<'_> {
-    fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let nodes = self
-            .cache
-            .get_many(pointers, self.guard, self.purpose, self.residence)?;
-        nodes.iter().try_for_each(|node| visit(node))
-    }
-
-    fn page_size(&self) -> PageSize {
-        self.cache.page_size()
-    }
-}
-
-/// Nodes from the tiers, past the cache.
-pub(super) struct Direct<'t> {
-    pub(super) tiers: &'t Tiers,
-    pub(super) page_size: PageSize,
-    pub(super) purpose: Purpose,
-}
-
-impl Nodes for Direct<'_> {
-    fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        pointers
-            .iter()
-            .try_for_each(|pointer| visit(&read_node(self.tiers, pointer, self.page_size, self.purpose)?))
-    }
-
-    fn page_size(&self) -> PageSize {
-        self.page_size
-    }
-}
 
 /// A leaf or an index node: in the cache, or put together from its parts.
 pub(super) enum Loaded<'g> {

@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: other runs, when a run dies, who may still read it: whoever uses a run, a cursor or a pointer keeps its extents.
 //!
-//! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `value`, `footer` (one node each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`),
+//! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`),
 //! `open.rs`, `load.rs`, `find.rs`, `weigh.rs`, `path.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`, `examine.rs`.
 //!
 //! ```text
@@ -56,7 +56,6 @@ mod spans;
 mod strings;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
-mod value;
 mod weigh;
 
 pub use build::Builder;
@@ -68,70 +67,15 @@ pub use examine::{Examined, examine};
 pub use feed::Access;
 pub use finish::Built;
 pub use options::RunOptions;
-pub use value::{MAX_VALUE, ValuePointer, read_value};
-pub(crate) use value::{Placed, Slot, ValueWriter, fetch_value, read_apart, value_in};
 pub use weigh::{Piece, Weight};
 
-use crate::deletes::RangeDeletes;
-use crate::range::KeyRange;
-use alluvium_base::{Kind, Message, Sequence};
+use alluvium_base::{Kind, Sequence};
+use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::{Error, NodePointer, PageSize};
 use std::fmt;
 use std::sync::Arc;
-
-/// The longest key, in bytes.
-pub const MAX_KEY: usize = 64 << 10;
-
-/// A value, or where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
-    /// The value itself.
-    Inline(&'a [u8]),
-    /// Where it is in value extents; see [`read_value`].
-    Separate(ValuePointer),
-}
-
-impl Value<'_> {
-    /// The value's length in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match self {
-            Value::Inline(value) => value.len(),
-            Value::Separate(pointer) => pointer.len as usize,
-        }
-    }
-
-    /// Whether it has no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// A message without its key, as a run holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
-    /// When it was committed; 0 where nobody can ask any more.
-    pub sequence: Sequence,
-    /// What it does.
-    pub kind: Kind,
-    /// When a put expires, in milliseconds of the caller's clock; 0 means never.
-    pub expires_ms: u64,
-    /// The value of a put, the operand of a merge, nothing for a delete.
-    pub value: Value<'a>,
-}
-
-impl<'a> From<Message<'a>> for Record<'a> {
-    fn from(message: Message<'a>) -> Record<'a> {
-        Record {
-            sequence: message.sequence,
-            kind: message.kind,
-            expires_ms: message.expires_ms,
-            value: Value::Inline(message.operand),
-        }
-    }
-}
 
 /// What a run comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,7 +252,7 @@ impl Bad {
 
 /// How many bytes two keys have in common from their beginnings.
 #[inline]
-pub(crate) fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 

@@ -1,11 +1,13 @@
 //! Opening a run from its footer.
 
 use super::footer::{Details, Footer};
-use super::load::{Direct, Nodes, load_from};
+use super::load::load_from;
 use super::spans::bounds;
-use super::{Bad, Inner, Run, Use, index, value};
-use crate::checked::Files;
+use super::{Bad, Inner, Run, Use, index};
 use alluvium_base::Purpose;
+use alluvium_dictionary::nodes::{Direct, Nodes};
+use alluvium_dictionary::read::Files;
+use alluvium_dictionary::values;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, PageSize, Result};
@@ -37,7 +39,7 @@ impl Run {
             Footer::Whole { details, .. } => Details::decode(details),
             Footer::Apart { pointer, .. } => {
                 let mut details = Vec::new();
-                value::read_from(&nodes, pointer, &mut details)?;
+                values::read_from(&nodes, pointer, &mut details)?;
                 Details::decode(&details)
             }
         };

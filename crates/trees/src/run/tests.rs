@@ -1,10 +1,13 @@
 use super::*;
-use crate::merge::Direction;
-use crate::range::KeyRange;
-use alluvium_base::Purpose;
 use alluvium_base::message::LAST;
+use alluvium_base::{Message, Purpose};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::record::Record;
+use alluvium_dictionary::record::Value;
+use alluvium_dictionary::values::read_value;
 use alluvium_storage::extents::{Class, ExtentOptions};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, LogOptions, Result};

@@ -3,8 +3,8 @@
 use super::index::{Layout, Sums};
 use super::load::load;
 use super::{Bad, Run};
-use crate::range::KeyRange;
 use alluvium_base::Purpose;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Cache, Guard, NodePointer, Result};
 
 /// What a range comes to.

@@ -1,13 +1,13 @@
 //! Point lookups that wait for nobody: whoever polls them has many under way on one thread.
 
-use super::gather::{Answer, Gather, Known};
 use super::lookup::Reader;
-use super::memtables::{Memtables, above};
 use super::search::Search;
 use super::tree::Tree;
-use crate::fetch::{Brought, Peeking};
-use crate::merge::Operator;
 use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::fetch::{Brought, Peeking};
+use alluvium_dictionary::gather::{Answer, Gather, Known};
+use alluvium_dictionary::memtables::{Memtables, above};
+use alluvium_dictionary::merge::Operator;
 use alluvium_storage::{NodePointer, Pending, Residence, Result};
 use std::fmt;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ impl Reader<'_> {
 /// # use alluvium_device::memory::MemoryDirectory;
 /// # use alluvium_storage::extents::Class;
 /// # use alluvium_storage::store::{Store, StoreOptions};
-/// # use alluvium_trees::memtable::Memtable;
+/// # use alluvium_dictionary::memtable::Memtable;
 /// # use alluvium_trees::tiered::{Tree, TreeOptions};
 /// # use std::sync::Arc;
 /// use alluvium_trees::tiered::Lookup;
@@ -263,7 +263,7 @@ impl Lookup {
         }
         let mut gather = self.course.resume(operator);
         if is_new {
-            for memtable in above(list.as_ref(), reader.seen(), self.at) {
+            for memtable in above(list.as_ref(), reader.seen().cut, self.at) {
                 gather.memtable(memtable, &self.key);
             }
         }

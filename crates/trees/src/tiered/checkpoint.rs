@@ -6,11 +6,12 @@ use super::node::{Group, Node};
 use super::salvage::{self, Salvage};
 use super::tree::{Tree, TreeOptions, Trunk, all_nodes};
 use super::uses::{RunKey, key_of};
-use crate::checked::Files;
 use crate::maplet::Maplet;
-use crate::range::KeyRange;
-use crate::run::{self, Placed, Run, Slot, ValuePointer, ValueWriter};
+use crate::run::Run;
 use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::read::Files;
+use alluvium_dictionary::values::{self, Placed, Slot, ValuePointer, ValueWriter};
 use alluvium_storage::extents::{Class, Extent, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
@@ -417,7 +418,7 @@ impl<'s> Opener<'s> {
 
     pub(super) fn read(&mut self, pointer: &ValuePointer) -> Result<Arc<Node>> {
         let mut bytes = Vec::new();
-        let nodes = run::read_apart(Files::of(self.store), pointer, Purpose::Trunk, &mut bytes)?;
+        let nodes = values::read_apart(Files::of(self.store), pointer, Purpose::Trunk, &mut bytes)?;
         let place = pointer.node.place();
         let form = Form::decode(&bytes, &place, self.store.page_size())?;
         let node = form::node_of(form, self)?;

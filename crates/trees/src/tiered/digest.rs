@@ -344,10 +344,10 @@ mod tests {
     use super::super::search::{Search, Way};
     use super::super::tree::TreeOptions;
     use super::*;
-    use crate::memtable::Memtable;
     use alluvium_base::Message;
     use alluvium_base::message::LAST;
     use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::memtable::Memtable;
     use alluvium_filters as filters;
     use alluvium_storage::extents::Class;
     use alluvium_storage::store::{Store, StoreOptions};

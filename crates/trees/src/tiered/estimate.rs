@@ -4,9 +4,9 @@
 use super::maintain::longest_path;
 use super::node::{Node, Part};
 use super::tree::Tree;
-use crate::range::KeyRange;
 use crate::run::Weight;
 use alluvium_base::Purpose;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Guard, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 

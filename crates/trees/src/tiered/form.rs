@@ -3,8 +3,8 @@
 use super::checkpoint::Stored;
 use super::format::{Form, GroupName, PartName, PivotForm, RunName};
 use super::node::{Bundle, Group, Node, Owned, Part, Pivot};
-use crate::range::KeyRange;
-use crate::run::ValuePointer;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};

@@ -42,10 +42,11 @@
 //!
 //! A key is its length (varint) and its bytes. A weight is bytes, records and tombstones (varints).
 
-use crate::range::KeyRange;
-use crate::run::{ValuePointer, Weight};
+use crate::run::Weight;
 use alluvium_base::Sequence;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::{Error, IMPOSSIBLE, NodePointer, PageSize, Place, Result};
 
 const VERSION: u8 = 3;

@@ -1,12 +1,14 @@
 //! Several runs, or parts of them, become one: every key's messages folded, range deletes applied.
 
 use super::compact::Progress;
-use super::rules::{Keyspace, Schema};
-use crate::deletes::{Draft, RangeDeletes};
-use crate::merge::{Direction, Folded, Folder, Merged, Older, Rule};
-use crate::range::KeyRange;
-use crate::run::{self, Access, Builder, Built, Cursor, Record, Run, RunOptions, Value, ValuePointer};
+use crate::run::{self, Access, Builder, Built, Cursor, Run, RunOptions};
 use alluvium_base::{Kind, Message, Purpose, Sequence};
+use alluvium_dictionary::deletes::{Draft, RangeDeletes};
+use alluvium_dictionary::merge::{Direction, Folded, Folder, Merged, Older, Rule};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::record::{Record, Value};
+use alluvium_dictionary::rules::{Keyspace, Schema};
+use alluvium_dictionary::values::{self, ValuePointer};
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::Store;
@@ -120,7 +122,7 @@ impl Messages {
         let mut value = Vec::new();
         for entry in &mut self.entries {
             if let Some(pointer) = entry.separate.take() {
-                run::read_value(store.cache(), &guard, &pointer, purpose, &mut value)?;
+                values::read_value(store.cache(), &guard, &pointer, purpose, &mut value)?;
                 entry.from = self.bytes.len();
                 self.bytes.extend_from_slice(&value);
                 entry.to = self.bytes.len();
@@ -136,7 +138,7 @@ impl Messages {
             && let Some(pointer) = &entry.separate
         {
             let mut value = Vec::new();
-            run::read_value(store.cache(), &store.epochs().pin(), pointer, purpose, &mut value)?;
+            values::read_value(store.cache(), &store.epochs().pin(), pointer, purpose, &mut value)?;
             entry.from = self.bytes.len();
             self.bytes.extend_from_slice(&value);
             entry.to = self.bytes.len();
@@ -275,7 +277,7 @@ impl Fused {
                 match record.value {
                     Value::Separate(pointer) if is_copied(sparse, &pointer) => {
                         let guard = store.epochs().pin();
-                        run::read_value(store.cache(), &guard, &pointer, purpose, copied)?;
+                        values::read_value(store.cache(), &guard, &pointer, purpose, copied)?;
                         let value = Value::Inline(copied);
                         builder.push(key, Record { value, ..record })
                     }

@@ -4,9 +4,9 @@
 //! above it. While all scans together hold little, each keeps its own. Then a scan that ends a call parks its segment here, where the one
 //! that was parked longest ago gives way: whoever goes on finds it, and what is idle finds its place anew. And each decides little ahead.
 
-use super::batch::FEW;
 use super::segment::Segment;
 use super::tree::Tree;
+use alluvium_dictionary::batch::FEW;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -124,13 +124,13 @@ mod tests {
     use super::super::scan::Iter;
     use super::super::tree::TreeOptions;
     use super::*;
-    use crate::memtable::Memtable;
-    use crate::merge::Direction;
-    use crate::range::KeyRange;
     use crate::tiered::Progress;
     use alluvium_base::Message;
     use alluvium_base::message::LAST;
     use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::memtable::Memtable;
+    use alluvium_dictionary::merge::Direction;
+    use alluvium_dictionary::range::KeyRange;
     use alluvium_storage::extents::Class;
     use alluvium_storage::store::{Store, StoreOptions};
     use std::sync::Arc;

@@ -2,16 +2,17 @@
 
 use super::compact::Progress;
 use super::node::{Group, Part};
-use super::rules::Keyspace;
 use super::shape::Rank;
 use super::tree::Tree;
 use crate::maplet::Maplet;
-use crate::memtable::Memtable;
-use crate::merge::{Folder, Older, Rule};
-use crate::range::KeyRange;
-use crate::run::{Builder, Record, Value};
+use crate::run::Builder;
 use alluvium_base::message::LAST;
 use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::{Folder, Older, Rule};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::record::{Record, Value};
+use alluvium_dictionary::rules::Keyspace;
 use alluvium_storage::extents::Class;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;

@@ -14,7 +14,7 @@
 
 use super::estimate::Debt;
 use super::outline::Underway;
-use crate::range::KeyRange;
+use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -2,12 +2,13 @@
 
 use super::estimate::compaction_bytes;
 use super::node::{Group, Part};
-use super::rules::Keyspace;
 use super::shape::Rank;
 use super::tree::Tree;
 use crate::maplet::{self, Maplet};
-use crate::run::{Builder, Built, Record};
+use crate::run::{Builder, Built};
 use alluvium_base::{Message, Purpose, Sequence};
+use alluvium_dictionary::record::Record;
+use alluvium_dictionary::rules::Keyspace;
 use alluvium_storage::extents::Class;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! Point lookups: readers that see one version, one key or many at a time.
 
-use super::gather::{Answer, Gather, Known};
 use super::many::Many;
 use super::search::Search;
 use super::tree::{SEED, Tree, Version};
-use crate::fetch::{Blocking, Fetch, found};
-use crate::merge::Operator;
 use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::fetch::{Blocking, Fetch, found};
+use alluvium_dictionary::gather::{Answer, Gather, Known};
+use alluvium_dictionary::merge::Operator;
 use alluvium_filters as filters;
 use alluvium_storage::{Guard, Result};
 use std::fmt;
@@ -25,8 +25,9 @@ use std::task::Poll;
 /// # use alluvium_storage::extents::Class;
 /// # use alluvium_storage::store::{Store, StoreOptions};
 /// # use std::sync::Arc;
-/// use alluvium_trees::memtable::Memtable;
-/// use alluvium_trees::tiered::{Gather, Tree, TreeOptions};
+/// use alluvium_dictionary::memtable::Memtable;
+/// use alluvium_trees::tiered::{Tree, TreeOptions};
+/// use alluvium_dictionary::gather::{Gather};
 /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
 /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
 /// # let older = Memtable::new(1 << 20);
@@ -169,7 +170,7 @@ impl Tree {
     /// use alluvium_device::{Directory, memory::MemoryDirectory};
     /// use alluvium_storage::extents::Class;
     /// use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_trees::memtable::Memtable;
+    /// use alluvium_dictionary::memtable::Memtable;
     /// use alluvium_trees::tiered::{Tree, TreeOptions};
     /// use std::sync::Arc;
     ///

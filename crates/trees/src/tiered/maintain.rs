@@ -6,10 +6,10 @@ use super::outline::Underway;
 use super::policy::{self, Wish};
 use super::shape::{self, Rank};
 use super::tree::{Tree, Version, replace};
-use crate::merge::Older;
-use crate::range::KeyRange;
 use crate::run::Run;
 use alluvium_base::Sequence;
+use alluvium_dictionary::merge::Older;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use std::collections::HashMap;
 

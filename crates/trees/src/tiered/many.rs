@@ -7,11 +7,11 @@
 //! Keys that lack a node join others that do, whether these have been searched once or several times, until they are enough for a
 //! request, or there is nothing else to do: a request has a price, and so has waiting for each of several by itself.
 
-use super::gather::Gather;
 use super::lookup::Reader;
 use super::search::{Search, Way, ask_together};
 use super::tree::SEED;
-use crate::fetch::{Brought, Peeking};
+use alluvium_dictionary::fetch::{Brought, Peeking};
+use alluvium_dictionary::gather::Gather;
 use alluvium_filters as filters;
 use alluvium_storage::{NodePointer, Pending, Residence, Result};
 use std::collections::VecDeque;

@@ -36,9 +36,7 @@
 //! - **T9** A leaf of a run holds records of one keyspace, and so does a node of separate values.
 //! - **T10** Where the trunk names a run with a sequence number, all its records have that one, whatever the run says.
 
-mod apart;
 mod asynchronous;
-mod batch;
 mod check;
 mod checkpoint;
 mod compact;
@@ -49,7 +47,6 @@ mod estimate;
 mod form;
 pub mod format;
 mod fuse;
-mod gather;
 mod held;
 mod incorporate;
 mod inflight;
@@ -57,12 +54,10 @@ mod ingest;
 mod lookup;
 mod maintain;
 mod many;
-mod memtables;
 mod names;
 mod node;
 mod outline;
 mod policy;
-mod rules;
 mod salvage;
 mod scan;
 mod search;
@@ -74,24 +69,20 @@ mod tree;
 mod uses;
 mod usual;
 
-pub use crate::found::Found;
 pub use asynchronous::{Course, Lookup};
 pub use check::Depth;
 pub use compact::{Job, Progress};
 pub use contents::{Checked, Findings, check_files};
 pub use digest::Digesting;
 pub use estimate::{Debt, Memory};
-pub use gather::{Answer, Gather};
 pub use incorporate::Incorporation;
 pub use inflight::Edge;
 pub use ingest::Ingest;
 pub use lookup::Reader;
 pub use maintain::{Maintenance, Step};
-pub use memtables::{MemtableEntry, MemtableList, Memtables};
 pub use names::reached;
 pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway};
 pub use policy::{Shape, Victim};
-pub use rules::{KeyspaceRules, OneKeyspace, Schema};
 pub use salvage::{Lost, Salvage};
 pub use scan::Iter;
 pub use shape::Counts;

@@ -3,11 +3,12 @@
 use super::format::{Form, PartName, Payload};
 use super::node::Node;
 use super::uses::{RunKey, key_of};
-use crate::checked::{Amounts, Files};
 use crate::maplet::Maplet;
-use crate::range::KeyRange;
-use crate::run::{self, Run, ValuePointer};
+use crate::run::Run;
 use alluvium_base::Purpose;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::read::{Amounts, Files};
+use alluvium_dictionary::values::{self, ValuePointer};
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, Reached, UNIT};
 use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -83,7 +84,7 @@ impl Names {
 
     fn read_node(&mut self, files: Files<'_>, pointer: &ValuePointer) -> Result<Form> {
         let mut bytes = Vec::new();
-        let nodes = run::read_apart(files, pointer, Purpose::Check, &mut bytes)?;
+        let nodes = values::read_apart(files, pointer, Purpose::Check, &mut bytes)?;
         self.trunk
             .extend(nodes.into_iter().map(|node| (key_of(&node), node)));
         Form::decode(&bytes, &pointer.node.place(), files.page_size)

@@ -9,9 +9,9 @@
 
 use super::checkpoint::Stored;
 use crate::maplet::Maplet;
-use crate::range::KeyRange;
 use crate::run::{Run, Weight};
 use alluvium_base::Purpose;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Cache, Guard, Result};
 use std::sync::{Arc, OnceLock};
 

@@ -3,9 +3,9 @@
 use super::inflight::Inflight;
 use super::node::{Group, Layer, Node};
 use super::tree::Tree;
-use crate::range::KeyRange;
 use crate::run::{Summary, Use};
 use alluvium_base::Sequence;
+use alluvium_dictionary::range::KeyRange;
 use std::sync::Arc;
 
 /// The shape of one version of a tree. It holds copies, so it may be kept.

@@ -1,19 +1,19 @@
 //! Scans: what a range holds, in key order or against it, decided by the batch.
 
-use super::apart;
-use super::batch::Batch;
-use super::gather::Known;
 use super::held::Hold;
-use super::memtables::{MemtableList, Memtables, above};
 use super::node::Node;
-use super::rules::Keyspace;
 use super::segment::{Position, Segment, Taken, Wanted};
 use super::tree::{Tree, Version};
 use super::usual::LONG_SCAN;
-use crate::fetch::Blocking;
-use crate::merge::Direction;
-use crate::range::KeyRange;
 use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::apart;
+use alluvium_dictionary::batch::Batch;
+use alluvium_dictionary::fetch::Blocking;
+use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::memtables::{MemtableList, Memtables, above};
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::rules::Keyspace;
 use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
@@ -133,10 +133,11 @@ impl Tree {
     /// # use alluvium_base::Message;
     /// # use alluvium_device::memory::MemoryDirectory;
     /// # use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_trees::memtable::Memtable;
-    /// use alluvium_trees::merge::Direction;
-    /// use alluvium_trees::range::KeyRange;
-    /// use alluvium_trees::tiered::{MemtableEntry, MemtableList, Memtables, Tree, TreeOptions};
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_dictionary::merge::Direction;
+    /// use alluvium_dictionary::range::KeyRange;
+    /// use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
     /// use std::sync::Arc;
     ///
     /// #[derive(Debug)]
@@ -298,7 +299,7 @@ impl Iter {
             list: list.as_ref(),
         };
         if let Some(segment) = &mut self.segment
-            && !segment.attach(&version, above(view.list, &version, self.wanted.at))
+            && !segment.attach(&version, above(view.list, version.cut, self.wanted.at))
         {
             self.segment = None;
         }
@@ -370,7 +371,7 @@ impl Iter {
             view.tree.store(),
             view.version,
             leaf,
-            above(view.list, view.version, self.wanted.at),
+            above(view.list, view.version.cut, self.wanted.at),
             &self.wanted,
             &self.position,
         )?;

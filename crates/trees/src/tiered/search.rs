@@ -1,13 +1,13 @@
 //! The search for one key in one version: from the root to a leaf, newest part first, until a message decides. Where a node is missing
 //! it stops, and goes on from there when the node has been brought.
 
-use super::gather::Known;
 use super::node::{Group, Layer, Node, Part};
 use super::tree::{SEED, Version};
-use crate::fetch::Fetch;
 use crate::maplet::{self, Maplet};
-use crate::merge::Operator;
-use crate::run;
+use alluvium_dictionary::fetch::Fetch;
+use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::merge::Operator;
+use alluvium_dictionary::values;
 use alluvium_filters::{self as filters, Found};
 use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
@@ -275,7 +275,7 @@ impl Search {
                     return Poll::Ready(Ok(ControlFlow::Continue(())));
                 }
                 let flow = ready!(known.record(&record, operator, |pointer, room| {
-                    run::fetch_value(fetch, pointer, room)
+                    values::fetch_value(fetch, pointer, room)
                 }))?;
                 *records += 1;
                 Poll::Ready(Ok(flow))
@@ -291,13 +291,14 @@ impl Search {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
-    use crate::memtable::Memtable;
-    use crate::merge::{Append, Direction};
-    use crate::range::KeyRange;
-    use crate::tiered::{KeyspaceRules, OneKeyspace, Progress, Tree, TreeOptions};
+    use crate::tiered::{Progress, Tree, TreeOptions};
     use alluvium_base::Message;
     use alluvium_base::message::LAST;
     use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::memtable::Memtable;
+    use alluvium_dictionary::merge::{Append, Direction};
+    use alluvium_dictionary::range::KeyRange;
+    use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
     use alluvium_storage::extents::Class;
     use alluvium_storage::store::{Store, StoreOptions};
     use std::sync::Arc;
@@ -382,7 +383,7 @@ mod tests {
                 parts: vec![part],
             })];
             let pivot = &mut root.pivots[0];
-            pivot.live = vec![vec![run::Weight::default()]];
+            pivot.live = vec![vec![crate::run::Weight::default()]];
             pivot.first = root.next - 1;
             Ok(Some(root))
         })

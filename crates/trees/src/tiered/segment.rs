@@ -1,18 +1,21 @@
 //! What a scan merges within the range of one leaf of the trunk: memtables and runs, newest first.
 
-use super::batch::Batch;
-use super::gather::Known;
 use super::node::Node;
-use super::rules::Keyspace;
 use super::sources::{Above, Deletes, Source};
 use super::tree::Version;
-use crate::fetch::{Blocking, found};
-use crate::found::Room;
-use crate::memtable::Memtable;
-use crate::merge::{Direction, Merged, Operator, Source as _};
-use crate::range::KeyRange;
 use crate::run::{self, Access};
 use alluvium_base::{Kind, Sequence};
+use alluvium_dictionary::batch::Batch;
+use alluvium_dictionary::fetch::{Blocking, found};
+use alluvium_dictionary::found::Room;
+use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::{Direction, Merged, Operator, Source as _};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::record::Record;
+use alluvium_dictionary::record::Value;
+use alluvium_dictionary::rules::Keyspace;
+use alluvium_dictionary::values;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
@@ -246,11 +249,11 @@ impl Segment {
             && record.expires_ms == 0
         {
             let is_in = match record.value {
-                run::Value::Inline(value) => {
+                Value::Inline(value) => {
                     batch.push(key, value);
                     true
                 }
-                run::Value::Separate(pointer) => batch.push_apart(key, pointer),
+                Value::Separate(pointer) => batch.push_apart(key, pointer),
             };
             if is_in {
                 return match self.pass_key() {
@@ -323,8 +326,8 @@ impl Segment {
             }
         }
         while let Some(winner) = self.merged.winner() {
-            let mut feed = |record: &run::Record<'_>| {
-                let load = |pointer: &_, room: Room<'_>| run::fetch_value(from, pointer, room);
+            let mut feed = |record: &Record<'_>| {
+                let load = |pointer: &_, room: Room<'_>| values::fetch_value(from, pointer, room);
                 found(known.record(record, operator, load))
             };
             match self.merged.source(winner) {

@@ -4,10 +4,10 @@
 use super::node::{Bundle, Layer, Node, Owned, Part, Pivot};
 use super::policy::{self, Child, Leaf, LeafView, Shape, Victim};
 use super::span;
-use crate::range::KeyRange;
 use crate::run::Weight;
 use alluvium_base::Purpose;
 use alluvium_base::checksum::seeded;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Cache, Guard, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
 //! What a scan merges: cursors of memtables, which it lets go between its calls, and of runs.
 
-use crate::deletes::RangeDeletes;
-use crate::memtable::{Deletes as MemtableDeletes, Memtable, Spot};
-use crate::merge::{self, Direction};
-use crate::range::KeyRange;
-use crate::run::{Cursor, Record};
+use crate::run::Cursor;
 use alluvium_base::Sequence;
+use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::memtable::{Deletes as MemtableDeletes, Memtable, Spot};
+use alluvium_dictionary::merge::{self, Direction};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::record::Record;
 use alluvium_storage::{Error, Result};
 use std::sync::{Arc, Weak};
 

@@ -1,7 +1,7 @@
 //! Which keys a run may have where a part of the trunk counts, and how many of such spans lie above one key.
 
 use super::node::{Layer, Node};
-use crate::range::KeyRange;
+use alluvium_dictionary::range::KeyRange;
 
 /// From the lowest to the highest key that a run may have in a pivot's range. Ordered by the lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,8 +5,8 @@
 //! reader of an older version is protected by its epoch guard, which an extent's release names.
 
 use super::node::{Node, Part};
-use crate::range::KeyRange;
 use crate::run::Run;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::Extent;
 use std::collections::hash_map::Entry;
@@ -318,11 +318,11 @@ impl Uses {
 mod tests {
     use super::*;
     use crate::maplet::{Maplet, MapletSpec};
-    use crate::merge::Direction;
     use crate::run::{Access, Builder, RunOptions};
     use crate::tiered::node::Group;
     use alluvium_base::{Message, Purpose};
     use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::merge::Direction;
     use alluvium_storage::Codec;
     use alluvium_storage::extents::Class;
     use alluvium_storage::store::{Store, StoreOptions};

@@ -3,11 +3,11 @@
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_trees::memtable::Memtable;
-use alluvium_trees::merge::Direction;
-use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Lookup, Tree, TreeOptions};
 use std::sync::Arc;
 

@@ -4,11 +4,11 @@ use crate::schema::schema;
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Codec;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::Store;
-use alluvium_trees::memtable::Memtable;
-use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Debt, Depth, Maintenance, Progress, Shape, Tree, TreeOptions};
 use std::sync::Arc;
 

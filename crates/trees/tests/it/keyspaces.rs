@@ -4,12 +4,13 @@ use crate::schema::appending;
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
+use alluvium_dictionary::rules::{KeyspaceRules, Schema};
 use alluvium_storage::Codec;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::Store;
-use alluvium_trees::memtable::Memtable;
-use alluvium_trees::merge::{Candidate, CompactionFilter, Verdict};
-use alluvium_trees::tiered::{Depth, KeyspaceRules, Progress, Schema, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{Depth, Progress, Shape, Tree, TreeOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -4,10 +4,11 @@ use crate::stack::Stack;
 use crate::world::World;
 use alluvium_base::Sequence;
 use alluvium_base::message::LAST;
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
-use alluvium_trees::merge::{Append, Direction};
-use alluvium_trees::range::KeyRange;
-use alluvium_trees::tiered::{Gather, Memtables};
 use std::sync::Arc;
 use std::task::Poll;
 

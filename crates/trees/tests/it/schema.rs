@@ -1,8 +1,8 @@
 //! Keyspaces for tests: named by the first bytes of a key, kept in different ways.
 
+use alluvium_dictionary::merge::Append;
+use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace, Schema};
 use alluvium_storage::Codec;
-use alluvium_trees::merge::Append;
-use alluvium_trees::tiered::{KeyspaceRules, OneKeyspace, Schema};
 use std::sync::Arc;
 
 /// Prefixes of so many bytes; every key has as many.

@@ -1,8 +1,10 @@
 //! Memtables above a tree, as the floor above keeps them.
 
 use alluvium_base::Sequence;
-use alluvium_trees::memtable::Memtable;
-use alluvium_trees::tiered::{Gather, MemtableEntry, MemtableList, Memtables, Tree};
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
+use alluvium_trees::tiered::Tree;
 use std::sync::{Arc, Mutex};
 
 /// The current list.

@@ -6,10 +6,10 @@ use crate::stack::Stack;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_device::Directory;
+use alluvium_dictionary::memtable::Memtable;
 use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, LogOptions, PageSize, Result};
-use alluvium_trees::memtable::Memtable;
 use alluvium_trees::tiered::{
     Depth, Digesting, Edge, Incorporation, Ingest, Job, Maintenance, Progress, Shape, Step, Tree,
     TreeOptions, Victim,

@@ -2,8 +2,9 @@
 
 use super::Records;
 use alluvium_base::{Kind, Sequence};
-use alluvium_trees::memtable::{Memtable, Versions};
-use alluvium_trees::tiered::{Progress, Schema};
+use alluvium_dictionary::memtable::{Memtable, Versions};
+use alluvium_dictionary::rules::Schema;
+use alluvium_trees::tiered::Progress;
 use std::sync::Arc;
 
 /// One memtable's messages on their way into the tree. Its keys are renewed or forgotten by slices; afterwards the tree may publish.
@@ -118,7 +119,7 @@ impl Forgetting {
 mod tests {
     use super::*;
     use alluvium_base::Message;
-    use alluvium_trees::tiered::OneKeyspace;
+    use alluvium_dictionary::rules::OneKeyspace;
 
     fn schema() -> Arc<dyn Schema> {
         Arc::new(OneKeyspace::default())

@@ -8,10 +8,10 @@ use alluvium::{
     Compression, Db, Error, Iter, Keyspace, KeyspaceOptions, MergeOperator, Options, Scale, Snapshot,
     WriteBatch,
 };
+use alluvium_dictionary::merge::Append;
 use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{self, LogOptions};
-use alluvium_trees::merge::Append;
 use alluvium_trees::tiered::Shape;
 use kept::kept;
 use ops::{Action, KEYSPACES, Op};

@@ -3,7 +3,7 @@
 use super::super::args::{double, is, name, wrong_number};
 use super::super::sets::positive;
 use super::range::reply_scored;
-use super::{Done, put, remove, score, sorted_set};
+use super::{Done, put, remove, save, score, sorted_set};
 use crate::error::Failure;
 use crate::model::Kind;
 use crate::resp::{Args, Reply, Version};
@@ -139,13 +139,13 @@ fn add(
         if let Some(new) = last
             && old != Some(new)
         {
-            put(transaction, &mut set, member, old, new);
+            put(transaction, &mut set, member, old, new)?;
             added += i64::from(old.is_none());
             changed += 1;
         }
     }
     if changed > 0 {
-        transaction.save(key, &set);
+        save(transaction, key, &mut set)?;
     }
     match (how.adds, last) {
         (true, Some(score)) => reply.double(score),
@@ -167,11 +167,11 @@ pub(in super::super) fn zrem(
     let before = set.count;
     for member in args.from(2).iter() {
         if let Some(score) = score(transaction, &set, member)? {
-            remove(transaction, &mut set, member, score);
+            remove(transaction, &mut set, member, score)?;
         }
     }
     if set.count != before {
-        transaction.save(args.at(1), &set);
+        save(transaction, args.at(1), &mut set)?;
     }
     reply.integer((before - set.count) as i64);
     Ok(())
@@ -192,12 +192,12 @@ fn pop(
         reply.array(0);
         return Ok(());
     };
-    let taken = super::range::by_rank(transaction, &set, 0..count.unwrap_or(1), direction)?;
+    let taken = super::range::first(transaction, &set, count.unwrap_or(1), direction, reply)?;
     for (member, score) in &taken {
-        remove(transaction, &mut set, member, *score);
+        remove(transaction, &mut set, member, *score)?;
     }
     if !taken.is_empty() {
-        transaction.save(args.at(1), &set);
+        save(transaction, args.at(1), &mut set)?;
     }
     // Without a count RESP3 has no pairs within the reply.
     if count.is_none() && reply.version() == Version::Three {

@@ -4,18 +4,22 @@
 //!
 //! *Does not know*: how a score lies in a key; that is `model/format.rs`'s.
 //!
-//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges), `range.rs` (reading and removing ranges).
+//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges), `range.rs` (reading ranges),
+//! `rewrite.rs` (removing them), `read.rs` (what is asked of single members).
 
 mod bounds;
 mod change;
 mod range;
+mod read;
+mod rewrite;
 
 pub(super) use change::{zadd, zincr_by, zpopmax, zpopmin, zrem};
 pub(super) use range::{
-    zcard, zcount, zlexcount, zmscore, zrange, zrange_by_lex, zrange_by_score, zrank, zrem_range_by_lex,
-    zrem_range_by_rank, zrem_range_by_score, zrev_range, zrev_range_by_lex, zrev_range_by_score, zrev_rank,
-    zscan, zscore,
+    zcount, zlexcount, zrange, zrange_by_lex, zrange_by_score, zrev_range, zrev_range_by_lex,
+    zrev_range_by_score,
 };
+pub(super) use read::{zcard, zmscore, zrank, zrev_rank, zscan, zscore};
+pub(super) use rewrite::{zrem_range_by_lex, zrem_range_by_rank, zrem_range_by_score};
 
 use crate::error::Failure;
 use crate::model::format;
@@ -41,22 +45,43 @@ fn score(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> 
 }
 
 /// Gives a member a score, in place of the one it has.
-fn put(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8], old: Option<f64>, new: f64) {
+fn put(
+    transaction: &mut Transaction<'_>,
+    set: &mut Collection,
+    member: &[u8],
+    old: Option<f64>,
+    new: f64,
+) -> Done {
     let (database, number) = (transaction.database, set.number);
-    match old {
-        Some(old) => transaction.delete(format::score_key(database, number, old, member)),
-        None => set.count += 1,
+    if let Some(old) = old {
+        let place = format::score_key(database, number, old, member);
+        transaction.delete(place.clone());
+        transaction.count_removed(set, &place)?;
     }
-    let place = format::sorted_member_key(database, number, member);
+    let name = format::sorted_member_key(database, number, member);
     // Minus zero is zero.
-    transaction.put(place, format::encode_score(new + 0.0).to_vec(), 0);
-    transaction.put(format::score_key(database, number, new, member), Vec::new(), 0);
+    transaction.put(name, format::encode_score(new + 0.0).to_vec(), 0);
+    let place = format::score_key(database, number, new, member);
+    transaction.put(place.clone(), Vec::new(), 0);
+    transaction.count_added(set, &place)?;
+    set.count += u64::from(old.is_none());
+    Ok(())
 }
 
 /// Removes a member that has a score.
-fn remove(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8], score: f64) {
+fn remove(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8], score: f64) -> Done {
     let (database, number) = (transaction.database, set.number);
-    transaction.delete(format::score_key(database, number, score, member));
+    let place = format::score_key(database, number, score, member);
+    transaction.delete(place.clone());
     transaction.delete(format::sorted_member_key(database, number, member));
+    transaction.count_removed(set, &place)?;
     set.count -= 1;
+    Ok(())
+}
+
+/// Stores what is known of a set whose members have changed.
+fn save(transaction: &mut Transaction<'_>, key: &[u8], set: &mut Collection) -> Done {
+    transaction.settle_order(set)?;
+    transaction.save(key, set);
+    Ok(())
 }

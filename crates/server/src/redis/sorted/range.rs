@@ -1,15 +1,15 @@
-//! Members by rank, by score, by their own order: read, counted, removed.
+//! Members by rank, by score, by their own order: read and counted. What is long is not read but found: where it lies, and how many there are.
 
-use super::super::args::{Options, integer, is, span};
-use super::super::walks::{self, Wish, score_text};
+use super::super::args::{Options, integer, is, span, too_long};
+use super::super::pages::{self, PAGE, Show, Stretch};
 use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
-use super::{Done, Scored, remove, score, sorted_set};
+use super::{Done, Scored, sorted_set};
 use crate::error::Failure;
 use crate::model::Collection;
 use crate::model::format::{self, InnerKey};
 use crate::resp::{Args, Reply, Version};
 use crate::store::{Direction, Transaction};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// Members and scores, or members alone.
 pub(super) fn reply_scored(reply: &mut Reply<'_>, found: &[Scored], with_scores: bool) {
@@ -30,103 +30,227 @@ pub(super) fn reply_scored(reply: &mut Reply<'_>, found: &[Scored], with_scores:
     }
 }
 
-/// Members between two places of the order of scores: `count` of them behind the first `skip`.
-fn walk(
-    transaction: &Transaction<'_>,
-    (start, end): (InnerKey, InnerKey),
-    direction: Direction,
-    (skip, count): (u64, u64),
-) -> Result<Vec<Scored>, Failure> {
-    let mut found = Vec::new();
-    let mut skipped = 0;
-    let mut scan = transaction.scan(start, end, direction);
-    while (found.len() as u64) < count {
-        let Some((key, _)) = scan.next()? else { break };
-        if skipped < skip {
-            skipped += 1;
-            continue;
-        }
-        let (score, member) = format::scored_member_of(&key);
-        found.push((member.to_vec(), score));
-    }
-    Ok(found)
+/// What was found.
+pub(super) enum Found {
+    /// Members that were read already: few, or such as do not lie side by side.
+    Listed(Vec<Scored>),
+    /// Where they lie.
+    Stretch(Stretch),
 }
 
-/// Members by rank, from the end that they are nearer to.
-pub(super) fn by_rank(
+impl Found {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Found::Listed(members) => members.len() as u64,
+            Found::Stretch(stretch) => stretch.count,
+        }
+    }
+}
+
+/// Calls `each` with the members of a stretch, until it wants no more.
+pub(super) fn visit(
     transaction: &Transaction<'_>,
+    stretch: &Stretch,
+    mut each: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+) -> Done {
+    let (start, end) = (stretch.start.clone(), stretch.end.clone());
+    let mut scan = transaction.scan(start, end, stretch.direction);
+    for _ in 0..stretch.skip {
+        scan.next()?;
+    }
+    let mut left = stretch.count;
+    while left > 0 {
+        let Some((key, _)) = scan.next()? else { break };
+        let (score, member) = format::scored_member_of(&key);
+        if each(member, score).is_break() {
+            break;
+        }
+        left -= 1;
+    }
+    Ok(())
+}
+
+/// The members of a stretch, as long as they take no more than a page. None if they take more.
+fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Scored>>, Failure> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    visit(transaction, stretch, |member, score| {
+        bytes += member.len() + size_of::<Scored>();
+        found.push((member.to_vec(), score));
+        if bytes > PAGE {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    Ok((bytes <= PAGE).then_some(found))
+}
+
+/// Members by rank: where they lie.
+pub(super) fn by_rank(
+    transaction: &mut Transaction<'_>,
     set: &Collection,
     ranks: Range<u64>,
     direction: Direction,
+) -> Result<Stretch, Failure> {
+    let count = ranks.end.min(set.count).saturating_sub(ranks.start);
+    let first = match direction {
+        Direction::Forward => ranks.start,
+        Direction::Backward => set.count.saturating_sub(ranks.start + 1),
+    };
+    let beginning = transaction.beginning(set, first.min(set.count.saturating_sub(1)), direction)?;
+    Ok(Stretch {
+        start: beginning.start,
+        end: beginning.end,
+        direction,
+        skip: beginning.skip,
+        count,
+    })
+}
+
+/// The first members from an end, as many as a reply may have.
+pub(super) fn first(
+    transaction: &mut Transaction<'_>,
+    set: &Collection,
+    count: u64,
+    direction: Direction,
+    reply: &Reply<'_>,
 ) -> Result<Vec<Scored>, Failure> {
-    let ranks = ranks.start..ranks.end.min(set.count);
-    let count = ranks.end.saturating_sub(ranks.start);
-    let whole = format::scores(transaction.database, set.number);
-    if count == 0 {
-        return Ok(Vec::new());
+    let stretch = by_rank(transaction, set, 0..count, direction)?;
+    let (mut found, mut bytes) = (Vec::new(), reply.position());
+    visit(transaction, &stretch, |member, score| {
+        bytes += member.len() + size_of::<Scored>();
+        found.push((member.to_vec(), score));
+        if bytes > reply.most() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    if bytes > reply.most() {
+        return Err(too_long(reply.most()));
     }
-    let behind = set.count - ranks.end;
-    if ranks.start <= behind {
-        return walk(transaction, whole, direction, (ranks.start, count));
-    }
-    let mut found = walk(transaction, whole, opposite(direction), (behind, count))?;
-    found.reverse();
     Ok(found)
 }
 
-fn opposite(direction: Direction) -> Direction {
-    match direction {
-        Direction::Forward => Direction::Backward,
-        Direction::Backward => Direction::Forward,
+/// More elements than this are not stepped over one by one in a set that is counted.
+const STEPPED_OVER: u64 = 512;
+
+/// Members between two places of the order of scores: `count` of them behind the first `skip`.
+fn between(
+    transaction: &mut Transaction<'_>,
+    set: &Collection,
+    (start, end): (InnerKey, InnerKey),
+    direction: Direction,
+    (skip, count): (u64, u64),
+) -> Result<Found, Failure> {
+    if start >= end {
+        return Ok(Found::Listed(Vec::new()));
     }
+    let stretch = Stretch {
+        start,
+        end,
+        direction,
+        skip,
+        count,
+    };
+    if skip <= STEPPED_OVER
+        && let Some(found) = few(transaction, &stretch)?
+    {
+        return Ok(Found::Listed(found));
+    }
+    let low = transaction.rank(set, &stretch.start)?;
+    let high = transaction.rank(set, &stretch.end)?;
+    let count = count.min(high.saturating_sub(low).saturating_sub(skip));
+    if count == 0 {
+        return Ok(Found::Listed(Vec::new()));
+    }
+    let ranks = match direction {
+        Direction::Forward => low + skip..low + skip + count,
+        Direction::Backward => {
+            let first = set.count - high + skip;
+            first..first + count
+        }
+    };
+    Ok(Found::Stretch(by_rank(transaction, set, ranks, direction)?))
 }
 
-/// Members in a range of members. It is meant for sets whose scores are all equal; of others Redis takes the first stretch that fits.
-fn by_member(
+/// The first member of a set from an end, and its score.
+fn end_of(
+    transaction: &Transaction<'_>,
+    set: &Collection,
+    direction: Direction,
+) -> Result<Option<Scored>, Failure> {
+    let (start, end) = format::scores(transaction.database, set.number);
+    let mut scan = transaction.scan(start, end, direction);
+    Ok(scan.next()?.map(|(key, _)| {
+        let (score, member) = format::scored_member_of(&key);
+        (member.to_vec(), score)
+    }))
+}
+
+/// Places of the order of scores.
+type Places = (InnerKey, InnerKey);
+
+/// Where the members of a range of members lie. It is meant for sets whose scores are all equal; of others Redis takes the first stretch that fits,
+/// which is looked for.
+fn member_places(
     transaction: &Transaction<'_>,
     set: &Collection,
     (low, high): (MemberEnd<'_>, MemberEnd<'_>),
-) -> Result<Vec<Scored>, Failure> {
+) -> Result<Option<Places>, Failure> {
     let whole = format::scores(transaction.database, set.number);
-    let first = walk(transaction, whole.clone(), Direction::Forward, (0, 1))?;
-    let last = walk(transaction, whole.clone(), Direction::Backward, (0, 1))?;
-    let (Some((first, low_score)), Some((last, high_score))) = (first.first(), last.first()) else {
-        return Ok(Vec::new());
+    let first = end_of(transaction, set, Direction::Forward)?;
+    let last = end_of(transaction, set, Direction::Backward)?;
+    let (Some((first, low_score)), Some((last, high_score))) = (first, last) else {
+        return Ok(None);
     };
-    if !low.is_below(last) || !high.is_above(first) {
-        return Ok(Vec::new());
+    if !low.is_below(&last) || !high.is_above(&first) {
+        return Ok(None);
     }
-    let start = match low {
-        MemberEnd::At(member) | MemberEnd::Beside(member) if low_score == high_score => {
-            format::score_key(transaction.database, set.number, *low_score, member)
-        }
-        _ => whole.0,
+    let at = |member| format::score_key(transaction.database, set.number, low_score, member);
+    let behind = |member| {
+        let mut place = at(member);
+        place.push(0);
+        place
     };
-    let mut found = Vec::new();
-    let mut scan = transaction.scan(start, whole.1, Direction::Forward);
+    if low_score == high_score {
+        let start = match low {
+            MemberEnd::At(member) => at(member),
+            MemberEnd::Beside(member) => behind(member),
+            MemberEnd::Lowest | MemberEnd::Highest => whole.0,
+        };
+        let end = match high {
+            MemberEnd::At(member) => behind(member),
+            MemberEnd::Beside(member) => at(member),
+            MemberEnd::Lowest | MemberEnd::Highest => whole.1,
+        };
+        return Ok(Some((start, end)));
+    }
+    let (mut start, mut end) = (None, whole.1.clone());
+    let mut scan = transaction.scan(whole.0, whole.1, Direction::Forward);
     while let Some((key, _)) = scan.next()? {
-        let (score, member) = format::scored_member_of(&key);
-        if !low.is_below(member) {
-            continue;
+        let (_, member) = format::scored_member_of(&key);
+        if start.is_none() && low.is_below(member) {
+            start = Some(InnerKey::from(&key[..]));
         }
-        if !high.is_above(member) {
+        if start.is_some() && !high.is_above(member) {
+            end = key[..].into();
             break;
         }
-        found.push((member.to_vec(), score));
     }
-    Ok(found)
+    Ok(start.map(|start| (start, end)))
 }
 
 /// How the ends of a range are meant.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+pub(super) enum By {
     Rank,
     Score,
     Member,
 }
 
 /// What ZRANGE and its kin want.
-struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     by: By,
     direction: Direction,
     ends: (&'a [u8], &'a [u8]),
@@ -135,7 +259,7 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    fn new(args: Args<'a>, by: By, direction: Direction) -> Wanted<'a> {
+    pub(super) fn new(args: Args<'a>, by: By, direction: Direction) -> Wanted<'a> {
         Wanted {
             by,
             direction,
@@ -203,33 +327,77 @@ enum Ends<'a> {
     Members(MemberEnd<'a>, MemberEnd<'a>),
 }
 
-fn find(transaction: &mut Transaction<'_>, key: &[u8], wanted: &Wanted<'_>) -> Result<Vec<Scored>, Failure> {
+pub(super) fn find(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    wanted: &Wanted<'_>,
+) -> Result<Found, Failure> {
     let (low, high) = wanted.low_and_high();
     let ends = match wanted.by {
         By::Rank => Ends::Ranks(integer(wanted.ends.0)?, integer(wanted.ends.1)?),
         By::Score => Ends::Scores(score_end(low)?, score_end(high)?),
         By::Member => Ends::Members(member_end(low)?, member_end(high)?),
     };
-    let Some(set) = sorted_set(transaction, key)? else {
-        return Ok(Vec::new());
+    let none = Ok(Found::Listed(Vec::new()));
+    let Some(mut set) = sorted_set(transaction, key)? else {
+        return none;
     };
-    let limit = wanted.skip_and_count();
+    transaction.ensure_counted(key, &mut set)?;
+    let (direction, limit) = (wanted.direction, wanted.skip_and_count());
     match ends {
-        Ends::Ranks(start, end) => by_rank(transaction, &set, span(start, end, set.count), wanted.direction),
+        Ends::Ranks(start, end) => {
+            let ranks = span(start, end, set.count);
+            Ok(Found::Stretch(by_rank(transaction, &set, ranks, direction)?))
+        }
         Ends::Scores(low, high) => {
-            let bounds = scores(transaction, &set, (low, high));
-            walk(transaction, bounds, wanted.direction, limit)
+            let places = scores(transaction, &set, (low, high));
+            between(transaction, &set, places, direction, limit)
         }
-        Ends::Members(low, high) => {
-            let mut found = by_member(transaction, &set, (low, high))?;
-            if wanted.direction == Direction::Backward {
-                found.reverse();
-            }
-            let skip = usize::try_from(limit.0).unwrap_or(usize::MAX);
-            let count = usize::try_from(limit.1).unwrap_or(usize::MAX);
-            Ok(found.into_iter().skip(skip).take(count).collect())
-        }
+        Ends::Members(low, high) => match member_places(transaction, &set, (low, high))? {
+            None => none,
+            Some(places) => between(transaction, &set, places, direction, limit),
+        },
     }
+}
+
+/// How many members there are between two ends.
+fn count(transaction: &mut Transaction<'_>, key: &[u8], wanted: &Wanted<'_>) -> Result<u64, Failure> {
+    let (low, high) = wanted.ends;
+    let ends = match wanted.by {
+        By::Rank | By::Score => Ends::Scores(score_end(low)?, score_end(high)?),
+        By::Member => Ends::Members(member_end(low)?, member_end(high)?),
+    };
+    let Some(mut set) = sorted_set(transaction, key)? else {
+        return Ok(0);
+    };
+    transaction.ensure_counted(key, &mut set)?;
+    let places = match ends {
+        Ends::Members(low, high) => member_places(transaction, &set, (low, high))?,
+        Ends::Scores(low, high) => Some(scores(transaction, &set, (low, high))),
+        Ends::Ranks(..) => None,
+    };
+    match places {
+        Some((start, end)) if start < end => {
+            let low = transaction.rank(&set, &start)?;
+            Ok(transaction.rank(&set, &end)?.saturating_sub(low))
+        }
+        _ => Ok(0),
+    }
+}
+
+fn show(transaction: &Transaction<'_>, reply: &mut Reply<'_>, found: Found, with_scores: bool) -> Done {
+    let stretch = match found {
+        Found::Listed(members) => {
+            reply_scored(reply, &members, with_scores);
+            return Ok(());
+        }
+        Found::Stretch(stretch) => stretch,
+    };
+    let doubles = with_scores && reply.version() == Version::Two;
+    let replies = stretch.count * if doubles { 2 } else { 1 };
+    reply.array(usize::try_from(replies).unwrap_or(usize::MAX));
+    let what = if with_scores { Show::Scored } else { Show::Ranked };
+    pages::write(transaction, reply, stretch, what)
 }
 
 macro_rules! ranges {
@@ -241,8 +409,7 @@ macro_rules! ranges {
         ) -> Done {
             let wanted = Wanted::new(args, By::$by, Direction::$direction).read(args, $says)?;
             let found = find(transaction, args.at(1), &wanted)?;
-            reply_scored(reply, &found, wanted.with_scores);
-            Ok(())
+            show(transaction, reply, found, wanted.with_scores)
         }
     )+};
 }
@@ -264,7 +431,8 @@ macro_rules! counts {
             reply: &mut Reply<'_>,
         ) -> Done {
             let wanted = Wanted::new(args, By::$by, Direction::Forward);
-            reply.count(find(transaction, args.at(1), &wanted)?.len());
+            let count = count(transaction, args.at(1), &wanted)?;
+            reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
             Ok(())
         }
     )+};
@@ -273,153 +441,4 @@ macro_rules! counts {
 counts! {
     zcount, Score;
     zlexcount, Member;
-}
-
-macro_rules! removals {
-    ($($name:ident, $by:ident;)+) => {$(
-        pub(in super::super) fn $name(
-            transaction: &mut Transaction<'_>,
-            args: Args<'_>,
-            reply: &mut Reply<'_>,
-        ) -> Done {
-            let wanted = Wanted::new(args, By::$by, Direction::Forward);
-            let found = find(transaction, args.at(1), &wanted)?;
-            if let Some(mut set) = sorted_set(transaction, args.at(1))?
-                && !found.is_empty()
-            {
-                for (member, score) in &found {
-                    remove(transaction, &mut set, member, *score);
-                }
-                transaction.save(args.at(1), &set);
-            }
-            reply.count(found.len());
-            Ok(())
-        }
-    )+};
-}
-
-removals! {
-    zrem_range_by_rank, Rank;
-    zrem_range_by_score, Score;
-    zrem_range_by_lex, Member;
-}
-
-pub(in super::super) fn zcard(
-    transaction: &mut Transaction<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Done {
-    let count = sorted_set(transaction, args.at(1))?.map_or(0, |set| set.count);
-    reply.integer(count as i64);
-    Ok(())
-}
-
-fn reply_score(reply: &mut Reply<'_>, score: Option<f64>) {
-    match score {
-        None => reply.null(),
-        Some(score) => reply.double(score),
-    }
-}
-
-pub(in super::super) fn zscore(
-    transaction: &mut Transaction<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Done {
-    let score = match sorted_set(transaction, args.at(1))? {
-        None => None,
-        Some(set) => score(transaction, &set, args.at(2))?,
-    };
-    reply_score(reply, score);
-    Ok(())
-}
-
-pub(in super::super) fn zmscore(
-    transaction: &mut Transaction<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Done {
-    let set = sorted_set(transaction, args.at(1))?;
-    reply.array(args.len() - 2);
-    for member in args.from(2).iter() {
-        let found = match &set {
-            None => None,
-            Some(set) => score(transaction, set, member)?,
-        };
-        reply_score(reply, found);
-    }
-    Ok(())
-}
-
-/// How many members stand before one, from an end.
-fn rank(
-    transaction: &mut Transaction<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-    direction: Direction,
-) -> Done {
-    let Some(set) = sorted_set(transaction, args.at(1))? else {
-        reply.null();
-        return Ok(());
-    };
-    let member = args.at(2);
-    let Some(score) = score(transaction, &set, member)? else {
-        reply.null();
-        return Ok(());
-    };
-    let (start, _) = format::scores(transaction.database, set.number);
-    let place = format::score_key(transaction.database, set.number, score, member);
-    let mut before = 0;
-    let mut scan = transaction.scan(start, place, Direction::Forward);
-    while scan.next()?.is_some() {
-        before += 1;
-    }
-    reply.integer(match direction {
-        Direction::Forward => before,
-        Direction::Backward => set.count as i64 - 1 - before,
-    });
-    Ok(())
-}
-
-pub(in super::super) fn zrank(
-    transaction: &mut Transaction<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Done {
-    rank(transaction, args, reply, Direction::Forward)
-}
-
-pub(in super::super) fn zrev_rank(
-    transaction: &mut Transaction<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Done {
-    rank(transaction, args, reply, Direction::Backward)
-}
-
-pub(in super::super) fn zscan(
-    transaction: &mut Transaction<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Done {
-    let cursor = walks::cursor(args.at(2))?;
-    let wish = Wish::new(args, 3)?;
-    let (next, found) = match sorted_set(transaction, args.at(1))? {
-        None => (0, Vec::new()),
-        Some(set) => {
-            let start = format::sorted_place_key(transaction.database, set.number, cursor);
-            let (end, _) = format::scores(transaction.database, set.number);
-            walks::some_elements(transaction, (start, end), wish.count, format::sorted_member_of)?
-        }
-    };
-    let found: Vec<_> = found
-        .into_iter()
-        .filter(|(member, _)| wish.fits(member))
-        .collect();
-    walks::begin(reply, next, 2 * found.len());
-    for (member, value) in &found {
-        reply.bulk(member);
-        reply.bulk(&score_text(format::decode_score(value)?));
-    }
-    Ok(())
 }

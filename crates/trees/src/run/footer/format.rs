@@ -27,18 +27,18 @@
 //!            4  n: extents
 //!        n × -  each: tier (1), first unit (4), units (4), live bytes (8), 1 when inherited (1), the lowest and the highest key
 //!               that need it
-//!            -  the range deletes, see `crates/trees/src/deletes/format.rs`
+//!            -  the range deletes, see `crates/dictionary/src/deletes/format.rs`
 //! ```
 //!
 //! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends in, and the footer's bytes are live
 //! beside those listed.
 
 use super::{Details, Footer, Summary};
-use crate::deletes::RangeDeletes;
 use crate::run::format::{FOOTER, VERSION};
-use crate::run::value::ValuePointer;
 use crate::run::{Bad, Use};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
 use alluvium_storage::{PageSize, Place};
 

@@ -8,9 +8,9 @@
 
 mod format;
 
-use super::value::ValuePointer;
 use super::{Summary, Use};
-use crate::deletes::RangeDeletes;
+use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::Extent;
 use std::sync::Arc;
 

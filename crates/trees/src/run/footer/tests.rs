@@ -1,5 +1,5 @@
 use super::*;
-use crate::run::value::ValuePointer;
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::{Codec, NodePointer, PageSize, Place, Structure};
 
 fn details() -> Details {

@@ -1,6 +1,7 @@
 //! Runs of every kind against a map.
 
 use super::*;
+use alluvium_dictionary::record::MAX_KEY;
 
 /// Records of several versions: keys of a few lengths, some values long, some records deletes, merges, or expiring.
 fn random_model(random: &mut fastrand::Rng, records: usize, shape: u8) -> Model {
@@ -261,7 +262,7 @@ fn many_cursors_open_together() {
                     .map(|run| run.cursor(&store, KeyRange::everything(), direction, access))
                     .collect();
                 open_many(&mut cursors, key).unwrap();
-                let mut merged = crate::merge::Merged::new(cursors, direction);
+                let mut merged = alluvium_dictionary::merge::Merged::new(cursors, direction);
                 let mut found = Vec::new();
                 while let Some(winner) = merged.winner() {
                     let (sequence, owned) = owned(&store, &merged.source(winner).record()).unwrap();

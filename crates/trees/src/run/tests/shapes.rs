@@ -1,8 +1,10 @@
 //! How runs look inside.
 
 use super::*;
-use crate::run::load::{Direct, load_from};
+use crate::run::load::load_from;
 use crate::run::path::{Path, Target};
+use alluvium_dictionary::nodes::Direct;
+use alluvium_dictionary::record::Value;
 
 /// The most records that a leaf of a run has.
 pub(super) fn most_records_in_a_leaf(store: &Store, run: &Run) -> u64 {

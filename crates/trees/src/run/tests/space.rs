@@ -1,6 +1,7 @@
 //! Extents: which keys need them, what is given up, what is full.
 
 use super::*;
+use alluvium_dictionary::record::Value;
 use alluvium_storage::extents::UNIT;
 
 /// Keys in order, with values of 100 bytes: a few MiB.

@@ -1,11 +1,12 @@
 //! How scans read.
 
 use super::*;
-use crate::memtable::Memtable;
-use crate::tiered::{MemtableEntry, Progress, TreeOptions};
+use crate::tiered::{Progress, TreeOptions};
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::MemtableEntry;
 use alluvium_storage::Error;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Store, StoreOptions};
@@ -134,6 +135,7 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
 
 /// Keys that are overwritten all the time, and others beside them: in a memtable, or written out with every version. The
 /// versions of a key, and the last of all.
+#[cfg(debug_assertions)]
 fn hot_keys(is_written_out: bool) -> (Tree, Arc<One>, u64) {
     const VERSIONS: u64 = 5000;
     let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"");
@@ -176,11 +178,13 @@ impl Memtables for One {
 }
 
 /// Versions that were looked at since the last call.
+#[cfg(debug_assertions)]
 fn visited() -> u64 {
     let take = |count: &std::cell::Cell<u64>| count.replace(0);
-    crate::memtable::STEPS.with(take) + crate::run::ENTERED.with(take)
+    alluvium_dictionary::memtable::STEPS.with(take) + crate::run::ENTERED.with(take)
 }
 
+#[cfg(debug_assertions)]
 #[test]
 fn scans_and_lookups_pass_by_what_they_do_not_see_of_hot_keys() {
     for is_written_out in [false, true] {

@@ -4,13 +4,13 @@
 use super::db::{Db, Pairs, Sealed, Snapshot};
 use super::flaw::Flaw;
 use super::trouble;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_sim::generate::value;
 use alluvium_sim::{Trouble, World};
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, ReclaimLimit};
-use alluvium_trees::memtable::Memtable;
-use alluvium_trees::merge::Direction;
-use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Edge, Job, Maintenance, Progress, Step};
 use std::sync::Arc;
 

@@ -10,12 +10,12 @@ mod ops;
 pub(crate) use flaw::Flaw;
 
 use crate::schema::schema;
+use alluvium_dictionary::merge::{Append, Direction, Operator};
+use alluvium_dictionary::range::KeyRange;
 use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Codec, Error, log};
-use alluvium_trees::merge::{Append, Direction, Operator};
-use alluvium_trees::range::KeyRange;
 use alluvium_trees::tiered::{Depth, Shape, TreeOptions, Victim};
 use db::Db;
 use ops::{Action, Op};

@@ -1,0 +1,79 @@
+//! The log on standard error: what happens where nobody waits for it is said as well.
+
+use alluvium_server::LogLevel;
+use std::sync::LazyLock;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+
+/// How much is printed. `serve` lets clients change it.
+static LEVEL: LazyLock<LogLevel> = LazyLock::new(LogLevel::warning);
+
+/// The level of this process.
+pub(crate) fn level() -> LogLevel {
+    LEVEL.clone()
+}
+
+/// From now on events are printed.
+pub(crate) fn begin() {
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .finish();
+    // It fails where a program that calls `main` prints events already.
+    let _ = tracing::subscriber::set_global_default(Gate {
+        lines,
+        level: level(),
+    });
+}
+
+/// Lets events through that the level admits at the moment.
+struct Gate<S> {
+    lines: S,
+    level: LogLevel,
+}
+
+impl<S: Subscriber> Subscriber for Gate<S> {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        self.lines.register_callsite(metadata);
+        // The level may be another the next time.
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.level.admits(*metadata.level()) && self.lines.enabled(metadata)
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        self.lines.new_span(span)
+    }
+
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        self.lines.record(span, values);
+    }
+
+    fn record_follows_from(&self, span: &Id, follows: &Id) {
+        self.lines.record_follows_from(span, follows);
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        self.lines.event(event);
+    }
+
+    fn enter(&self, span: &Id) {
+        self.lines.enter(span);
+    }
+
+    fn exit(&self, span: &Id) {
+        self.lines.exit(span);
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        self.lines.clone_span(id)
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        self.lines.try_close(id)
+    }
+}

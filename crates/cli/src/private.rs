@@ -1,0 +1,57 @@
+//! Files that hold what is in a store: their owner alone may read them.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The mode of a new file. The process' file mode creation mask may take more away.
+const MODE: u32 = 0o600;
+
+/// Opens a file to be written, which is made for its owner alone if it is not there. One that is there
+/// keeps its mode.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(MODE)
+        .open(path)
+}
+
+/// Empties a file, or makes one for its owner alone.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    let file = open(path)?;
+    // A device or a pipe has no length.
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// Replaces what is in a file, or makes one for its owner alone.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    create(path)?.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn new_files_are_their_owners_and_others_keep_their_modes() {
+        let place = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let new = place.path().join("new");
+        write(&new, b"long").unwrap();
+        write(&new, b"sh").unwrap();
+        assert_eq!(
+            (std::fs::read(&new).unwrap(), mode(&new)),
+            (b"sh".to_vec(), 0o600)
+        );
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o644)).unwrap();
+        write(&new, b"known").unwrap();
+        assert_eq!(mode(&new), 0o644);
+    }
+}

@@ -1,0 +1,367 @@
+//! The store that a verb works on: opened by this process, or by another that is asked over its socket. Verbs do not tell the two apart.
+
+use crate::exit::{Exit, failure};
+use crate::range::Bounds;
+use crate::{screen, stop};
+use alluvium::Db;
+use alluvium_server::control::{
+    Change, Client, Direction, Error, Kind, Redis, RedisKey, Reply, Request, Scan, Session, Stage, What,
+};
+use anyhow::{Context as _, Result, anyhow};
+use indicatif::ProgressBar;
+use serde_json::Value;
+use std::cell::{Cell, RefCell};
+
+/// A store.
+pub(crate) struct Store {
+    way: Way,
+    /// Whether something was changed that is to be durable when the verb ends.
+    has_changed: Cell<bool>,
+}
+
+enum Way {
+    Own(Db, Box<RefCell<Session>>),
+    Served(RefCell<Client>),
+}
+
+/// What is said when Ctrl-C ends the waiting for a job of another process.
+const GOES_ON: &str =
+    "it is not waited for any more; the process that has the store open goes on with it to its end";
+
+/// Elements of a key of Redis clients, as [`Reply::Elements`] has them.
+pub(crate) type Elements = [(Vec<u8>, Vec<u8>)];
+
+/// Whose store it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// This process has it open.
+    Us,
+    /// Another process has it open.
+    Others,
+}
+
+impl Store {
+    /// The store that this process has open.
+    pub(crate) fn own(db: Db) -> Store {
+        let session = Box::new(RefCell::new(Session::new(&db)));
+        Store {
+            way: Way::Own(db, session),
+            has_changed: Cell::new(false),
+        }
+    }
+
+    /// The store that another process has open.
+    pub(crate) fn served(client: Client) -> Store {
+        Store {
+            way: Way::Served(RefCell::new(client)),
+            has_changed: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn holder(&self) -> Holder {
+        match &self.way {
+            Way::Own(..) => Holder::Us,
+            Way::Served(_) => Holder::Others,
+        }
+    }
+
+    /// Asks for an operation, and hands the parts of its answer to `hear`.
+    pub(crate) fn ask(&self, request: &Request, hear: &mut dyn FnMut(Reply) -> Result<()>) -> Result<()> {
+        let mut failed = None;
+        let mut heard = |reply| {
+            hear(reply).map_err(|error| {
+                failed = Some(error);
+                Error::Unheard
+            })
+        };
+        let answered = match &self.way {
+            Way::Own(_, session) => session.borrow_mut().answer(request, &mut heard),
+            Way::Served(client) => client.borrow_mut().ask(request, &mut heard),
+        };
+        match answered {
+            Ok(()) => Ok(()),
+            Err(error) => Err(match failed {
+                Some(failed) => failed,
+                None => self.explained(error),
+            }),
+        }
+    }
+
+    /// The error in the words of the command line.
+    fn explained(&self, error: Error) -> anyhow::Error {
+        match error {
+            Error::Store(alluvium::Error::NoSuchKeyspace { name }) => {
+                let hint = match name == "default" && self.is_of_server() {
+                    true => "; keys of Redis clients are read with --redis-db N",
+                    false => "",
+                };
+                let text = format!(
+                    "there is no keyspace {name:?}: `alluvium keyspaces list` says which there are{hint}"
+                );
+                failure(Exit::NotFound, text)
+            }
+            Error::Store(error) => error.into(),
+            Error::Told { kind, text } => failure(exit_of(kind), text),
+            Error::Connection(error) => anyhow::Error::new(error)
+                .context("the process that has the store open has ended, or closed the connection: run the command again"),
+            other => other.into(),
+        }
+    }
+
+    /// Whether a server keeps keys of Redis clients in it.
+    fn is_of_server(&self) -> bool {
+        self.keyspaces()
+            .is_ok_and(|all| all.iter().any(|keyspace| keyspace["name"] == "redis"))
+    }
+
+    /// Says that a keyspace holds records of a server, if it does.
+    pub(crate) fn tell_of_raw(&self, keyspace: &str) {
+        if keyspace == "redis" {
+            screen::note(
+                "these are the raw records of the keyspace \"redis\": --redis-db N, in the place of --keyspace, shows keys as Redis clients see them",
+            );
+        }
+    }
+
+    /// Asks for an operation that changes something and answers nothing.
+    pub(crate) fn change(&self, request: &Request) -> Result<()> {
+        self.has_changed.set(true);
+        self.ask(request, &mut |_| Ok(()))
+    }
+
+    /// The one reply of an operation.
+    fn one<T>(&self, request: &Request, read: impl Fn(Reply) -> Option<T>) -> Result<T> {
+        let mut found = None;
+        self.ask(request, &mut |reply| {
+            found = read(reply);
+            Ok(())
+        })?;
+        found.ok_or_else(|| {
+            anyhow!("the answer is none to what was asked: is the other process of another version?")
+        })
+    }
+
+    /// The one reply of an operation that changes something: yes or no.
+    pub(crate) fn is_changed(&self, request: &Request) -> Result<bool> {
+        self.has_changed.set(true);
+        self.one(request, |reply| match reply {
+            Reply::Truth(truth) => Some(truth),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn json(&self, request: &Request) -> Result<Value> {
+        let text = self.one(request, |reply| match reply {
+            Reply::Json(text) => Some(text),
+            _ => None,
+        })?;
+        serde_json::from_str(&text).context("reading the answer")
+    }
+
+    pub(crate) fn text(&self, request: &Request) -> Result<String> {
+        self.one(request, |reply| match reply {
+            Reply::Text(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// Does a long job while a bar shows how far it is; its last reply. Ctrl-C ends it with `stopped`, and this process with it where the job cannot be
+    /// stopped and changes nothing until it is done; another process goes on with it.
+    pub(crate) fn work(&self, request: &Request, bar: &ProgressBar, stopped: &str) -> Result<Reply> {
+        let mut last = None;
+        let done = self.ask(request, &mut |reply| {
+            if stop::asked() {
+                bar.finish_and_clear();
+                if self.holder() == Holder::Others {
+                    return Err(failure(Exit::Interrupted, GOES_ON));
+                }
+                if !matches!(request, Request::Compact) {
+                    screen::complain(stopped);
+                    std::process::exit(Exit::Interrupted as i32);
+                }
+                return Err(failure(Exit::Interrupted, stopped));
+            }
+            match reply {
+                Reply::Progress {
+                    stage,
+                    done_bytes,
+                    total_bytes,
+                } => show(bar, stage, done_bytes, total_bytes),
+                other => last = Some(other),
+            }
+            Ok(())
+        });
+        bar.finish_and_clear();
+        done?;
+        last.ok_or_else(|| anyhow!("the job has ended without an answer"))
+    }
+
+    /// All keyspaces, each as an object.
+    pub(crate) fn keyspaces(&self) -> Result<Vec<Value>> {
+        match self.json(&Request::Keyspaces)? {
+            Value::Array(all) => Ok(all),
+            _ => Err(anyhow!("the answer is no list of keyspaces")),
+        }
+    }
+
+    pub(crate) fn has_keyspace(&self, name: &str) -> Result<bool> {
+        Ok(self.keyspaces()?.iter().any(|keyspace| keyspace["name"] == name))
+    }
+
+    /// Fails unless there is such a keyspace.
+    pub(crate) fn existing(&self, name: &str) -> Result<()> {
+        self.values(name, &[]).map(|_| ())
+    }
+
+    /// Makes sure that there is such a keyspace; whether it was created for that.
+    pub(crate) fn wanted(&self, name: &str) -> Result<bool> {
+        self.is_changed(&Request::EnsureKeyspace(name.to_owned()))
+    }
+
+    /// The values of keys.
+    pub(crate) fn values(&self, keyspace: &str, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
+        let request = Request::Get {
+            keyspace: keyspace.to_owned(),
+            keys: keys.to_vec(),
+        };
+        let mut values = Vec::with_capacity(keys.len());
+        self.ask(&request, &mut |reply| {
+            if let Reply::Values(part) = reply {
+                values.extend(part);
+            }
+            Ok(())
+        })?;
+        match values.len() == keys.len() {
+            true => Ok(values),
+            false => Err(anyhow!(
+                "the answer has {} values for {} keys",
+                values.len(),
+                keys.len()
+            )),
+        }
+    }
+
+    pub(crate) fn value(&self, keyspace: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.values(keyspace, &[key.to_vec()])?.pop().flatten())
+    }
+
+    /// Applies all changes or none.
+    pub(crate) fn write(&self, changes: Vec<Change>) -> Result<()> {
+        self.change(&Request::Write(changes))
+    }
+
+    /// Hands keys and values in order to `each`.
+    pub(crate) fn scan(
+        &self,
+        scan: Scan,
+        each: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        self.ask(&Request::Scan(scan), &mut |reply| match reply {
+            Reply::Pairs(pairs) => pairs.into_iter().try_for_each(|(key, value)| each(key, value)),
+            _ => Ok(()),
+        })
+    }
+
+    /// Hands keys of Redis clients to `key`, and what each holds to `elements`, part by part.
+    pub(crate) fn typed(&self, request: Redis, hear: &mut dyn FnMut(Typed) -> Result<()>) -> Result<()> {
+        self.ask(&Request::Redis(request), &mut |reply| match reply {
+            Reply::Key(key) => hear(Typed::Key(key)),
+            Reply::Elements(elements) => hear(Typed::Elements(elements)),
+            _ => Ok(()),
+        })
+    }
+
+    /// Executes commands of Redis, all or none; their replies. One that is refused is an error.
+    pub(crate) fn execute(&self, database: u8, commands: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
+        let executed = self.try_execute(database, commands, Vec::new())?;
+        executed.map_err(|(_, why)| failure(Exit::Failed, why))
+    }
+
+    /// The same together with other changes; of a command that is refused, which it is, and why.
+    pub(crate) fn try_execute(
+        &self,
+        database: u8,
+        commands: Vec<Vec<Vec<u8>>>,
+        also: Vec<Change>,
+    ) -> Result<Executed> {
+        self.has_changed.set(true);
+        let request = Request::Redis(Redis::Execute {
+            database,
+            commands,
+            also,
+        });
+        let replies = self.one(&request, |reply| match reply {
+            Reply::Values(values) => Some(values),
+            _ => None,
+        })?;
+        let replies: Vec<Vec<u8>> = replies.into_iter().flatten().collect();
+        if let Some(refused) = replies.last().and_then(|reply| reply.strip_prefix(b"-")) {
+            let why = String::from_utf8_lossy(refused.trim_ascii_end()).into_owned();
+            return Ok(Err((replies.len() - 1, why)));
+        }
+        Ok(Ok(replies))
+    }
+
+    /// Closes the store, so that the next opening is fast; or sees to it that what was changed is durable.
+    pub(crate) fn close(self) -> Result<()> {
+        match self.way {
+            Way::Own(db, session) => {
+                drop(session);
+                db.close().context("closing the store")
+            }
+            Way::Served(_) if !self.has_changed.get() => Ok(()),
+            Way::Served(client) => {
+                let synced = client.borrow_mut().tell(&Request::Sync);
+                synced.map_err(|error| anyhow::Error::new(error).context("making what was changed durable"))
+            }
+        }
+    }
+}
+
+/// What became of commands: their replies; or the number of the one that was refused, and why.
+pub(crate) type Executed = std::result::Result<Vec<Vec<u8>>, (usize, String)>;
+
+/// A part of what keys of Redis clients hold.
+#[derive(Debug)]
+pub(crate) enum Typed {
+    /// The next key.
+    Key(RedisKey),
+    /// Elements of it.
+    Elements(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+/// A walk over part of a keyspace.
+pub(crate) fn walk(keyspace: &str, bounds: Bounds, direction: Direction, what: What) -> Scan {
+    Scan {
+        keyspace: keyspace.to_owned(),
+        from: bounds.from,
+        to: bounds.to,
+        direction,
+        limit: None,
+        what,
+    }
+}
+
+fn exit_of(kind: Kind) -> Exit {
+    match kind {
+        Kind::Failed => Exit::Failed,
+        Kind::NotFound | Kind::NoKeyspace => Exit::NotFound,
+        Kind::Usage => Exit::Usage,
+        Kind::Damaged => Exit::Damaged,
+        Kind::Full => Exit::Full,
+    }
+}
+
+fn show(bar: &ProgressBar, stage: Stage, done_bytes: u64, total_bytes: u64) {
+    let message = match stage {
+        Stage::Copying => "copying",
+        Stage::Checking => "checking",
+        Stage::Compacting => "compacting",
+    };
+    if bar.message() != message {
+        bar.set_message(message);
+        bar.reset_elapsed();
+    }
+    bar.set_length(total_bytes);
+    bar.set_position(done_bytes);
+}

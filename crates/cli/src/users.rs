@@ -1,0 +1,71 @@
+//! The file of users that `serve` reads, and that ACL SAVE writes.
+
+use crate::private;
+use alluvium_server::UserFile;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file of users.
+#[derive(Debug)]
+pub(crate) struct Users(PathBuf);
+
+impl Users {
+    pub(crate) fn new(path: &Path) -> Users {
+        Users(path.to_owned())
+    }
+}
+
+impl UserFile for Users {
+    fn place(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn read(&self) -> io::Result<Vec<u8>> {
+        fs::read(&self.0)
+    }
+
+    /// Writes it beside the file, which then takes its place, with the mode of the file that was there.
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        // A link stays one: what it leads to is replaced.
+        let path = fs::canonicalize(&self.0).unwrap_or_else(|_| self.0.clone());
+        let mut name = path.as_os_str().to_owned();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        // It is not there, unless a process died while it wrote; that one's mode is nothing to go by.
+        let _ = fs::remove_file(&partial);
+        let mut file = private::create(&partial)?;
+        let written = file.write_all(text).and_then(|()| {
+            if let Ok(known) = fs::metadata(&path) {
+                file.set_permissions(known.permissions())?;
+            }
+            file.sync_all()?;
+            fs::rename(&partial, &path)
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_file_is_replaced_and_keeps_its_mode() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("users");
+        let users = Users::new(&path);
+        assert!(users.read().is_err());
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        users.write(b"one").unwrap();
+        assert_eq!((users.read().unwrap(), mode()), (b"one".to_vec(), 0o600));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        users.write(b"two").unwrap();
+        assert_eq!((users.read().unwrap(), mode()), (b"two".to_vec(), 0o640));
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,127 @@
+//! The file of a socket: made for those who may connect, removed with its server.
+
+use rustix::fs::{FileType, Mode, Stat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// How many connections may wait for being accepted.
+const BACKLOG: i32 = 1024;
+
+/// The file of a socket that is being listened at. It is removed when this is dropped.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// By which it is known: another server may have put its own there since.
+    identity: (u64, u64),
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+impl SocketFile {
+    /// Listens at a path, without blocking. What a server has left there that ended without removing it is replaced. The file's
+    /// mode is `mode`, which says who may connect.
+    ///
+    /// # Errors
+    /// `AddrInUse` if a server listens there, `AlreadyExists` if something is there that is no socket, or as the operating
+    /// system says.
+    pub fn listen(path: impl AsRef<Path>, mode: u32) -> Result<(UnixListener, SocketFile)> {
+        let path = path.as_ref();
+        let address = SocketAddrUnix::new(path)?;
+        clear(path, &address)?;
+        let socket = new_socket()?;
+        // Until the mode is what was asked for, nobody but the owner can connect.
+        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        rustix::net::bind(&socket, &address)?;
+        let stat = rustix::fs::lstat(path)?;
+        let file = SocketFile {
+            path: path.to_owned(),
+            identity: identity(&stat),
+        };
+        rustix::net::listen(&socket, BACKLOG)?;
+        rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
+        Ok((UnixListener::from(socket), file))
+    }
+
+    /// Returns where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let is_own = rustix::fs::lstat(&self.path).is_ok_and(|stat| identity(&stat) == self.identity);
+        if is_own {
+            // If it stays, the next server finds nobody behind it.
+            let _ = rustix::fs::unlink(&self.path);
+        }
+    }
+}
+
+fn new_socket() -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    Ok(socket)
+}
+
+/// Removes the socket of a process that has ended.
+fn clear(path: &Path, address: &SocketAddrUnix) -> Result<()> {
+    let stat = match rustix::fs::lstat(path) {
+        Err(Errno::NOENT) => return Ok(()),
+        stat => stat?,
+    };
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+        let why = "what is there is no socket: remove it, or name another path";
+        return Err(Error::new(ErrorKind::AlreadyExists, why));
+    }
+    match rustix::net::connect(new_socket()?, address) {
+        Err(Errno::CONNREFUSED) => Ok(rustix::fs::unlink(path)?),
+        // One that is too busy to take another connection is alive.
+        Ok(()) | Err(Errno::AGAIN) => {
+            let why = "another server listens there: stop it, or name another path";
+            Err(Error::new(ErrorKind::AddrInUse, why))
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn files_of_dead_servers_are_replaced_and_others_are_not() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("socket");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let (listener, file) = SocketFile::listen(&path, 0o660).unwrap();
+        assert_eq!(mode(), 0o660);
+        let alive = SocketFile::listen(&path, 0o600).unwrap_err();
+        assert_eq!(alive.kind(), ErrorKind::AddrInUse);
+        // What a killed process leaves.
+        drop(listener);
+        std::mem::forget(file);
+        let (_listener, first) = SocketFile::listen(&path, 0o600).unwrap();
+        assert_eq!(mode(), 0o600);
+        // The file of another server stays.
+        fs::remove_file(&path).unwrap();
+        let (_other, second) = SocketFile::listen(&path, 0o600).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+        fs::write(&path, "precious").unwrap();
+        let other = SocketFile::listen(&path, 0o600).unwrap_err();
+        assert_eq!(other.kind(), ErrorKind::AlreadyExists);
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,367 @@
+//! What is known of a key while its messages come, newest first, until older ones make no difference.
+
+use crate::fetch;
+use crate::found::{Found, Part, Room};
+use crate::memtable::Memtable;
+use crate::merge::{BadOperand, Operator};
+use crate::record::{Record, Value};
+use crate::values::ValuePointer;
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_storage::Result;
+use std::ops::ControlFlow;
+use std::task::{Poll, ready};
+
+/// The value of a key, or none.
+pub type Answer = Option<Vec<u8>>;
+
+/// What is known of a key so far: it is fed messages newest first, from memtables and then from the tree, until it needs no more.
+///
+/// ```
+/// use alluvium_base::{Message, message::LAST};
+/// use alluvium_dictionary::memtable::Memtable;
+/// use alluvium_dictionary::merge::Append;
+/// use alluvium_dictionary::gather::Gather;
+///
+/// let memtable = Memtable::new(1 << 20);
+/// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
+/// memtable.insert(b"river", Message::merge(2, b", Oder")).unwrap();
+/// let mut gather = Gather::new(LAST, 0, Some(&Append));
+/// gather.memtable(&memtable, b"river");
+/// assert!(gather.is_decided());
+/// assert_eq!(gather.value(), Some(&b"Elbe, Oder"[..]));
+/// gather.reset(1, 0, Some(&Append));
+/// gather.memtable(&memtable, b"river");
+/// assert_eq!(gather.finish(), Some(b"Elbe".to_vec()));
+/// ```
+#[derive(Debug)]
+pub struct Gather<'op> {
+    /// The merge operator of the key's keyspace.
+    pub operator: Option<&'op dyn Operator>,
+    /// What was fed.
+    pub known: Known,
+}
+
+/// What a [`Gather`] knows of a key, without the operator: for walks, which get it key by key.
+#[derive(Debug, Default)]
+pub struct Known {
+    at: Sequence,
+    now_ms: u64,
+    /// The newest range delete that was met.
+    deleted: Sequence,
+    /// Whether a record was met that expires, or has expired.
+    expires: bool,
+    /// Operands of merges, newest first, in the first `count`; the memory of the others is used again.
+    operands: Vec<Vec<u8>>,
+    count: usize,
+    outcome: Outcome,
+    /// The value, or the base that the operands are folded upon.
+    value: Vec<u8>,
+    /// The same as a part of a page, if it is one and may be.
+    part: Option<Part>,
+    /// Whether it may be.
+    holds: bool,
+}
+
+/// Whether older messages make a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Outcome {
+    #[default]
+    Open,
+    /// There is nothing below the operands.
+    Nothing,
+    /// There is a value below the operands.
+    Value,
+}
+
+impl<'op> Gather<'op> {
+    /// A reader at `at`, to whom puts that expire at or before `now_ms` are gone, of a key with this merge operator. Without one a
+    /// merge message stands for its operand.
+    #[must_use]
+    pub fn new(at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) -> Gather<'op> {
+        let mut known = Known::default();
+        known.reset(at, now_ms);
+        Gather { operator, known }
+    }
+
+    /// Begins anew, with the memory that it has.
+    pub fn reset(&mut self, at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) {
+        self.operator = operator;
+        self.known.reset(at, now_ms);
+    }
+
+    /// A long value may stay in the page of the cache where it is found: see [`Gather::found`].
+    #[must_use]
+    pub fn holding(mut self) -> Gather<'op> {
+        self.known.holds = true;
+        self
+    }
+
+    /// Whether older messages make no difference any more.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        self.known.is_decided()
+    }
+
+    /// Whether nothing that was fed so far says anything about the key.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        let known = &self.known;
+        !known.is_decided() && known.count == 0 && known.deleted == 0
+    }
+
+    /// Whether the answer may change by the mere passing of time.
+    #[must_use]
+    pub fn expires(&self) -> bool {
+        self.known.expires
+    }
+
+    /// A range delete covers the key.
+    pub fn range_deleted(&mut self, sequence: Option<Sequence>) {
+        self.known.range_deleted(sequence);
+    }
+
+    /// The next older message, out of memory.
+    pub fn message(&mut self, message: &Message<'_>) -> ControlFlow<()> {
+        self.known.message(message, self.operator)
+    }
+
+    /// All that the next older memtable says of a key.
+    pub fn memtable(&mut self, memtable: &Memtable, key: &[u8]) {
+        self.known.memtable(memtable, key, self.operator);
+    }
+
+    /// The value, when there is nothing older than what was fed; none where the operator refuses
+    /// it, which [`Gather::found`] tells. Nothing more can be
+    /// fed then, until a reset.
+    pub fn value(&mut self) -> Option<&[u8]> {
+        self.known.settle(self.operator).ok().flatten()
+    }
+
+    /// As [`Gather::value`], but owned.
+    #[must_use]
+    pub fn finish(self) -> Answer {
+        self.found().ok().flatten().map(Found::into_vec)
+    }
+
+    /// The value of `key`, when there is nothing older than what was fed.
+    ///
+    /// # Errors
+    /// [`Error::BadBase`](alluvium_storage::Error::BadBase) where the operator refuses the value
+    /// that operands lie upon.
+    pub fn answer(self, key: &[u8]) -> Result<Answer> {
+        let found = self.found().map_err(|bad| bad.under_operands_of(key))?;
+        Ok(found.map(Found::into_vec))
+    }
+
+    /// The value, when there is nothing older than what was fed, without a copy where it is in a
+    /// page.
+    ///
+    /// # Errors
+    /// What the operator says of a value that operands lie upon and that it refuses.
+    pub fn found(mut self) -> std::result::Result<Option<Found>, BadOperand> {
+        if self.known.settle(self.operator)?.is_none() {
+            return Ok(None);
+        }
+        let Known { value, part, .. } = self.known;
+        Ok(Some(part.map_or_else(|| Found::from(value), Found::part)))
+    }
+}
+
+impl Known {
+    /// Starts the next key, with the memory that it has.
+    pub fn reset(&mut self, at: Sequence, now_ms: u64) {
+        (self.at, self.now_ms) = (at, now_ms);
+        self.deleted = 0;
+        self.expires = false;
+        self.count = 0;
+        self.outcome = Outcome::Open;
+        self.part = None;
+    }
+
+    /// Returns the reader's sequence number.
+    #[must_use]
+    pub fn at(&self) -> Sequence {
+        self.at
+    }
+
+    /// Returns whether older messages make no difference.
+    #[must_use]
+    #[inline]
+    pub fn is_decided(&self) -> bool {
+        self.outcome != Outcome::Open
+    }
+
+    /// Takes note of the newest range delete in a source that covers the key.
+    #[inline]
+    pub fn range_deleted(&mut self, sequence: Option<Sequence>) {
+        self.deleted = self.deleted.max(sequence.unwrap_or(0));
+    }
+
+    /// Takes all messages of a key from the next older memtable.
+    pub fn memtable(&mut self, memtable: &Memtable, key: &[u8], operator: Option<&dyn Operator>) {
+        if self.is_decided() {
+            return;
+        }
+        self.range_deleted(memtable.range_deleted(key, self.at));
+        for message in memtable.get(key, self.at) {
+            if self.message(&message, operator).is_break() {
+                break;
+            }
+        }
+    }
+
+    /// Takes the next older message, out of memory.
+    pub fn message(&mut self, message: &Message<'_>, operator: Option<&dyn Operator>) -> ControlFlow<()> {
+        let loaded = |_: &ValuePointer, _: Room<'_>| Poll::Ready(Ok(()));
+        fetch::found(self.record(&Record::from(*message), operator, loaded))
+            .expect("an operand in memory is loaded already")
+    }
+
+    /// The next older message, out of a run. `load` brings a value that is kept apart; where it fails or is pending nothing has changed.
+    pub fn record(
+        &mut self,
+        record: &Record<'_>,
+        operator: Option<&dyn Operator>,
+        load: impl FnOnce(&ValuePointer, Room<'_>) -> Poll<Result<()>>,
+    ) -> Poll<Result<ControlFlow<()>>> {
+        if self.is_decided() {
+            return Poll::Ready(Ok(ControlFlow::Break(())));
+        }
+        if record.sequence > self.at {
+            return Poll::Ready(Ok(ControlFlow::Continue(())));
+        }
+        self.expires |= record.expires_ms != 0;
+        let expired = record.expires_ms != 0 && record.expires_ms <= self.now_ms;
+        if record.sequence < self.deleted || record.kind == Kind::Delete || expired {
+            self.outcome = Outcome::Nothing;
+            return Poll::Ready(Ok(ControlFlow::Break(())));
+        }
+        let is_operand = record.kind == Kind::Merge && operator.is_some();
+        if is_operand && self.count == self.operands.len() {
+            self.operands.push(Vec::new());
+        }
+        // What operands are folded upon is copied.
+        let holds = self.holds && !is_operand && self.count == 0;
+        let (bytes, part) = match is_operand {
+            true => (&mut self.operands[self.count], None),
+            false => (&mut self.value, holds.then_some(&mut self.part)),
+        };
+        bytes.clear();
+        match &record.value {
+            Value::Inline(inline) => bytes.extend_from_slice(inline),
+            Value::Separate(pointer) => ready!(load(pointer, Room { bytes, part }))?,
+        }
+        if is_operand {
+            self.count += 1;
+            return Poll::Ready(Ok(ControlFlow::Continue(())));
+        }
+        self.outcome = Outcome::Value;
+        Poll::Ready(Ok(ControlFlow::Break(())))
+    }
+
+    /// Folds what there is, as if there were nothing older; the value, if there is one. Fails, and
+    /// changes nothing, where the operator refuses the value
+    /// that operands lie upon.
+    pub fn settle(
+        &mut self,
+        operator: Option<&dyn Operator>,
+    ) -> std::result::Result<Option<&[u8]>, BadOperand> {
+        if self.count > 0
+            && self.outcome == Outcome::Value
+            && let Some(operator) = operator
+        {
+            operator.check_base(&self.value)?;
+        }
+        let mut operands = self.operands[..self.count].iter_mut().rev();
+        if self.outcome != Outcome::Value {
+            self.outcome = Outcome::Nothing;
+            if let Some(oldest) = operands.next() {
+                std::mem::swap(&mut self.value, oldest);
+                self.outcome = Outcome::Value;
+            }
+        }
+        for operand in operands {
+            operator
+                .expect("operands are kept only where there is an operator")
+                .fold(&mut self.value, operand);
+        }
+        self.count = 0;
+        let value = self.part.as_deref().unwrap_or(&self.value);
+        Ok((self.outcome == Outcome::Value).then_some(value))
+    }
+
+    /// The value that was settled, to be moved elsewhere: that of a reader who does not hold pages.
+    pub fn value_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.value
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::merge::Append;
+    use alluvium_base::message::LAST;
+
+    fn fed<'op>(messages: &[Message<'_>], operator: Option<&'op dyn Operator>) -> Gather<'op> {
+        let mut gather = Gather::new(LAST, 0, operator);
+        for message in messages {
+            if gather.message(message).is_break() {
+                break;
+            }
+        }
+        gather
+    }
+
+    #[test]
+    fn merges_fold_upon_what_is_below_them_oldest_first() {
+        let merges = [Message::merge(9, b"c"), Message::merge(8, b"b")];
+        let with = |last: Message<'static>| fed(&[merges[0], merges[1], last], Some(&Append)).finish();
+        assert_eq!(with(Message::put(7, b"a")), Some(b"abc".to_vec()));
+        assert_eq!(with(Message::delete(7)), Some(b"bc".to_vec()));
+        assert_eq!(with(Message::merge(7, b"a")), Some(b"abc".to_vec()));
+        assert_eq!(fed(&merges, None).finish(), Some(b"c".to_vec()));
+    }
+
+    #[test]
+    fn a_reset_leaves_nothing_of_the_key_before() {
+        let mut gather = fed(&[Message::merge(9, b"c"), Message::put(8, b"b")], Some(&Append));
+        gather.range_deleted(Some(20));
+        gather.reset(LAST, 0, Some(&Append));
+        assert!(!gather.is_decided());
+        assert_eq!(gather.value(), None);
+        gather.reset(LAST, 0, None);
+        assert!(gather.message(&Message::put(1, b"x")).is_break());
+        assert_eq!(gather.value(), Some(&b"x"[..]));
+        assert_eq!(gather.value(), Some(&b"x"[..]));
+    }
+
+    #[test]
+    fn it_tells_whether_it_was_touched_and_whether_time_changes_the_answer() {
+        let mut gather = Gather::new(9, 5, Some(&Append));
+        let _ = gather.message(&Message::put(10, b"later"));
+        assert!(gather.is_untouched() && !gather.expires());
+        gather.range_deleted(Some(3));
+        assert!(!gather.is_untouched());
+        gather.reset(9, 5, Some(&Append));
+        let _ = gather.message(&Message::merge(9, b"c"));
+        assert!(!gather.is_untouched() && !gather.expires());
+        let expired = Message {
+            expires_ms: 5,
+            ..Message::put(8, b"b")
+        };
+        let _ = gather.message(&expired);
+        assert!(gather.expires());
+        assert_eq!(gather.value(), Some(&b"c"[..]));
+        gather.reset(9, 5, None);
+        assert!(gather.is_untouched() && !gather.expires());
+    }
+
+    #[test]
+    fn a_range_delete_hides_what_is_older() {
+        let mut gather = Gather::new(LAST, 0, Some(&Append));
+        gather.range_deleted(Some(5));
+        assert!(gather.message(&Message::merge(6, b"a")).is_continue());
+        assert!(gather.message(&Message::put(4, b"b")).is_break());
+        assert_eq!(gather.finish(), Some(b"a".to_vec()));
+    }
+}

@@ -1,0 +1,31 @@
+//! What every dictionary of a store shares.
+//!
+//! *Knows*: messages about keys in memory, how messages of several sources merge and fold, what is known of a key while they come, where
+//! nodes and long values come from, the rules of keyspaces.
+//!
+//! *Does not know*: how any one dictionary keeps its records; transactions, threads, clocks; who assigned a sequence number.
+//!
+//! *Read in this order*: [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`], [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from),
+//! [`found`] (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided), [`read`] (what a check reads).
+//!
+//! Invariants:
+//!
+//! - **K1** Keys compare as bytes. Messages of one key are ordered newest first.
+//! - **K2** Nothing here spawns a thread or reads a clock.
+
+pub mod apart;
+pub mod batch;
+pub mod deletes;
+pub mod fetch;
+pub mod found;
+pub mod gather;
+pub mod memtable;
+pub mod memtables;
+pub mod merge;
+pub mod nodes;
+pub mod range;
+pub mod read;
+pub mod record;
+pub mod rules;
+mod sync;
+pub mod values;

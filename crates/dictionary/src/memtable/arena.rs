@@ -1,0 +1,331 @@
+//! The memory of a memtable: one reservation, handed out upwards, never moved, freed as a whole. Every pointer into it is
+//! made here.
+
+use super::MAX_KEY;
+use super::node::{Bank, Children, Kind as BankKind, NodeId, first_word};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_storage::memory::{Anonymous, HUGE_PAGE};
+use crossbeam_utils::CachePadded;
+use std::alloc::{Layout, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32 as Settled;
+
+/// A place in the arena: an offset in units of eight bytes. Zero is nothing.
+pub(super) type Place = u32;
+
+pub(super) const UNIT: usize = align_of::<Header>();
+const _: () = assert!(UNIT == 8);
+
+/// What nodes begin at, and what the processor fetches at once.
+pub(super) const LINE: usize = 64;
+
+/// Below this limit huge pages would cost more memory than they save time.
+const HUGE_FROM: usize = 2 * HUGE_PAGE;
+
+/// How much memory beyond what was taken the system is asked for ahead, at most, and how much at once: a huge page takes the system a tenth of a
+/// millisecond, and five where a host of virtual machines has to find it first.
+const AHEAD: usize = 8 << 20;
+const SLICE: usize = HUGE_PAGE;
+
+/// Bytes of a node's word.
+pub(super) const WORD: usize = size_of::<AtomicU64>().next_multiple_of(UNIT);
+
+/// What stands before a record's key and operand.
+struct Header {
+    sequence: Sequence,
+    expires_ms: u64,
+    /// The next older record of the same key.
+    older: AtomicU32,
+    /// An older record of the same key, mostly further away (M7).
+    jump: AtomicU32,
+    operand_len: u32,
+    /// The key's length, the kind, the rank of the jump. The standard atomic, also under the model checker: it is set before the
+    /// record is published, and never after.
+    about: Settled,
+}
+
+const _: () = assert!(cfg!(alluvium_model_check) || size_of::<Header>() == 32);
+
+const KEY_LEN: u32 = (1 << 20) - 1;
+const KIND_AT: u32 = 20;
+const RANK_AT: u32 = 24;
+const _: () = assert!(MAX_KEY <= KEY_LEN as usize);
+
+/// The block of memory. It costs what was taken, in pages of the system: huge ones, so that a reader who jumps about in it
+/// does not wait for page tables (a third of a lookup in 64 MiB otherwise).
+#[derive(Debug)]
+pub(super) struct Arena {
+    memory: Anonymous,
+    /// On a line of its own: every writer changes it now and then, and readers need the line beside.
+    used: CachePadded<AtomicUsize>,
+    /// How much of the memory the system has provided, or was asked for.
+    provided: AtomicUsize,
+}
+
+impl Arena {
+    pub(super) fn new(limit: usize) -> Arena {
+        let memory = Anonymous::reserve(limit).unwrap_or_else(|_| {
+            handle_alloc_error(
+                Layout::from_size_align(limit, LINE).expect("a memtable's limit fits the machine"),
+            )
+        });
+        if limit >= HUGE_FROM {
+            memory.prefer_huge_pages(0, limit);
+        }
+        Arena {
+            memory,
+            // The first line is never handed out, so that place 0 can mean "none".
+            used: CachePadded::new(AtomicUsize::new(LINE)),
+            provided: AtomicUsize::new(0),
+        }
+    }
+
+    /// The same memory, of which nothing was taken. Nobody has a place in it any more; what is taken anew is written before it is read.
+    pub(super) fn cleared(self) -> Arena {
+        let provided = AtomicUsize::new(self.provided.into_inner().max(self.used.load(Ordering::Relaxed)));
+        Arena {
+            used: CachePadded::new(AtomicUsize::new(LINE)),
+            provided,
+            ..self
+        }
+    }
+
+    /// Asks the system for a slice of the memory that is taken next, unless it was asked for enough: for more the more was taken, so that a
+    /// small arena stays small, and never for more than `most`. One thread at a time.
+    pub(super) fn provide(&self, most: usize) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        let wanted = used.saturating_add(AHEAD.min(used.saturating_mul(4)));
+        // What writers have reached by themselves they were given.
+        let from = self.provided.load(Ordering::Relaxed).max(used / SLICE * SLICE);
+        let to = (from + SLICE).min(most).min(self.memory.len());
+        if from >= wanted || from >= to {
+            return false;
+        }
+        self.memory.populate(from, to - from);
+        self.provided.store(to, Ordering::Relaxed);
+        true
+    }
+
+    /// How many bytes were taken.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed) - LINE
+    }
+
+    /// Takes `bytes` for good, from a multiple of `align` on: their offset, or nothing when there are fewer left. Whoever keeps
+    /// something elsewhere takes as much and leaves it alone, so that one number bounds it all (M5).
+    pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
+        let end = |used: usize| used.next_multiple_of(align).checked_add(bytes);
+        let take = |used: usize| end(used).filter(|&end| end <= self.memory.len());
+        let used = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .ok()?;
+        Some(used.next_multiple_of(align))
+    }
+
+    /// How many bytes a record takes.
+    pub(super) fn cost(key: &[u8], operand: &[u8]) -> usize {
+        (size_of::<Header>() + key.len() + operand.len()).next_multiple_of(UNIT)
+    }
+
+    #[inline]
+    fn at(&self, place: Place) -> NonNull<u8> {
+        let offset = place as usize * UNIT;
+        debug_assert!(offset != 0 && offset < self.used.load(Ordering::Relaxed));
+        // SAFETY: places come from the `put` functions alone (M4), so the offset is inside the reservation.
+        unsafe { self.memory.start().add(offset) }
+    }
+
+    /// Writes a record.
+    ///
+    /// # Safety
+    /// `at..at + cost` was taken, begins at a unit, and belongs to this call alone.
+    pub(super) unsafe fn put_record(&self, at: usize, key: &[u8], message: &Message<'_>) -> Place {
+        let header = Header {
+            sequence: message.sequence,
+            expires_ms: message.expires_ms,
+            older: AtomicU32::new(0),
+            jump: AtomicU32::new(0),
+            operand_len: message.operand.len() as u32,
+            about: (key.len() as u32 | (message.kind as u32) << KIND_AT).into(),
+        };
+        // SAFETY: by the caller's promise; what was taken is inside the reservation.
+        unsafe {
+            let to = self.memory.start().as_ptr().add(at);
+            to.cast::<Header>().write(header);
+            let bytes = to.add(size_of::<Header>());
+            bytes.copy_from_nonoverlapping(key.as_ptr(), key.len());
+            bytes
+                .add(key.len())
+                .copy_from_nonoverlapping(message.operand.as_ptr(), message.operand.len());
+        }
+        (at / UNIT) as Place
+    }
+
+    /// Writes an empty bank.
+    ///
+    /// # Safety
+    /// `at..at + kind.bytes()` was taken, begins at a line, and belongs to this call alone.
+    pub(super) unsafe fn put_bank(&self, at: usize, kind: BankKind) -> Place {
+        // SAFETY: by the caller's promise; the children of an inner node follow its bank.
+        unsafe {
+            let to = self.memory.start().as_ptr().add(at);
+            to.cast::<Bank>().write(Bank::new(kind));
+            if kind == BankKind::Inner {
+                to.add(size_of::<Bank>())
+                    .cast::<Children>()
+                    .write(Children::new());
+            }
+        }
+        (at / UNIT) as Place
+    }
+
+    /// Writes the word of a node that begins with a bank, locked.
+    ///
+    /// # Safety
+    /// `at..at + WORD` was taken, begins at a unit, and belongs to this call alone.
+    pub(super) unsafe fn put_word(&self, at: usize, bank: Place) -> NodeId {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let to = self.memory.start().as_ptr().add(at);
+            to.cast::<AtomicU64>().write(AtomicU64::new(first_word(bank)));
+        }
+        (at / UNIT) as NodeId
+    }
+
+    /// A record that exists.
+    #[inline]
+    pub(super) fn record(&self, place: Place) -> Record<'_> {
+        Record {
+            start: self.at(place),
+            arena: PhantomData,
+        }
+    }
+
+    /// The key of a record, or nothing at all for place 0, which an optimistic reader may see.
+    #[inline]
+    pub(super) fn key(&self, place: Place) -> &[u8] {
+        if place == 0 { &[] } else { self.record(place).key() }
+    }
+
+    /// The word of a node that exists.
+    pub(super) fn word(&self, id: NodeId) -> &AtomicU64 {
+        // SAFETY: ids come from `put_word` alone and reach others by release and acquire (M4); words change atomically.
+        unsafe { self.at(id).cast::<AtomicU64>().as_ref() }
+    }
+
+    /// A bank that exists.
+    pub(super) fn bank(&self, place: Place) -> &Bank {
+        // SAFETY: places of banks come from `put_bank` alone and reach others by release and acquire, in a node's word (M4);
+        // banks change by atomics only.
+        unsafe { self.at(place).cast::<Bank>().as_ref() }
+    }
+
+    /// The children behind an inner node's bank that exists.
+    pub(super) fn children(&self, place: Place) -> &Children {
+        debug_assert!(self.bank(place).is_inner());
+        // SAFETY: as in `bank`; a bank never changes its kind, and behind an inner node's its children were written with it.
+        unsafe { self.at(place).add(size_of::<Bank>()).cast::<Children>().as_ref() }
+    }
+
+    /// Asks the processor for `bytes` from a place on. A hint, which changes nothing and may name any place.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, place: Place, bytes: usize) {
+        #[cfg(target_arch = "x86_64")]
+        for line in (0..bytes).step_by(LINE) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let address = self
+                .memory
+                .start()
+                .as_ptr()
+                .wrapping_add(place as usize * UNIT + line);
+            // SAFETY: a prefetch has no effect that a program can observe, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (place, bytes);
+    }
+}
+
+/// A record in the arena.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    start: NonNull<u8>,
+    arena: PhantomData<&'a Arena>,
+}
+
+impl<'a> Record<'a> {
+    #[inline]
+    fn header(self) -> &'a Header {
+        // SAFETY: a header was written here before the place was published, and only its link changes, atomically.
+        unsafe { self.start.cast::<Header>().as_ref() }
+    }
+
+    #[inline]
+    fn bytes(self, from: usize, len: usize) -> &'a [u8] {
+        // SAFETY: key and operand follow their header in the block, written before the place was published and
+        // never changed.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(size_of::<Header>() + from), len) }
+    }
+
+    #[inline(always)]
+    fn about(self) -> u32 {
+        self.header().about.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn key(self) -> &'a [u8] {
+        self.bytes(0, (self.about() & KEY_LEN) as usize)
+    }
+
+    #[inline]
+    pub(super) fn sequence(self) -> Sequence {
+        self.header().sequence
+    }
+
+    #[inline]
+    pub(super) fn message(self) -> Message<'a> {
+        let (header, about) = (self.header(), self.about());
+        Message {
+            sequence: header.sequence,
+            kind: match about >> KIND_AT & 3 {
+                0 => Kind::Put,
+                1 => Kind::Delete,
+                _ => Kind::Merge,
+            },
+            expires_ms: header.expires_ms,
+            operand: self.bytes((about & KEY_LEN) as usize, header.operand_len as usize),
+        }
+    }
+
+    #[inline]
+    pub(super) fn older(self) -> Place {
+        self.header().older.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_older(self, place: Place) {
+        self.header().older.store(place, Ordering::Release);
+    }
+
+    /// Returns an older record of the key that a reader may go to who looks for one at least as old; 0 where there is none.
+    #[inline]
+    pub(super) fn jump(self) -> Place {
+        self.header().jump.load(Ordering::Acquire)
+    }
+
+    /// How many doublings the jump is long.
+    pub(super) fn rank(self) -> u32 {
+        self.about() >> RANK_AT
+    }
+
+    /// Sets where the jump leads, before the record is published.
+    pub(super) fn set_jump(self, to: Place, rank: u32) {
+        let header = self.header();
+        header.jump.store(to, Ordering::Release);
+        header
+            .about
+            .store(self.about() | rank << RANK_AT, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,236 @@
+//! Walking the keys in order, either way, while writers go on.
+
+use super::Memtable;
+use super::arena::Place;
+use super::lookup::Versions;
+use super::node::{BankRef, FANOUT, Restart};
+use crate::sync::Backoff;
+use alluvium_base::Sequence;
+
+/// A position among the keys of a memtable.
+///
+/// A cursor copies one leaf at a time. Keys that are inserted meanwhile may or may not be seen; a reader bound to a
+/// sequence number does not mind, for theirs are higher.
+///
+/// ```
+/// use alluvium_base::Message;
+/// use alluvium_dictionary::memtable::Memtable;
+/// let memtable = Memtable::new(1 << 20);
+/// for (sequence, key) in (1..).zip([b"b", b"a", b"c"]) {
+///     memtable.insert(key, Message::put(sequence, b"")).unwrap();
+/// }
+/// let mut cursor = memtable.cursor();
+/// cursor.seek(b"b");
+/// assert_eq!(cursor.key(), Some(&b"b"[..]));
+/// cursor.next();
+/// assert_eq!(cursor.key(), Some(&b"c"[..]));
+/// cursor.previous();
+/// cursor.previous();
+/// assert_eq!(cursor.key(), Some(&b"a"[..]));
+/// cursor.previous();
+/// assert_eq!(cursor.key(), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    memtable: &'a Memtable,
+    spot: Spot,
+}
+
+/// A cursor without its memtable, for whoever holds that only now and then: the leaf that it has copied, by places, which stay what they
+/// are. It means something only together with the memtable in which it was moved.
+#[derive(Clone, Debug)]
+pub struct Spot {
+    slots: [Place; FANOUT],
+    count: usize,
+    /// The current slot; `count` or above when the cursor is at no key.
+    index: usize,
+    low: Place,
+    high: Place,
+}
+
+impl Default for Spot {
+    fn default() -> Self {
+        Spot {
+            slots: [0; FANOUT],
+            count: 0,
+            index: 0,
+            low: 0,
+            high: 0,
+        }
+    }
+}
+
+impl Memtable {
+    /// A cursor at no key.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor {
+            memtable: self,
+            spot: Spot::default(),
+        }
+    }
+}
+
+impl<'a> Cursor<'a> {
+    /// The current key.
+    #[must_use]
+    #[inline]
+    pub fn key(&self) -> Option<&'a [u8]> {
+        self.spot.key(self.memtable)
+    }
+
+    /// The messages about the current key at or before `at`, newest first; none when the cursor is at no key.
+    #[must_use]
+    #[inline]
+    pub fn versions(&self, at: Sequence) -> Versions<'a> {
+        self.spot.versions(self.memtable, at)
+    }
+
+    /// Goes to the first key at or above `key`.
+    pub fn seek(&mut self, key: &[u8]) {
+        self.spot.seek(self.memtable, key);
+    }
+
+    /// Goes to the last key at or below `key`.
+    pub fn seek_back(&mut self, key: &[u8]) {
+        self.spot.seek_back(self.memtable, key);
+    }
+
+    /// Goes to the first key.
+    pub fn first(&mut self) {
+        self.spot.first(self.memtable);
+    }
+
+    /// Goes to the last key.
+    pub fn last(&mut self) {
+        self.spot.last(self.memtable);
+    }
+
+    /// Goes to the next key. A cursor at no key stays there.
+    #[allow(clippy::should_implement_trait)]
+    #[inline]
+    pub fn next(&mut self) {
+        self.spot.next(self.memtable);
+    }
+
+    /// Goes to the previous key. A cursor at no key stays there.
+    #[inline]
+    pub fn previous(&mut self) {
+        self.spot.previous(self.memtable);
+    }
+}
+
+impl Spot {
+    /// As [`Cursor::key`].
+    #[inline]
+    pub fn key<'m>(&self, memtable: &'m Memtable) -> Option<&'m [u8]> {
+        (self.index < self.count).then(|| memtable.arena.key(self.slots[self.index]))
+    }
+
+    /// As [`Cursor::versions`].
+    #[inline]
+    pub fn versions<'m>(&self, memtable: &'m Memtable, at: Sequence) -> Versions<'m> {
+        let newest = if self.index < self.count {
+            self.slots[self.index]
+        } else {
+            0
+        };
+        Versions::new(&memtable.arena, newest, at)
+    }
+
+    /// As [`Cursor::seek`].
+    pub fn seek(&mut self, memtable: &Memtable, key: &[u8]) {
+        let arena = &memtable.arena;
+        self.load(memtable, |node| node.child_for(key));
+        self.index = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < key);
+        self.skip_forward(memtable);
+    }
+
+    /// As [`Cursor::seek_back`].
+    pub fn seek_back(&mut self, memtable: &Memtable, key: &[u8]) {
+        let arena = &memtable.arena;
+        self.load(memtable, |node| node.child_for(key));
+        let above = self.slots[..self.count].partition_point(|&slot| arena.key(slot) <= key);
+        self.step_back_from(memtable, above);
+    }
+
+    /// As [`Cursor::first`].
+    pub fn first(&mut self, memtable: &Memtable) {
+        self.load(memtable, |_| 0);
+        self.index = 0;
+        self.skip_forward(memtable);
+    }
+
+    /// As [`Cursor::last`].
+    pub fn last(&mut self, memtable: &Memtable) {
+        self.load(memtable, |node| node.count().saturating_sub(1));
+        self.step_back_from(memtable, self.count);
+    }
+
+    /// As [`Cursor::next`].
+    #[inline]
+    pub fn next(&mut self, memtable: &Memtable) {
+        if self.index < self.count {
+            self.index += 1;
+            self.skip_forward(memtable);
+        }
+    }
+
+    /// As [`Cursor::previous`].
+    #[inline]
+    pub fn previous(&mut self, memtable: &Memtable) {
+        if self.index < self.count {
+            self.step_back_from(memtable, self.index);
+        }
+    }
+
+    /// From behind a leaf's last key to the next leaf that has one.
+    fn skip_forward(&mut self, memtable: &Memtable) {
+        while self.index >= self.count && self.high != 0 {
+            let arena = &memtable.arena;
+            let from = arena.key(self.high);
+            self.load(memtable, |node| node.child_for(from));
+            // A split since may have left keys below `from` in this leaf; they were seen.
+            self.index = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < from);
+        }
+    }
+
+    /// To the slot before `index`, or to the last one of an earlier leaf.
+    fn step_back_from(&mut self, memtable: &Memtable, index: usize) {
+        let mut before = index;
+        while before == 0 && self.low != 0 {
+            let arena = &memtable.arena;
+            let below = arena.key(self.low);
+            // The child that holds what is strictly below: before the first separator that is not.
+            self.load(memtable, |node| node.lower_bound(below).0.saturating_sub(1));
+            before = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < below);
+        }
+        self.index = if before == 0 { self.count } else { before - 1 };
+    }
+
+    /// Copies the leaf that `choose` leads to.
+    fn load(&mut self, memtable: &Memtable, choose: impl Fn(&BankRef<'_>) -> usize) {
+        let mut backoff = Backoff::default();
+        while self.try_load(memtable, &choose).is_err() {
+            backoff.wait();
+        }
+    }
+
+    fn try_load(
+        &mut self,
+        memtable: &Memtable,
+        choose: impl Fn(&BankRef<'_>) -> usize,
+    ) -> Result<(), Restart> {
+        let leaf = memtable.descend(choose)?;
+        self.count = leaf.count();
+        for (index, slot) in self.slots[..self.count].iter_mut().enumerate() {
+            *slot = leaf.slot(index);
+        }
+        (self.low, self.high) = (leaf.low(), leaf.high());
+        let valid = leaf.validate();
+        if valid.is_err() {
+            self.count = 0;
+        }
+        valid
+    }
+}

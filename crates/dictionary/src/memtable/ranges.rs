@@ -1,0 +1,123 @@
+//! Range deletes: indexes that never change, each of at least twice as many deletes as the next.
+//!
+//! A new delete is an index of its own, and indexes of a size become one (Bentley and Saxe's logarithmic method, 1980). So adding costs about
+//! log n times what an entry does, however many there are, and readers share a snapshot of the indexes.
+
+use super::Full;
+use super::arena::{Arena, UNIT};
+use crate::deletes::{Draft, List, RangeDeletes as Index};
+use crate::range::KeyRange;
+use crate::sync::{AtomicUsize, Ordering};
+use alluvium_base::Sequence;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The range deletes of a memtable.
+#[derive(Debug, Default)]
+pub(super) struct RangeDeletes {
+    /// How many there are, so that the common reader asks one word.
+    count: AtomicUsize,
+    /// Bytes that were taken from the arena's budget. Held by who adds.
+    taken: Mutex<usize>,
+    /// The largest index first.
+    indexes: RwLock<Arc<Vec<Arc<Index>>>>,
+}
+
+impl RangeDeletes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn read(&self) -> Arc<Vec<Arc<Index>>> {
+        // The lock is held for the copy of a pointer only, by writers too.
+        Arc::clone(&self.indexes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a delete, for which there must be room in the arena's budget; nothing is changed otherwise.
+    pub(super) fn add(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        sequence: Sequence,
+        arena: &Arena,
+    ) -> Result<(), Full> {
+        if start >= end {
+            return Ok(());
+        }
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut indexes = self.read().to_vec();
+        let mut deletes = 1;
+        let small = |deletes: usize| move |index: &mut Arc<Index>| index.len() < 2 * deletes;
+        let mut list = List::default();
+        list.push(start, end, sequence);
+        // The newest first.
+        let mut merged = vec![Arc::new(Index::of(&list))];
+        while let Some(index) = indexes.pop_if(small(deletes)) {
+            deletes += index.len();
+            merged.push(index);
+        }
+        indexes.push(match &merged[..] {
+            [one] => Arc::clone(one),
+            several => Arc::new(draft(several).finish()),
+        });
+        let bytes: usize = indexes.iter().map(|index| bytes(index)).sum();
+        if bytes > *taken {
+            let more = (bytes - *taken).next_multiple_of(UNIT);
+            arena.take(more, UNIT).ok_or(Full)?;
+            *taken += more;
+        }
+        *self.indexes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(indexes);
+        self.count.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
+        self.now()?.covering(key, at)
+    }
+
+    /// What there is now, if there is anything.
+    pub(super) fn now(&self) -> Option<Deletes> {
+        (!self.is_empty()).then(|| Deletes { indexes: self.read() })
+    }
+
+    pub(super) fn all(&self) -> Draft {
+        draft(&self.read())
+    }
+}
+
+/// What an index takes, its header and the place among the others included.
+fn bytes(index: &Index) -> usize {
+    index.memory_bytes() + size_of::<Index>() + 4 * size_of::<usize>()
+}
+
+/// The deletes of several indexes.
+fn draft(indexes: &[Arc<Index>]) -> Draft {
+    let everything = KeyRange::everything();
+    let sources: Vec<_> = indexes.iter().map(|index| (&**index, &everything)).collect();
+    Draft::merged(&sources)
+}
+
+/// The range deletes of a memtable at one moment.
+#[derive(Clone, Debug)]
+pub struct Deletes {
+    indexes: Arc<Vec<Arc<Index>>>,
+}
+
+impl Deletes {
+    /// The newest delete at or before `at` that covers a key.
+    pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
+        let indexes = self.indexes.iter();
+        indexes.filter_map(|index| index.covering(key, at)).max()
+    }
+
+    /// A range around a key that deletes at or before `at` cover whole: of several one that goes on furthest.
+    pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
+        let ranges = self.indexes.iter().filter_map(|index| index.around(key, at));
+        ranges.max_by(|(_, one), (_, other)| one.cmp(other))
+    }
+
+    /// The same around every key just below `end`: of several one that begins first.
+    pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
+        let ranges = self.indexes.iter().filter_map(|index| index.reaching(end, at));
+        ranges.min_by(|(one, _), (other, _)| one.cmp(other))
+    }
+}

@@ -1,0 +1,95 @@
+//! What a check reads from, and what it says of what it has read.
+
+use alluvium_base::Purpose;
+use alluvium_storage::node::read_nodes;
+use alluvium_storage::store::Store;
+use alluvium_storage::{NodePointer, PageSize, Result, Tiers};
+use std::ops::AddAssign;
+
+/// The data files of a store, whether or not anyone has it open. Everything is read past the cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'f> {
+    /// The data files.
+    pub tiers: &'f Tiers,
+    /// The store's page size.
+    pub page_size: PageSize,
+}
+
+impl<'f> Files<'f> {
+    /// Those of an open store.
+    #[must_use]
+    pub fn of(store: &'f Store) -> Files<'f> {
+        Files {
+            tiers: store.tiers(),
+            page_size: store.page_size(),
+        }
+    }
+
+    /// Reads nodes, several at a time. One that is damaged stops nothing.
+    pub fn nodes(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(usize, Result<Vec<u8>>)) {
+        read_nodes(self.tiers, pointers, self.page_size, Purpose::Check, visit);
+    }
+}
+
+/// What was read of one kind of structure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// How many nodes or pages.
+    pub nodes: u64,
+    /// Their bytes on the device.
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// Counts a node that was asked for, whether or not it was sound.
+    pub fn add(&mut self, pointer: &NodePointer) {
+        self.nodes += 1;
+        self.bytes += pointer.read_len() as u64;
+    }
+}
+
+impl AddAssign for Amount {
+    fn add_assign(&mut self, other: Amount) {
+        self.nodes += other.nodes;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What a check has read, by structure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amounts {
+    /// Nodes of the trunk.
+    pub trunk: Amount,
+    /// Footers of runs, with what they keep elsewhere.
+    pub footers: Amount,
+    /// Index nodes of runs.
+    pub index: Amount,
+    /// Leaves of runs.
+    pub leaves: Amount,
+    /// Nodes of values that are kept apart from their leaves.
+    pub values: Amount,
+    /// Directories of maplets.
+    pub directories: Amount,
+    /// Pages of maplets.
+    pub maplets: Amount,
+    /// Segments of the log.
+    pub log: Amount,
+    /// Records in the leaves.
+    pub records: u64,
+    /// Those of them that readers can reach and whose values are kept apart: each value was read.
+    pub values_apart: u64,
+}
+
+impl Amounts {
+    /// All bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.trunk.bytes
+            + self.footers.bytes
+            + self.index.bytes
+            + self.leaves.bytes
+            + self.values.bytes
+            + self.directories.bytes
+            + self.maplets.bytes
+    }
+}

@@ -1,0 +1,57 @@
+//! Records as structures keep them: a message without its key, whose value may be elsewhere.
+
+use crate::values::ValuePointer;
+use alluvium_base::{Kind, Message, Sequence};
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 64 << 10;
+
+/// A value, or where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// The value itself.
+    Inline(&'a [u8]),
+    /// Where it is in value extents; see [`read_value`](crate::values::read_value).
+    Separate(ValuePointer),
+}
+
+impl Value<'_> {
+    /// The value's length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Value::Inline(value) => value.len(),
+            Value::Separate(pointer) => pointer.len as usize,
+        }
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A message without its key, as a run holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// When it was committed; 0 where nobody can ask any more.
+    pub sequence: Sequence,
+    /// What it does.
+    pub kind: Kind,
+    /// When a put expires, in milliseconds of the caller's clock; 0 means never.
+    pub expires_ms: u64,
+    /// The value of a put, the operand of a merge, nothing for a delete.
+    pub value: Value<'a>,
+}
+
+impl<'a> From<Message<'a>> for Record<'a> {
+    fn from(message: Message<'a>) -> Record<'a> {
+        Record {
+            sequence: message.sequence,
+            kind: message.kind,
+            expires_ms: message.expires_ms,
+            value: Value::Inline(message.operand),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Values that are too long for a leaf: where they are, how they are written and read.
+//!
+//! *Knows*: how values share a node, how a value longer than a node becomes a small tree of nodes, what a value costs where it is.
+//!
+//! *Does not know*: keys; which leaf points to a value, or whether another run does.
+//!
+//! *Read in this order*: this file, `format.rs`, `read.rs`, `write.rs`.
+//!
+//! Invariants:
+//!
+//! - **V1** A pointer tells everything about the shape of what it points to: nothing longer than its length is allocated.
+//! - **V2** A value of the largest node's length or less is in one node, whole.
+
+mod format;
+mod read;
+mod write;
+
+pub use read::read_value;
+pub use read::{Holds, each_group, nodes_of, read_from};
+pub use read::{fetch_value, read_apart, value_in};
+pub use write::{Placed, Slot, ValueWriter};
+
+use alluvium_storage::node::MAX_PAGES;
+use alluvium_storage::{NodePointer, PageSize};
+
+/// The longest value, in bytes: 4 GiB less one.
+pub const MAX_VALUE: usize = u32::MAX as usize;
+
+/// Where a value is that is not in its leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ValuePointer {
+    /// The node that holds it, or the root of its nodes.
+    pub node: NodePointer,
+    /// Where it begins in the node, in bytes; 0 for a long one.
+    pub at: u32,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
+impl ValuePointer {
+    /// Whether the value is longer than the largest node, and so has nodes of its own.
+    #[must_use]
+    pub fn is_long(&self, page_size: PageSize) -> bool {
+        self.len as usize > largest(page_size)
+    }
+
+    /// What the value takes of its extent, in bytes: its share of the node, or as long as the values are not compressed, its length.
+    #[must_use]
+    pub fn share(&self, page_size: PageSize) -> u64 {
+        let decoded = page_size.node_bytes(self.node.pages) as u64;
+        u64::from(self.len) * (self.node.read_len() as u64).min(decoded) / decoded
+    }
+
+    /// One that points to so many bytes of a node that is nowhere.
+    #[cfg(test)]
+    pub fn some(at: u32, len: usize) -> ValuePointer {
+        let node = NodePointer {
+            offset: 8192,
+            birth: 3,
+            checksum: 5,
+            encoded_len: 4096,
+            tier: 1,
+            pages: 1,
+            codec: alluvium_storage::Codec::None,
+        };
+        let len = len as u32;
+        ValuePointer { node, at, len }
+    }
+
+    fn is_plausible(&self, page_size: PageSize) -> bool {
+        let (at, len) = (self.at as usize, self.len as usize);
+        let node = page_size.node_bytes(self.node.pages);
+        match levels(len, page_size).last() {
+            None => at.checked_add(len).is_some_and(|end| end <= node),
+            Some(top) => at == 0 && top * NodePointer::BYTES <= node,
+        }
+    }
+}
+
+/// Bytes in the largest node.
+pub fn largest(page_size: PageSize) -> usize {
+    page_size.node_bytes(MAX_PAGES)
+}
+
+/// Pages of a node that holds `len` bytes.
+pub fn pages_for(len: usize, page_size: PageSize) -> usize {
+    len.div_ceil(page_size.bytes()).max(1)
+}
+
+/// How many nodes stand below each level of pointers, from the value's own nodes up; nothing for a value in one node.
+fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
+    let largest = largest(page_size);
+    let mut levels = Vec::new();
+    let mut nodes = len.div_ceil(largest);
+    while nodes > 1 {
+        levels.push(nodes);
+        nodes = nodes.div_ceil(largest / NodePointer::BYTES);
+    }
+    levels
+}
+
+/// Pages of a node for values of about `len` bytes, so that at most an eighth of it stays empty where that can be had.
+fn pages_to_pack(len: usize, page_size: PageSize) -> usize {
+    let wasted = |pages: usize| {
+        let node = pages * page_size.bytes();
+        node - node / len * len
+    };
+    let least = pages_for(len, page_size);
+    (least..=usize::from(MAX_PAGES))
+        .find(|&pages| wasted(pages) * 8 <= pages * page_size.bytes())
+        .unwrap_or(usize::from(MAX_PAGES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_as_small_as_their_values_let_them() {
+        let pages = |len| pages_to_pack(len, PageSize::MIN);
+        assert_eq!([1, 1024, 1100, 1400, 4096].map(pages), [1, 1, 2, 3, 1]);
+        assert_eq!([2100, 4097, 40000, 65536].map(pages), [4, 8, 10, 16]);
+    }
+
+    #[test]
+    fn a_value_has_as_many_levels_as_its_length_needs() {
+        let levels = |len| levels(len, PageSize::MIN);
+        assert_eq!(levels(65536), [0; 0]);
+        assert_eq!(levels(65537), [2]);
+        assert_eq!(levels(128 << 20), [2048]);
+        assert_eq!(levels(MAX_VALUE), [65536, 32]);
+    }
+}

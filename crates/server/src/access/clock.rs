@@ -1,0 +1,140 @@
+//! The time that clients with wrong passwords wait by, as a parameter: tests turn the hands themselves.
+
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A clock that wakes those who wait for a time.
+pub trait Clock: fmt::Debug + Send + Sync {
+    /// Returns the time since some moment. It never falls.
+    fn now(&self) -> Duration;
+
+    /// Wakes `waker` once [`now`](Clock::now) is at least `at`.
+    fn wake_at(&self, at: Duration, waker: &Waker);
+}
+
+/// Waits until a time.
+pub(crate) fn at(clock: Arc<dyn Clock>, time: Duration) -> impl Future<Output = ()> + Send {
+    let mut is_told = false;
+    poll_fn(move |context| {
+        if clock.now() >= time {
+            return Poll::Ready(());
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            clock.wake_at(time, context.waker());
+        }
+        Poll::Pending
+    })
+}
+
+/// Who waits, by time; a number tells those apart that wait for the same.
+#[derive(Debug, Default)]
+struct Waiting {
+    wakers: BTreeMap<(Duration, u64), Waker>,
+    next: u64,
+    is_over: bool,
+}
+
+/// The clock of the system, with a thread that wakes.
+#[derive(Debug)]
+pub(crate) struct SystemClock {
+    since: Instant,
+    shared: Arc<(Mutex<Waiting>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SystemClock {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<SystemClock> {
+        let since = Instant::now();
+        let shared = Arc::<(Mutex<Waiting>, Condvar)>::default();
+        let own = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("alluvium-clock".to_owned())
+            .spawn(move || run(since, &own))?;
+        Ok(SystemClock {
+            since,
+            shared,
+            thread: Some(thread),
+        })
+    }
+}
+
+fn run(since: Instant, (waiting, changed): &(Mutex<Waiting>, Condvar)) {
+    let mut waiting = waiting.lock();
+    while !waiting.is_over {
+        let now = since.elapsed();
+        match waiting.wakers.first_entry() {
+            None => changed.wait(&mut waiting),
+            Some(first) if first.key().0 <= now => first.remove().wake(),
+            Some(first) => {
+                let left = first.key().0 - now;
+                changed.wait_for(&mut waiting, left);
+            }
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    fn wake_at(&self, at: Duration, waker: &Waker) {
+        let mut waiting = self.shared.0.lock();
+        let number = waiting.next;
+        waiting.next += 1;
+        waiting.wakers.insert((at, number), waker.clone());
+        self.shared.1.notify_one();
+    }
+}
+
+impl Drop for SystemClock {
+    fn drop(&mut self) {
+        self.shared.0.lock().is_over = true;
+        self.shared.1.notify_one();
+        // Whoever holds the clock last may be the thread itself, within a waker.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the clock has panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::task::Wake;
+
+    struct Told(u32, mpsc::Sender<u32>);
+
+    impl Wake for Told {
+        fn wake(self: Arc<Told>) {
+            self.1.send(self.0).expect("the test listens");
+        }
+    }
+
+    #[test]
+    fn those_who_wait_are_woken_in_the_order_of_their_times_and_never_early() {
+        let clock = SystemClock::start().unwrap();
+        let (tell, told) = mpsc::channel();
+        let now = clock.now();
+        for (name, ms) in [(2, 60), (1, 30), (0, 0)] {
+            let waker = Waker::from(Arc::new(Told(name, tell.clone())));
+            clock.wake_at(now + Duration::from_millis(ms), &waker);
+        }
+        for (name, ms) in [(0, 0), (1, 30), (2, 60)] {
+            assert_eq!(told.recv(), Ok(name));
+            assert!(clock.now() >= now + Duration::from_millis(ms));
+        }
+    }
+}

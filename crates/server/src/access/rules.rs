@@ -1,0 +1,248 @@
+//! The rules of one user, and the words that they are written in.
+
+use super::selector::Selector;
+use crate::redis::catalog::Asked;
+use std::fmt;
+use subtle::{Choice, ConstantTimeEq};
+
+/// The SHA-256 sum of a password.
+pub(super) type Sum = [u8; 32];
+
+/// Why a word of a rule is refused, as Redis puts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    Unknown,
+    Syntax,
+    KeysBehindAll,
+    ChannelsBehindAll,
+    NoSuchPassword,
+    BadSum,
+    FirstArgOfSubcommand,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wrong::Unknown => "Unknown command or category name in ACL",
+            Wrong::Syntax => "Syntax error",
+            Wrong::KeysBehindAll => {
+                "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. \
+                 Try 'resetkeys' to start with an empty list of patterns"
+            }
+            Wrong::ChannelsBehindAll => {
+                "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any \
+                 effect. Try 'resetchannels' to start with an empty list of channels"
+            }
+            Wrong::NoSuchPassword => "The password you are trying to remove from the user does not exist",
+            Wrong::BadSum => {
+                "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
+            }
+            Wrong::FirstArgOfSubcommand => "Allowing first-arg of a subcommand is not supported",
+        })
+    }
+}
+
+/// What a user may do, and how it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub(super) is_on: bool,
+    /// Whether any password is right.
+    pub(super) needs_no_password: bool,
+    pub(super) passwords: Vec<Sum>,
+    /// What it may do: what any of these allows. The first is what its rules say outside of parentheses.
+    pub(super) selectors: Vec<Selector>,
+}
+
+impl Default for Rules {
+    /// The rules of a user about whom nothing was said: it may nothing.
+    fn default() -> Rules {
+        Rules {
+            is_on: false,
+            needs_no_password: false,
+            passwords: Vec::new(),
+            selectors: vec![Selector::default()],
+        }
+    }
+}
+
+impl Rules {
+    /// The rules of the user `default`, as long as nothing was said about it.
+    pub(super) fn of_default(password: Option<&str>) -> Rules {
+        let mut rules = Rules::default();
+        for word in ["on", "allkeys", "allchannels", "+@all"] {
+            rules.apply(word.as_bytes()).expect("these words are known");
+        }
+        rules.set_password(password);
+        rules
+    }
+
+    /// Makes a password the only one; without one, none is needed.
+    pub(super) fn set_password(&mut self, password: Option<&str>) {
+        self.passwords = password
+            .map(|password| sum(password.as_bytes()))
+            .into_iter()
+            .collect();
+        self.needs_no_password = password.is_none();
+    }
+
+    /// Whether a password is right.
+    pub(super) fn admits(&self, password: &[u8]) -> bool {
+        let given = sum(password);
+        let mut is_right = Choice::from(0);
+        for known in &self.passwords {
+            is_right |= known.ct_eq(&given);
+        }
+        self.is_on && (self.needs_no_password || bool::from(is_right))
+    }
+
+    /// Whether everything is allowed.
+    pub(super) fn allow_all(&self) -> bool {
+        self.selectors.iter().any(Selector::allows_all)
+    }
+
+    /// Whether any selector allows what is asked for. If none does, a key tells more than a command.
+    pub(super) fn check(&self, asked: &Asked<'_>) -> Result<(), super::Denied> {
+        let mut why = super::Denied::Command;
+        for selector in &self.selectors {
+            match selector.check(asked) {
+                Ok(()) => return Ok(()),
+                Err(super::Denied::Command) => {}
+                Err(key) => why = key,
+            }
+        }
+        Err(why)
+    }
+
+    /// Changes them as a word says.
+    pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), Wrong> {
+        match (&word.to_ascii_lowercase()[..], word) {
+            (b"", _) => {}
+            (b"on", _) => self.is_on = true,
+            (b"off", _) => self.is_on = false,
+            // Nothing is loaded from payloads here.
+            (b"sanitize-payload" | b"skip-sanitize-payload", _) => {}
+            (b"nopass", _) => self.set_password(None),
+            (b"resetpass", _) => {
+                self.passwords.clear();
+                self.needs_no_password = false;
+            }
+            (b"clearselectors", _) => self.selectors.truncate(1),
+            (b"reset", _) => *self = Rules::default(),
+            (_, [b'>', password @ ..]) => self.add(sum(password)),
+            (_, [b'#', text @ ..]) => self.add(read_sum(text)?),
+            (_, [b'<', password @ ..]) => self.remove(sum(password))?,
+            (_, [b'!', text @ ..]) => self.remove(read_sum(text)?)?,
+            (_, [b'(', inner @ .., b')']) => {
+                let mut selector = Selector::default();
+                let words = inner.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+                words.into_iter().try_for_each(|word| selector.apply(word))?;
+                self.selectors.push(selector);
+            }
+            _ => self.selectors[0].apply(word)?,
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, password: Sum) {
+        if !self.passwords.contains(&password) {
+            self.passwords.push(password);
+        }
+        self.needs_no_password = false;
+    }
+
+    fn remove(&mut self, password: Sum) -> Result<(), Wrong> {
+        let at = self.passwords.iter().position(|known| *known == password);
+        self.passwords.remove(at.ok_or(Wrong::NoSuchPassword)?);
+        Ok(())
+    }
+
+    /// Changes them as all words say; those that are between parentheses may have been split at blanks. What is wrong is told
+    /// together with its word, and then nothing has changed.
+    pub(super) fn apply_all<'w>(&mut self, words: impl Iterator<Item = &'w [u8]>) -> Result<(), BadWord> {
+        let mut changed = self.clone();
+        let mut open: Option<(Vec<u8>, Vec<u8>)> = None;
+        for word in words {
+            let whole = match open.take() {
+                Some((first, mut text)) => {
+                    text.push(b' ');
+                    text.extend_from_slice(word);
+                    if !word.ends_with(b")") {
+                        open = Some((first, text));
+                        continue;
+                    }
+                    text
+                }
+                None if word.starts_with(b"(") && !word.ends_with(b")") => {
+                    open = Some((word.to_vec(), word.to_vec()));
+                    continue;
+                }
+                None => word.to_vec(),
+            };
+            let refused = |wrong| BadWord::Refused(whole.clone(), wrong);
+            changed.apply(&whole).map_err(refused)?;
+        }
+        if let Some((first, _)) = open {
+            return Err(BadWord::Unmatched(first));
+        }
+        *self = changed;
+        Ok(())
+    }
+
+    /// The words that make them again.
+    pub(super) fn describe(&self) -> Vec<u8> {
+        let mut words = vec![if self.is_on { "on" } else { "off" }.as_bytes().to_vec()];
+        if self.needs_no_password {
+            words.push(b"nopass".to_vec());
+        }
+        let sums = self.passwords.iter();
+        words.extend(sums.map(|sum| format!("#{}", hex(sum)).into_bytes()));
+        for (index, selector) in self.selectors.iter().enumerate() {
+            let text = selector.describe();
+            words.push(match index {
+                0 => text,
+                _ => [&b"("[..], &text, b")"].concat(),
+            });
+        }
+        words.join(&b' ')
+    }
+}
+
+/// A word that is refused.
+#[derive(Debug)]
+pub(super) enum BadWord {
+    Refused(Vec<u8>, Wrong),
+    /// No parenthesis closes what this one has opened.
+    Unmatched(Vec<u8>),
+}
+
+/// The sum of a password.
+pub(super) fn sum(password: &[u8]) -> Sum {
+    let digest = ring::digest::digest(&ring::digest::SHA256, password);
+    digest.as_ref().try_into().expect("a sum of SHA-256 has 32 bytes")
+}
+
+/// A sum that is written out.
+fn read_sum(text: &[u8]) -> Result<Sum, Wrong> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut sum = [0; 32];
+    if text.len() != 2 * sum.len() {
+        return Err(Wrong::BadSum);
+    }
+    for (byte, pair) in sum.iter_mut().zip(text.chunks_exact(2)) {
+        let (high, low) = (digit(pair[0]), digit(pair[1]));
+        *byte = high
+            .zip(low)
+            .map(|(high, low)| 16 * high + low)
+            .ok_or(Wrong::BadSum)?;
+    }
+    Ok(sum)
+}
+
+/// Bytes, written out.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

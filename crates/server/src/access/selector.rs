@@ -1,0 +1,325 @@
+//! What part of the commands, and which keys, a user may use: what stands in a rule besides passwords.
+
+use super::rules::Wrong;
+use crate::glob;
+use crate::redis::catalog::{Asked, CATALOG, Id, Need};
+use crate::redis::classes::{self, Classes};
+use std::collections::BTreeMap;
+
+/// Keys that fit a pattern, and what may become of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    need: Need,
+    text: Vec<u8>,
+}
+
+/// Why something is denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// The command may not be used.
+    Command,
+    /// This key may not be used in that way.
+    Key(Vec<u8>),
+}
+
+/// Commands and keys that may be used together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Selector {
+    has_all_keys: bool,
+    patterns: Vec<Pattern>,
+    has_all_channels: bool,
+    channels: Vec<Vec<u8>>,
+    /// Whether `+@all` was said and nothing was taken away since.
+    has_all_commands: bool,
+    /// Whether `+@all` was said: what is added to a later version is allowed.
+    has_later_commands: bool,
+    /// Whether each entry of the catalog is allowed.
+    allowed: Vec<bool>,
+    /// Commands that are allowed only if one of these words comes first behind their names.
+    first_args: BTreeMap<Id, Vec<Vec<u8>>>,
+}
+
+impl Default for Selector {
+    fn default() -> Selector {
+        Selector {
+            has_all_keys: false,
+            patterns: Vec::new(),
+            has_all_channels: false,
+            channels: Vec::new(),
+            has_all_commands: false,
+            has_later_commands: false,
+            allowed: vec![false; CATALOG.entries.len()],
+            first_args: BTreeMap::new(),
+        }
+    }
+}
+
+impl Selector {
+    /// Whether it allows everything.
+    pub(super) fn allows_all(&self) -> bool {
+        self.has_all_keys && self.has_all_commands
+    }
+
+    /// Whether it allows what is asked for.
+    pub(super) fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
+        if !asked.is_free && !self.has_all_commands && !self.allowed[asked.id] && !self.is_first_arg(asked) {
+            return Err(Denied::Command);
+        }
+        if self.has_all_keys {
+            return Ok(());
+        }
+        for &(key, need) in &asked.keys {
+            if !self.fits(need, |pattern| glob::fits(pattern, key)) {
+                return Err(Denied::Key(key.to_vec()));
+            }
+        }
+        match asked.of_all {
+            Some(need) if !self.fits(need, |pattern| pattern == b"*") => Err(Denied::Key(b"*".to_vec())),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_first_arg(&self, asked: &Asked<'_>) -> bool {
+        let words = self.first_args.get(&asked.id);
+        words.zip(asked.first_arg).is_some_and(|(words, first)| {
+            let is_it = |word: &Vec<u8>| word.eq_ignore_ascii_case(first);
+            words.iter().any(is_it)
+        })
+    }
+
+    /// Whether a pattern that lets so much become of its keys is the one that is looked for.
+    fn fits(&self, need: Need, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
+        let lets = |have: Need| (have.reads || !need.reads) && (have.writes || !need.writes);
+        let mut patterns = self.patterns.iter();
+        patterns.any(|pattern| lets(pattern.need) && is_wanted(&pattern.text))
+    }
+
+    /// Changes it as a word of a rule says.
+    pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), Wrong> {
+        let lower = word.to_ascii_lowercase();
+        match (&lower[..], word) {
+            (b"allkeys" | b"~*", _) => self.set_keys(true),
+            (b"resetkeys", _) => self.set_keys(false),
+            (b"allchannels" | b"&*", _) => self.set_channels(true),
+            (b"resetchannels", _) => self.set_channels(false),
+            (b"allcommands" | b"+@all", _) => self.set_commands(true),
+            (b"nocommands" | b"-@all", _) => self.set_commands(false),
+            (_, [b'~', pattern @ ..]) => self.add_keys(Need::BOTH, pattern)?,
+            (_, [b'%', rest @ ..]) => {
+                let (need, pattern) = permissions(rest)?;
+                self.add_keys(need, pattern)?;
+            }
+            (_, [b'&', pattern @ ..]) => self.add_channel(pattern)?,
+            (_, [sign @ (b'+' | b'-'), b'@', name @ ..]) => {
+                let class = Classes::named(name).ok_or(Wrong::Unknown)?;
+                self.set_class(class, *sign == b'+');
+            }
+            (_, [b'+', name @ ..]) => self.allow(name)?,
+            (_, [b'-', name @ ..]) => self.set(CATALOG.find(name).ok_or(Wrong::Unknown)?, false),
+            _ => return Err(Wrong::Syntax),
+        }
+        Ok(())
+    }
+
+    fn set_keys(&mut self, all: bool) {
+        self.has_all_keys = all;
+        self.patterns.clear();
+    }
+
+    fn set_channels(&mut self, all: bool) {
+        self.has_all_channels = all;
+        self.channels.clear();
+    }
+
+    fn set_commands(&mut self, all: bool) {
+        self.allowed.fill(all);
+        self.has_all_commands = all;
+        self.has_later_commands = all;
+        self.first_args.clear();
+    }
+
+    fn add_keys(&mut self, need: Need, pattern: &[u8]) -> Result<(), Wrong> {
+        if self.has_all_keys {
+            return Err(Wrong::KeysBehindAll);
+        }
+        if has_spaces(pattern) {
+            return Err(Wrong::Syntax);
+        }
+        match self.patterns.iter_mut().find(|known| known.text == pattern) {
+            Some(known) => {
+                known.need.reads |= need.reads;
+                known.need.writes |= need.writes;
+            }
+            None => self.patterns.push(Pattern {
+                need,
+                text: pattern.to_vec(),
+            }),
+        }
+        Ok(())
+    }
+
+    fn add_channel(&mut self, pattern: &[u8]) -> Result<(), Wrong> {
+        if self.has_all_channels {
+            return Err(Wrong::ChannelsBehindAll);
+        }
+        if has_spaces(pattern) {
+            return Err(Wrong::Syntax);
+        }
+        if !self.channels.iter().any(|known| known == pattern) {
+            self.channels.push(pattern.to_vec());
+        }
+        Ok(())
+    }
+
+    /// Allows a command or not, with its subcommands.
+    fn set(&mut self, id: Id, is_allowed: bool) {
+        self.first_args.remove(&id);
+        for one in std::iter::once(id).chain(CATALOG.entries[id].subcommands.clone()) {
+            self.allowed[one] = is_allowed;
+        }
+        self.has_all_commands &= is_allowed;
+    }
+
+    fn set_class(&mut self, class: Classes, is_allowed: bool) {
+        for (id, entry) in CATALOG.entries.iter().enumerate() {
+            if entry.classes.has(class) {
+                self.set(id, is_allowed);
+            }
+        }
+    }
+
+    /// Allows a command, a subcommand, or a command with a word behind its name.
+    fn allow(&mut self, name: &[u8]) -> Result<(), Wrong> {
+        let bar = name.iter().rposition(|&byte| byte == b'|');
+        let Some(bar) = bar else {
+            self.set(CATALOG.find(name).ok_or(Wrong::Unknown)?, true);
+            return Ok(());
+        };
+        let (command, word) = (&name[..bar], &name[bar + 1..]);
+        let id = CATALOG.find(command).ok_or(Wrong::Unknown)?;
+        let entry = &CATALOG.entries[id];
+        if entry.is_subcommand {
+            return Err(Wrong::FirstArgOfSubcommand);
+        }
+        if word.is_empty() {
+            return Err(Wrong::Syntax);
+        }
+        if !entry.subcommands.is_empty() {
+            self.set(CATALOG.find(name).ok_or(Wrong::Unknown)?, true);
+            return Ok(());
+        }
+        let words = self.first_args.entry(id).or_default();
+        if !words.iter().any(|known| known.eq_ignore_ascii_case(word)) {
+            words.push(word.to_vec());
+        }
+        Ok(())
+    }
+}
+
+/// What `%R~`, `%W~` and `%RW~` let become of keys, and the pattern behind. Without a `~` it is empty, as in Redis.
+fn permissions(rest: &[u8]) -> Result<(Need, &[u8]), Wrong> {
+    let end = rest.iter().position(|&byte| byte == b'~').unwrap_or(rest.len());
+    let need = match &rest[..end].to_ascii_uppercase()[..] {
+        b"R" => Need::READ,
+        b"W" => Need::WRITE,
+        b"RW" | b"WR" => Need::BOTH,
+        _ => return Err(Wrong::Syntax),
+    };
+    Ok((need, rest.get(end + 1..).unwrap_or_default()))
+}
+
+/// Whether blanks or zero bytes are among these: they would not survive in a file of users.
+pub(super) fn has_spaces(text: &[u8]) -> bool {
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b);
+    text.iter().any(is_space)
+}
+
+// What follows writes rules that make the same selector again.
+impl Selector {
+    /// The words of keys.
+    pub(crate) fn keys(&self) -> Vec<u8> {
+        if self.has_all_keys {
+            return b"~*".to_vec();
+        }
+        let words = self.patterns.iter().map(|pattern| {
+            let sign: &[u8] = match (pattern.need.reads, pattern.need.writes) {
+                (true, true) => b"~",
+                (true, false) => b"%R~",
+                (false, _) => b"%W~",
+            };
+            [sign, &pattern.text].concat()
+        });
+        words.collect::<Vec<_>>().join(&b' ')
+    }
+
+    /// The words of channels.
+    pub(crate) fn channels(&self) -> Vec<u8> {
+        if self.has_all_channels {
+            return b"&*".to_vec();
+        }
+        let words = self.channels.iter().map(|channel| [b"&", &channel[..]].concat());
+        words.collect::<Vec<_>>().join(&b' ')
+    }
+
+    /// All words.
+    pub(super) fn describe(&self) -> Vec<u8> {
+        let channels = match self.has_all_channels {
+            true => self.channels(),
+            false => [b"resetchannels".to_vec(), self.channels()].join(&b' '),
+        };
+        let parts = [self.keys(), channels.trim_ascii_end().to_vec(), self.commands()];
+        let parts: Vec<Vec<u8>> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join(&b' ')
+    }
+
+    /// The words of commands, as Redis finds them: first all or none, then the classes that come nearest to what is left,
+    /// then single commands.
+    pub(crate) fn commands(&self) -> Vec<u8> {
+        let adds = !self.has_later_commands;
+        let (mut shown, mut left) = (Selector::default(), self.clone());
+        shown.set_commands(!adds);
+        let sign = if adds { "+" } else { "-" };
+        let mut words = vec![if adds { "-@all" } else { "+@all" }.as_bytes().to_vec()];
+        let mut applied = [false; classes::NAMES.len()];
+        while let Some(best) = left.nearest_class(adds, &applied) {
+            let name = classes::NAMES[best];
+            let class = Classes::named(name.as_bytes()).unwrap_or_default();
+            shown.set_class(class, adds);
+            left.set_class(class, !adds);
+            words.push(format!("{sign}@{name}").into_bytes());
+            applied[best] = true;
+        }
+        for (id, entry) in CATALOG.entries.iter().enumerate() {
+            if self.allowed[id] != shown.allowed[id] {
+                let sign = if self.allowed[id] { "+" } else { "-" };
+                words.push(format!("{sign}{}", entry.name).into_bytes());
+                shown.set(id, self.allowed[id]);
+            }
+            for word in self.first_args.get(&id).into_iter().flatten() {
+                words.push([format!("+{}|", entry.name).as_bytes(), word].concat());
+            }
+        }
+        assert_eq!(shown.allowed, self.allowed, "the words say what is allowed");
+        words.join(&b' ')
+    }
+
+    /// The class that has more in common with this selector than it has not, and most of all.
+    fn nearest_class(&self, adds: bool, applied: &[bool]) -> Option<usize> {
+        let mut best = None;
+        let (mut least, mut most) = (usize::MAX, 0);
+        for (index, name) in classes::NAMES.iter().enumerate() {
+            let class = Classes::named(name.as_bytes()).unwrap_or_default();
+            let of_class = CATALOG.entries.iter().zip(&self.allowed);
+            let of_class = of_class.filter(|(entry, _)| entry.classes.has(class));
+            let (same, other): (Vec<bool>, Vec<bool>) = of_class
+                .map(|(_, &allowed)| allowed)
+                .partition(|&allowed| allowed == adds);
+            let (same, other) = (same.len(), other.len());
+            let is_better = other < least || (other == least && same > most);
+            if !applied[index] && same > other && is_better {
+                (best, least, most) = (Some(index), other, same);
+            }
+        }
+        best
+    }
+}

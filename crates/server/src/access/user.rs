@@ -1,0 +1,75 @@
+//! One user, as its connections see it.
+
+use super::rules::{Rules, Sum};
+use super::selector::{Denied, Selector};
+use crate::redis::catalog::Asked;
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What others are told of a user.
+pub(crate) struct Shown {
+    pub(crate) flags: Vec<&'static str>,
+    /// The sums of its passwords.
+    pub(crate) passwords: Vec<Sum>,
+    /// The first is what its rules say outside of parentheses.
+    pub(crate) selectors: Vec<Selector>,
+}
+
+/// A user. Its connections hold it, so that they are judged by its rules as they are at the time.
+#[derive(Debug)]
+pub(crate) struct User {
+    name: Box<str>,
+    /// Whether its rules allow everything, so that nothing needs to be looked up.
+    allows_all: AtomicBool,
+    rules: RwLock<Arc<Rules>>,
+}
+
+impl User {
+    pub(super) fn new(name: &str, rules: Rules) -> User {
+        User {
+            name: name.into(),
+            allows_all: AtomicBool::new(rules.allow_all()),
+            rules: RwLock::new(Arc::new(rules)),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read())
+    }
+
+    pub(super) fn set(&self, rules: Rules) {
+        let mut held = self.rules.write();
+        self.allows_all.store(rules.allow_all(), Ordering::Release);
+        *held = Arc::new(rules);
+    }
+
+    /// Whether everything is allowed. Connections ask this before each command.
+    #[inline]
+    pub(crate) fn allows_all(&self) -> bool {
+        self.allows_all.load(Ordering::Acquire)
+    }
+
+    /// What others are told of it.
+    pub(crate) fn shown(&self) -> Shown {
+        let rules = self.rules();
+        let mut flags = vec![if rules.is_on { "on" } else { "off" }];
+        if rules.needs_no_password {
+            flags.push("nopass");
+        }
+        Shown {
+            flags,
+            passwords: rules.passwords.clone(),
+            selectors: rules.selectors.clone(),
+        }
+    }
+
+    /// Whether something is allowed.
+    pub(crate) fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
+        self.rules().check(asked)
+    }
+}

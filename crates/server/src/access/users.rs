@@ -1,0 +1,359 @@
+//! All users: where they come from, how they change, who is let in.
+
+use super::delays::{Delays, Peer};
+use super::denied::DenialLog;
+use super::rules::{BadWord, Rules, Wrong};
+use super::selector::has_spaces;
+use super::user::User;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::{fmt, io};
+
+/// The longest name of a user, in bytes.
+const LONGEST_NAME: usize = 512;
+
+/// The user that connections are until they say who they are.
+const DEFAULT: &str = "default";
+
+/// Where users are kept, in the syntax of Redis' files of access control lists.
+pub trait UserFile: fmt::Debug + Send + Sync {
+    /// Says where it is, for error messages.
+    fn place(&self) -> String;
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn read(&self) -> io::Result<Vec<u8>>;
+
+    /// Replaces all of it, so that either the old or the new text is there whatever happens.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn write(&self, text: &[u8]) -> io::Result<()>;
+}
+
+/// What becomes of a name and a password.
+pub(crate) enum Login {
+    /// They are right.
+    Yes(Arc<User>),
+    /// They are wrong; the client is told so at this time.
+    No(std::time::Duration),
+    /// Too many wrong ones came from the address: they are looked at, at this time.
+    Later(std::time::Duration),
+}
+
+/// All users.
+#[derive(Debug)]
+pub(crate) struct Access {
+    default: Arc<User>,
+    /// Those besides `default`.
+    others: RwLock<BTreeMap<Box<str>, Arc<User>>>,
+    /// The password of `default` as it was given by an option or CONFIG SET, which CONFIG GET shows.
+    given_password: RwLock<Option<Arc<str>>>,
+    file: Option<Arc<dyn UserFile>>,
+    /// One changes users at a time.
+    changing: Mutex<()>,
+    pub(crate) denied: DenialLog,
+    pub(crate) delays: Delays,
+}
+
+impl Access {
+    /// The user `default` with a password, and those of a file, if there is one.
+    ///
+    /// # Errors
+    /// Text that says what is wrong with the file, and where.
+    pub(crate) fn new(
+        password: Option<&str>,
+        file: Option<Arc<dyn UserFile>>,
+        delays: Delays,
+    ) -> Result<Access, String> {
+        let access = Access {
+            default: Arc::new(User::new(DEFAULT, Rules::of_default(password))),
+            others: RwLock::default(),
+            given_password: RwLock::new(password.map(Arc::from)),
+            file,
+            changing: Mutex::new(()),
+            denied: DenialLog::default(),
+            delays,
+        };
+        access.load()?;
+        Ok(access)
+    }
+
+    /// The user that new connections are.
+    pub(crate) fn default_user(&self) -> Arc<User> {
+        Arc::clone(&self.default)
+    }
+
+    /// Whether new connections are let in as `default` without a word.
+    pub(crate) fn is_open(&self) -> bool {
+        let rules = self.default.rules();
+        rules.is_on && rules.needs_no_password
+    }
+
+    /// Whether the user `default` needs no password.
+    pub(crate) fn default_needs_no_password(&self) -> bool {
+        self.default.rules().needs_no_password
+    }
+
+    /// The password of `default` that was given by an option or CONFIG SET.
+    pub(crate) fn given_password(&self) -> Option<Arc<str>> {
+        self.given_password.read().clone()
+    }
+
+    /// Makes a password the only one of `default`.
+    pub(crate) fn set_password(&self, password: Option<&str>) {
+        let _changing = self.changing.lock();
+        let mut rules = Rules::clone(&self.default.rules());
+        rules.set_password(password);
+        self.default.set(rules);
+        *self.given_password.write() = password.map(Arc::from);
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<User>> {
+        if name == DEFAULT.as_bytes() {
+            return Some(self.default_user());
+        }
+        let name = std::str::from_utf8(name).ok()?;
+        self.others.read().get(name).cloned()
+    }
+
+    /// All users, in the order of their names.
+    pub(crate) fn all(&self) -> Vec<Arc<User>> {
+        let mut all: Vec<_> = self.others.read().values().cloned().collect();
+        let at = all.partition_point(|user| user.name() < DEFAULT);
+        all.insert(at, self.default_user());
+        all
+    }
+
+    /// Looks at a name and a password that came from an address; `strikes` counts the wrong ones of the connection.
+    pub(crate) fn log_in(&self, peer: Peer, strikes: &mut u32, name: &[u8], password: &[u8]) -> Login {
+        if let Err(time) = self.delays.may_try(peer) {
+            return Login::Later(time);
+        }
+        let user = self.find(name);
+        // Someone who is not there has no passwords: it takes as long to say so.
+        let rules = user.as_ref().map(|user| user.rules()).unwrap_or_default();
+        match user.filter(|_| rules.admits(password)) {
+            Some(user) => Login::Yes(user),
+            None => Login::No(self.delays.failed(peer, strikes)),
+        }
+    }
+
+    /// Changes a user's rules, or makes a user; whether connections of it have to end is answered with it.
+    ///
+    /// # Errors
+    /// Text for the client.
+    pub(crate) fn set_user<'w>(
+        &self,
+        name: &[u8],
+        words: impl Iterator<Item = &'w [u8]>,
+    ) -> Result<Option<Arc<User>>, String> {
+        let name = name_of(name)?;
+        let _changing = self.changing.lock();
+        let known = self.find(name.as_bytes());
+        let before = known.as_ref().map(|user| user.rules()).unwrap_or_default();
+        let mut rules = Rules::clone(&before);
+        rules.apply_all(words).map_err(|bad| match bad {
+            BadWord::Refused(word, wrong) => {
+                format!("Error in ACL SETUSER modifier '{}': {wrong}", shown(&word))
+            }
+            BadWord::Unmatched(word) => unmatched(&word),
+        })?;
+        let is_turned_off = before.is_on && !rules.is_on;
+        match known {
+            Some(user) => {
+                user.set(rules);
+                Ok(Some(user).filter(|_| is_turned_off))
+            }
+            None => {
+                let user = Arc::new(User::new(name, rules));
+                self.others.write().insert(name.into(), user);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Deletes users; those that were there may do nothing any more (S15).
+    ///
+    /// # Errors
+    /// Text for the client, if `default` is among them.
+    pub(crate) fn delete(&self, names: &[&[u8]]) -> Result<Vec<Arc<User>>, String> {
+        if names.contains(&DEFAULT.as_bytes()) {
+            return Err("The 'default' user cannot be removed".to_owned());
+        }
+        let _changing = self.changing.lock();
+        let mut deleted = Vec::new();
+        for name in names {
+            let name = std::str::from_utf8(name).unwrap_or_default();
+            if let Some(user) = self.others.write().remove(name) {
+                user.set(Rules::default());
+                deleted.push(user);
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Whether users are kept in a file.
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Reads all users from the file again; those that are not there or off now, whose connections have to end.
+    ///
+    /// # Errors
+    /// Text that says what is wrong with the file, and where; then nothing has changed.
+    pub(crate) fn load(&self) -> Result<Vec<Arc<User>>, String> {
+        let Some(file) = &self.file else {
+            return Ok(Vec::new());
+        };
+        let place = file.place();
+        let text = file
+            .read()
+            .map_err(|error| format!("Error loading ACLs, opening file '{place}': {error}"))?;
+        let mut new = read(&place, &text)?;
+        let _changing = self.changing.lock();
+        let given = self.given_password();
+        let default = match (new.remove(DEFAULT), &given) {
+            (Some(rules), Some(given)) if rules.needs_no_password || !rules.admits(given.as_bytes()) => {
+                return Err(format!(
+                    "{place}: the user default does not have the password that was given by --password, --password-file or \
+                     ALLUVIUM_PASSWORD, or by CONFIG SET requirepass: leave out one of them"
+                ));
+            }
+            (Some(rules), _) => rules,
+            (None, _) => Rules::of_default(given.as_deref()),
+        };
+        let mut ended = Vec::new();
+        let mut others = self.others.write();
+        let known = std::mem::take(&mut *others).into_values();
+        let known = known.map(|user| (new.remove(user.name()), user));
+        for (rules, user) in
+            std::iter::once((Some(default), self.default_user())).chain(known.collect::<Vec<_>>())
+        {
+            let is_over = match &rules {
+                Some(rules) => user.rules().is_on && !rules.is_on,
+                None => true,
+            };
+            if is_over {
+                ended.push(Arc::clone(&user));
+            }
+            if rules.is_some() && user.name() != DEFAULT {
+                others.insert(user.name().into(), Arc::clone(&user));
+            }
+            user.set(rules.unwrap_or_default());
+        }
+        for (name, rules) in new {
+            let user = User::new(&name, rules);
+            others.insert(name, Arc::new(user));
+        }
+        Ok(ended)
+    }
+
+    /// Writes all users to the file.
+    ///
+    /// # Errors
+    /// Text that says what went wrong.
+    pub(crate) fn save(&self) -> Result<(), String> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let _changing = self.changing.lock();
+        let mut text = Vec::new();
+        for user in self.all() {
+            text.extend_from_slice(&describe(&user));
+            text.push(b'\n');
+        }
+        let failed = |error| {
+            format!(
+                "There was an error trying to save the ACLs to '{}': {error}",
+                file.place()
+            )
+        };
+        file.write(&text).map_err(failed)
+    }
+}
+
+/// A user in the syntax of the file.
+pub(crate) fn describe(user: &User) -> Vec<u8> {
+    let rules = user.rules().describe();
+    [format!("user {} ", user.name()).as_bytes(), &rules].concat()
+}
+
+fn shown(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+fn unmatched(word: &[u8]) -> String {
+    format!(
+        "Unmatched parenthesis in acl selector starting at '{}'.",
+        shown(word)
+    )
+}
+
+/// The name of a user, if it can be one.
+fn name_of(name: &[u8]) -> Result<&str, String> {
+    if has_spaces(name) {
+        return Err("Usernames can't contain spaces or null characters".to_owned());
+    }
+    let name = std::str::from_utf8(name).map_err(|_| "Usernames must be UTF-8".to_owned())?;
+    if name.is_empty() || name.len() > LONGEST_NAME {
+        return Err(format!("Usernames have 1 to {LONGEST_NAME} bytes"));
+    }
+    Ok(name)
+}
+
+/// Reads the text of a file. All that is wrong with it is told, line by line.
+fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, Rules>, String> {
+    let mut users = BTreeMap::new();
+    let mut errors: Vec<String> = Vec::new();
+    for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+        let here = format!("{place}:{}", index + 1);
+        let mut words = line
+            .split(|byte| byte.is_ascii_whitespace())
+            .filter(|word| !word.is_empty());
+        let Some(first) = words.next() else {
+            continue;
+        };
+        let Some(name) = words.next().filter(|_| first == b"user") else {
+            errors.push(format!(
+                "{here}: should start with user keyword followed by the username"
+            ));
+            continue;
+        };
+        let name = match name_of(name) {
+            Ok(name) => name,
+            Err(why) => {
+                errors.push(format!("{here}: {why}"));
+                continue;
+            }
+        };
+        let mut rules = Rules::default();
+        match rules.apply_all(words) {
+            Ok(()) => {}
+            // What else is wrong may hold a password, which is not shown.
+            Err(BadWord::Refused(word, Wrong::Unknown)) => errors.push(format!(
+                "{here}: Error in applying operation '{}': {}",
+                shown(&word),
+                Wrong::Unknown
+            )),
+            Err(BadWord::Refused(word, wrong))
+                if matches!(word.first(), Some(b'~' | b'%' | b'&' | b'+' | b'-')) =>
+            {
+                errors.push(format!("{here}: '{}': {wrong}", shown(&word)));
+            }
+            Err(BadWord::Refused(_, wrong)) => errors.push(format!("{here}: {wrong}")),
+            Err(BadWord::Unmatched(word)) => errors.push(format!("{here}: {}", unmatched(&word))),
+        }
+        if users.insert(Box::from(name), rules).is_some() {
+            errors.push(format!("{here}: Duplicate user '{name}' found"));
+        }
+    }
+    if errors.is_empty() {
+        Ok(users)
+    } else {
+        Err(errors.join("; "))
+    }
+}

@@ -1,0 +1,176 @@
+//! Backups that clients ask for by BGSAVE and SAVE: where they go, and how the last one went.
+//!
+//! A backup is made beside the older one, under another name, and takes its place once all of it was read and is whole: at every moment
+//! there is a whole one, if there ever was.
+
+use crate::error::Failure;
+use crate::shared::Shared;
+use alluvium_device::file::{FileDirectory, remove_directory, replace_directory};
+use parking_lot::{Mutex, RwLock};
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The backup in its directory.
+pub(crate) const NAME: &str = "alluvium-backup";
+/// The same while it is being made.
+const NEW: &str = "alluvium-backup.new";
+
+/// How a backup ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    Whole,
+    Failed(String),
+}
+
+/// What is known of backups.
+#[derive(Debug, Default)]
+pub(crate) struct Backups {
+    directory: RwLock<Option<PathBuf>>,
+    is_running: AtomicBool,
+    began: Mutex<Option<Instant>>,
+    last: Mutex<Option<(Outcome, Duration)>>,
+    /// The last commit that the last whole one holds.
+    last_commit: AtomicU64,
+    made: AtomicU64,
+}
+
+/// The right to make a backup, which one has at a time.
+pub(crate) struct Turn {
+    shared: Arc<Shared>,
+    directory: PathBuf,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *self.shared.backups.began.lock() = None;
+        self.shared.backups.is_running.store(false, Ordering::Release);
+    }
+}
+
+impl Backups {
+    /// None yet; changes are counted from this commit on.
+    pub(crate) fn since(commit: u64) -> Backups {
+        Backups {
+            last_commit: AtomicU64::new(commit),
+            ..Backups::default()
+        }
+    }
+
+    /// Where backups go.
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
+        self.directory.read().clone()
+    }
+
+    /// Has backups go into this directory from now on; an empty name means nowhere.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub(crate) fn set_directory(&self, path: &Path) -> Result<(), String> {
+        if path.as_os_str().is_empty() {
+            *self.directory.write() = None;
+            return Ok(());
+        }
+        if !path.is_absolute() {
+            return Err(format!("{} is not absolute: begin it with /", path.display()));
+        }
+        FileDirectory::open(path).map_err(|error| format!("backups cannot go there: {error}"))?;
+        *self.directory.write() = Some(path.to_owned());
+        Ok(())
+    }
+
+    /// Begins a backup, unless one is being made or there is no directory for it.
+    pub(crate) fn begin(shared: &Arc<Shared>) -> Result<Turn, Failure> {
+        let directory = shared.backups.directory().ok_or(Failure::say(
+            "ERR there is no directory for backups: name one with CONFIG SET dir PATH, or start the server with --backup-dir PATH. \
+             What was acknowledged is kept without any",
+        ))?;
+        if shared.backups.is_running.swap(true, Ordering::AcqRel) {
+            return Err(Failure::say("ERR Background save already in progress"));
+        }
+        *shared.backups.began.lock() = Some(Instant::now());
+        Ok(Turn {
+            shared: Arc::clone(shared),
+            directory,
+        })
+    }
+
+    /// The lines of INFO.
+    pub(crate) fn lines(&self, sequence: u64) -> Vec<(&'static str, String)> {
+        let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64).to_string();
+        let last = self.last.lock().clone();
+        let running = self.began.lock().map(|began| began.elapsed());
+        let changes = sequence.saturating_sub(self.last_commit.load(Ordering::Relaxed));
+        let mut lines = vec![
+            ("rdb_changes_since_last_save", changes.to_string()),
+            (
+                "rdb_bgsave_in_progress",
+                u8::from(self.is_running.load(Ordering::Acquire)).to_string(),
+            ),
+            (
+                "rdb_last_bgsave_status",
+                match &last {
+                    Some((Outcome::Failed(_), _)) => "err".to_owned(),
+                    _ => "ok".to_owned(),
+                },
+            ),
+            (
+                "rdb_last_bgsave_time_sec",
+                seconds(last.as_ref().map(|(_, took)| *took)),
+            ),
+            ("rdb_current_bgsave_time_sec", seconds(running)),
+            ("rdb_saves", self.made.load(Ordering::Relaxed).to_string()),
+        ];
+        if let Some((Outcome::Failed(why), _)) = last {
+            lines.push(("alluvium_last_backup_error", why.replace(['\r', '\n'], " ")));
+        }
+        lines
+    }
+}
+
+impl Turn {
+    /// Makes the backup.
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let began = Instant::now();
+        let made = self.make();
+        let backups = &self.shared.backups;
+        let outcome = match &made {
+            Ok(last_commit) => {
+                backups.last_commit.store(*last_commit, Ordering::Relaxed);
+                backups.made.fetch_add(1, Ordering::Relaxed);
+                let now = self.shared.store.now_ms() / 1000;
+                self.shared.saved.store(now, Ordering::Relaxed);
+                Outcome::Whole
+            }
+            Err(error) => {
+                tracing::error!(%error, directory = %self.directory.display(), "a backup failed; the one before it is kept");
+                Outcome::Failed(error.to_string())
+            }
+        };
+        *backups.last.lock() = Some((outcome, began.elapsed()));
+        made.map(drop).map_err(|error| {
+            Failure::Refused(Cow::Owned(format!(
+                "ERR the backup failed, and the one before it is kept: {error}"
+            )))
+        })
+    }
+
+    fn make(&self) -> alluvium::Result<u64> {
+        let (new, name) = (self.directory.join(NEW), self.directory.join(NAME));
+        // What an earlier life has left.
+        remove_directory(&new)?;
+        let made = self.shared.store.db.checkpoint_to(&new);
+        let placed = made.and_then(|last_commit| {
+            replace_directory(&new, &name)?;
+            Ok(last_commit)
+        });
+        if placed.is_err()
+            && let Err(error) = remove_directory(&new)
+        {
+            tracing::warn!(%error, "what a failed backup has left could not be removed; the next one does");
+        }
+        placed
+    }
+}

@@ -1,0 +1,83 @@
+//! The other end of the socket: of a process that manages a store which another has open.
+
+use super::format::{self, GREETING, Part};
+use super::request::{Error, Kind, Reply, Request, Result};
+use super::session::Hear;
+use super::socket;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// A connection to the process that has a store open.
+pub struct Client {
+    /// None once an answer was not heard to its end, or the connection has failed.
+    stream: Option<UnixStream>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Connects to the process that has the store in a directory open.
+    ///
+    /// # Errors
+    /// As the system says: [`io::ErrorKind::NotFound`] and [`io::ErrorKind::ConnectionRefused`] where nobody listens.
+    pub fn connect(directory: impl AsRef<Path>) -> io::Result<Client> {
+        let mut stream = socket::connect(directory.as_ref())?;
+        // Whoever is refused is greeted and told why before this is read.
+        let sent = stream.write_all(&format::greeting());
+        let mut greeting = [0; GREETING];
+        let greeted = stream.read_exact(&mut greeting);
+        greeted.map_err(|error| sent.err().unwrap_or(error))?;
+        if format::greeted(&greeting).is_none() {
+            let text = "what listens at the store's socket is no Alluvium";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(Client { stream: Some(stream) })
+    }
+
+    /// Asks for an operation, and hands the parts of its answer to `hear`.
+    ///
+    /// # Errors
+    /// [`Error::Told`] as the other process says; what `hear` returns; [`Error::Connection`].
+    pub fn ask(&mut self, request: &Request, hear: &mut Hear<'_>) -> Result<()> {
+        let gone = || Error::Connection(io::ErrorKind::NotConnected.into());
+        let frame = format::frame(request)?;
+        let mut stream = self.stream.take().ok_or_else(gone)?;
+        // Whoever is refused is told why before this is read.
+        let sent = stream.write_all(&frame);
+        loop {
+            let part = format::read::<Part>(&mut stream).map_err(Error::Connection)?;
+            match part {
+                None => {
+                    sent.map_err(Error::Connection)?;
+                    return Err(Error::Connection(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Some(Part::Reply(reply)) => hear(reply)?,
+                Some(Part::Done) => {
+                    self.stream = Some(stream);
+                    return Ok(());
+                }
+                Some(Part::Failed { kind, text }) => {
+                    self.stream = Some(stream);
+                    return Err(match kind {
+                        Kind::NoKeyspace => alluvium::Error::NoSuchKeyspace { name: text }.into(),
+                        kind => Error::Told { kind, text },
+                    });
+                }
+            }
+        }
+    }
+
+    /// Asks for an operation that answers nothing.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn tell(&mut self, request: &Request) -> Result<()> {
+        self.ask(request, &mut |_: Reply| Ok(()))
+    }
+}

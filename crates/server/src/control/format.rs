@@ -1,0 +1,205 @@
+//! The bytes on the management socket.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!             the greeting, first of the client, then of the server:
+//!      0     8  `alluvium`
+//!      8     4  version of the protocol
+//!             then frames: the client sends requests, the server answers each with parts, the last of which is `Done` or `Failed`:
+//!      0     4  length of the body, at most `MOST_BODY`
+//!      4     n  the body: a `Request` or a `Part` as postcard (version 1) encodes it
+//! ```
+
+use super::request::{Error, Kind, Reply};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read};
+
+/// The version of the protocol. Peers of other versions are refused.
+pub const VERSION: u32 = 1;
+/// What a greeting begins with.
+const MAGIC: [u8; 8] = *b"alluvium";
+/// How long a greeting is.
+pub const GREETING: usize = 12;
+/// The longest body: a key, its value, and what is said with them.
+pub const MOST_BODY: usize = alluvium::MAX_VALUE + alluvium::MAX_KEY + (1 << 20);
+
+/// A part of an answer as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// A reply; more follows.
+    Reply(Reply),
+    /// The operation is done.
+    Done,
+    /// The operation failed.
+    Failed {
+        /// What kind of failure it is.
+        kind: Kind,
+        /// The message.
+        text: String,
+    },
+}
+
+/// The greeting of this version.
+#[must_use]
+pub fn greeting() -> [u8; GREETING] {
+    let mut bytes = [0; GREETING];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..].copy_from_slice(&VERSION.to_le_bytes());
+    bytes
+}
+
+/// The version that a greeting names; none if it is no greeting.
+#[must_use]
+pub fn greeted(bytes: &[u8; GREETING]) -> Option<u32> {
+    let (magic, version) = bytes.split_first_chunk::<8>()?;
+    (*magic == MAGIC).then(|| u32::from_le_bytes(version.try_into().unwrap_or_default()))
+}
+
+/// A frame.
+///
+/// # Errors
+/// [`Error::Told`] if it would be too long.
+pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
+    let bytes = postcard::to_extend(message, vec![0; 4]);
+    let mut bytes =
+        bytes.map_err(|error| Error::told(Kind::Failed, format!("it cannot be sent: {error}")))?;
+    let length = bytes.len() - 4;
+    if length > MOST_BODY {
+        let text = format!(
+            "a message of {length} bytes is too long for the management socket: at most {MOST_BODY} are possible"
+        );
+        return Err(Error::told(Kind::Failed, text));
+    }
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Reads the next message; none at the end of the stream.
+///
+/// # Errors
+/// As the stream says; [`io::ErrorKind::InvalidData`] for a frame that no peer of this version sends.
+pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    let mut filled = 0;
+    while filled < length.len() {
+        match stream.read(&mut length[filled..]) {
+            Ok(0) if filled == 0 => return Ok(None),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let length = u32::from_le_bytes(length);
+    let most = u32::try_from(MOST_BODY).unwrap_or(u32::MAX);
+    if length > most {
+        return Err(bad(format!("a frame of {length} bytes, of at most {most}")));
+    }
+    // It grows as bytes come, whatever the length says.
+    let mut body = Vec::new();
+    stream.take(u64::from(length)).read_to_end(&mut body)?;
+    if body.len() < length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    match postcard::take_from_bytes(&body) {
+        Ok((message, [])) => Ok(Some(message)),
+        Ok((_, rest)) => Err(bad(format!("{} bytes behind a message", rest.len()))),
+        Err(error) => Err(bad(format!("a message that cannot be read ({error})"))),
+    }
+}
+
+fn bad(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::{Change, Request};
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        assert_eq!(greeting(), *b"alluvium\x01\0\0\0");
+        let get = Request::Get {
+            keyspace: "a".to_owned(),
+            keys: vec![b"k".to_vec()],
+        };
+        assert_eq!(frame(&get).unwrap(), b"\x06\0\0\0\x05\x01a\x01\x01k");
+        let write = Request::Write(vec![Change {
+            keyspace: "a".to_owned(),
+            key: b"k".to_vec(),
+            value: Some(b"vv".to_vec()),
+            expires_in_ms: Some(300),
+        }]);
+        assert_eq!(
+            frame(&write).unwrap(),
+            b"\x0d\0\0\0\x07\x01\x01a\x01k\x01\x02vv\x01\xac\x02"
+        );
+        let failed = Part::Failed {
+            kind: Kind::NoKeyspace,
+            text: "x".to_owned(),
+        };
+        assert_eq!(frame(&failed).unwrap(), b"\x04\0\0\0\x02\x02\x01x");
+        assert_eq!(
+            frame(&Part::Reply(Reply::Truth(true))).unwrap(),
+            b"\x03\0\0\0\0\x04\x01"
+        );
+    }
+
+    #[test]
+    fn what_was_sent_is_read() {
+        let parts = [
+            Part::Reply(Reply::Pairs(vec![(b"k".to_vec(), vec![0xff; 300])])),
+            Part::Reply(Reply::Values(vec![None, Some(Vec::new())])),
+            Part::Done,
+        ];
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| frame(part).unwrap()).collect();
+        let mut stream = &bytes[..];
+        for part in &parts {
+            assert_eq!(read::<Part>(&mut stream).unwrap().as_ref(), Some(part));
+        }
+        assert_eq!(read::<Part>(&mut stream).unwrap(), None);
+        assert_eq!(greeted(&greeting()), Some(VERSION));
+        assert_eq!(greeted(b"GET / HTTP/1"), None);
+    }
+
+    #[test]
+    fn no_bytes_are_a_panic_or_a_large_allocation() {
+        let mut random = fastrand::Rng::with_seed(25);
+        let good = frame(&Request::Write(vec![
+            Change {
+                keyspace: "default".to_owned(),
+                key: vec![1; 20],
+                value: Some(vec![2; 40]),
+                expires_in_ms: None,
+            };
+            4
+        ]))
+        .unwrap();
+        for _ in 0..20_000 {
+            let mut bytes = good.clone();
+            for _ in 0..random.usize(1..8) {
+                let at = random.usize(..bytes.len());
+                match random.u8(..3) {
+                    0 => bytes[at] = random.u8(..),
+                    1 => bytes.truncate(at.max(1)),
+                    _ => bytes.insert(at, random.u8(..)),
+                }
+            }
+            let mut stream = &bytes[..];
+            while let Ok(Some(_)) = read::<Request>(&mut stream) {}
+        }
+        // A body that is promised and does not come.
+        let mut huge = u32::try_from(MOST_BODY).unwrap().to_le_bytes().to_vec();
+        huge.extend_from_slice(b"abc");
+        let error = read::<Request>(&mut &huge[..]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        let error = read::<Request>(&mut &[0xff; 64][..]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        // A list of more elements than there are bytes.
+        let list = [&[9, 0, 0, 0, 7][..], &[0xff; 4], &[0x0f, 0, 0, 0]].concat();
+        assert!(read::<Request>(&mut &list[..]).is_err());
+    }
+}

@@ -1,0 +1,296 @@
+//! The threads that answer at the socket.
+
+use super::format::{self, GREETING, Part};
+use super::request::{Error, Kind, Request};
+use super::session::{Counts, Session};
+use super::socket::{self, Listening};
+use crate::store::Store;
+use alluvium::Db;
+use alluvium_device::Error as Device;
+use alluvium_storage::Error as Storage;
+use parking_lot::{Condvar, Mutex};
+use rustix::net::Shutdown;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Connections at once, each with a thread.
+const CONNECTIONS: usize = 16;
+/// How long a client has for its greeting.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After an error of the system, such as too few file descriptors, nobody is accepted for so long.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long operations have to end when the process stops managing. Backups and checks end when the store is closed, at the latest.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a server adds to the store.
+#[derive(Clone)]
+pub(crate) struct About {
+    pub(crate) store: Arc<Store>,
+    pub(crate) counts: Counts,
+}
+
+/// A store that other processes of the same user can manage while this one has it open. Dropping it ends that.
+pub struct Control {
+    managed: Arc<Managed>,
+    accepting: Mutex<Option<(JoinHandle<()>, Arc<Listening>)>>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").finish_non_exhaustive()
+    }
+}
+
+/// What all connections share.
+struct Managed {
+    db: Db,
+    about: Option<About>,
+    connections: Mutex<Connections>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Connections {
+    streams: BTreeMap<u64, UnixStream>,
+    next: u64,
+    is_stopping: bool,
+}
+
+impl Control {
+    /// Listens at a socket in the directory of a store. Clients are `alluvium` with `--db`, and [`Client`](super::Client).
+    ///
+    /// # Errors
+    /// As the system says, when there can be no socket in the directory, or no thread.
+    pub fn start(db: &Db, directory: impl AsRef<Path>) -> io::Result<Control> {
+        Control::start_with(db, directory.as_ref(), None)
+    }
+
+    pub(crate) fn start_with(db: &Db, directory: &Path, about: Option<About>) -> io::Result<Control> {
+        let listening = Arc::new(Listening::start(directory)?);
+        let managed = Arc::new(Managed {
+            db: db.clone(),
+            about,
+            connections: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let accepting = thread::Builder::new().name("alluvium-manage".to_owned()).spawn({
+            let (managed, listening) = (Arc::clone(&managed), Arc::clone(&listening));
+            move || accept(&managed, &listening)
+        })?;
+        Ok(Control {
+            managed,
+            accepting: Mutex::new(Some((accepting, listening))),
+        })
+    }
+
+    /// Ends it: nobody is accepted any more, and those who are connected are cut off. What they have begun and cannot be stopped goes on as
+    /// long as the store is open.
+    pub fn stop(&self) {
+        {
+            let mut connections = self.managed.connections.lock();
+            connections.is_stopping = true;
+            for stream in connections.streams.values() {
+                // One that is closed already needs none.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+        }
+        if let Some((accepting, listening)) = self.accepting.lock().take() {
+            // Whoever waits for connections there learns that none will come.
+            let _ = rustix::net::shutdown(&listening.socket, Shutdown::Both);
+            if accepting.join().is_err() {
+                tracing::error!("the thread that accepts connections of managers has panicked");
+            }
+        }
+        let mut connections = self.managed.connections.lock();
+        while !connections.streams.is_empty() {
+            if self.managed.changed.wait_for(&mut connections, GRACE).timed_out() {
+                break;
+            }
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn accept(managed: &Arc<Managed>, listening: &Listening) {
+    loop {
+        let accepted = listening.socket.accept();
+        if managed.connections.lock().is_stopping {
+            return;
+        }
+        match accepted {
+            Ok((stream, _)) => {
+                if let Err(error) = serve(managed, stream) {
+                    tracing::warn!(%error, "a manager of the store could not be answered");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no connection of a manager could be accepted");
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+/// Gives a connection a thread, or says why it gets none.
+fn serve(managed: &Arc<Managed>, mut stream: UnixStream) -> io::Result<()> {
+    if let Err(user) = socket::admit(&stream) {
+        tracing::warn!(user, "another user tried to manage the store");
+        let text = format!(
+            "user {user} may not manage this store: only the user whose process has it open may, and root"
+        );
+        return refuse(&mut stream, Kind::Failed, &text);
+    }
+    let number = {
+        let mut connections = managed.connections.lock();
+        if connections.streams.len() >= CONNECTIONS {
+            drop(connections);
+            let text =
+                format!("{CONNECTIONS} commands manage this store already: wait until one of them has ended");
+            return refuse(&mut stream, Kind::Failed, &text);
+        }
+        connections.next += 1;
+        let number = connections.next;
+        connections.streams.insert(number, stream.try_clone()?);
+        number
+    };
+    let seat = Seat {
+        managed: Arc::clone(managed),
+        number,
+    };
+    // If there is no thread, the seat is given back with what the thread would have run.
+    thread::Builder::new()
+        .name("alluvium-manage".to_owned())
+        .spawn(move || {
+            if let Err(error) = answer(&seat.managed, &mut stream) {
+                tracing::debug!(%error, "the connection of a manager ended");
+            }
+        })
+        .map(drop)
+}
+
+/// Says why a connection is not served. A client that has gone does not hear it.
+fn refuse(stream: &mut UnixStream, kind: Kind, text: &str) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let part = Part::Failed {
+        kind,
+        text: text.to_owned(),
+    };
+    stream.write_all(&format::greeting())?;
+    stream.write_all(&format::frame(&part).map_err(io::Error::other)?)
+}
+
+/// A place among the connections; it is given back when this goes.
+struct Seat {
+    managed: Arc<Managed>,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.managed.connections.lock().streams.remove(&self.number);
+        self.managed.changed.notify_all();
+    }
+}
+
+/// Answers one connection until it ends.
+fn answer(managed: &Managed, stream: &mut UnixStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut greeting = [0; GREETING];
+    stream.read_exact(&mut greeting)?;
+    stream.set_read_timeout(None)?;
+    match format::greeted(&greeting) {
+        Some(format::VERSION) => stream.write_all(&format::greeting())?,
+        Some(version) => {
+            let text = format!(
+                "the process that has the store open speaks version {} of the management protocol, not {version}: use the `alluvium` that it is",
+                format::VERSION
+            );
+            return refuse(stream, Kind::Failed, &text);
+        }
+        None => return Err(io::Error::new(io::ErrorKind::InvalidData, "it did not greet")),
+    }
+    let mut session = Session::shared(&managed.db, managed.about.clone());
+    while let Some(request) = format::read::<Request>(stream)? {
+        let mut sent = Ok(());
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            session.answer(&request, &mut |reply| {
+                let frame = format::frame(&Part::Reply(reply))?;
+                stream.write_all(&frame).map_err(|error| {
+                    sent = Err(error);
+                    Error::Unheard
+                })
+            })
+        }));
+        sent?;
+        let Ok(answered) = answered else {
+            let text =
+                "the operation has panicked, which is an error in Alluvium: the server's log says more";
+            tracing::error!("an operation of a manager has panicked");
+            let part = Part::Failed {
+                kind: Kind::Failed,
+                text: text.to_owned(),
+            };
+            stream.write_all(&format::frame(&part).map_err(io::Error::other)?)?;
+            break;
+        };
+        let part = match answered {
+            Ok(()) => Part::Done,
+            Err(error) => failed(&error),
+        };
+        stream.write_all(&format::frame(&part).map_err(io::Error::other)?)?;
+    }
+    Ok(())
+}
+
+/// An error as it is sent.
+fn failed(error: &Error) -> Part {
+    let (kind, text) = match error {
+        Error::Told { kind, text } => (*kind, text.clone()),
+        Error::Store(alluvium::Error::NoSuchKeyspace { name }) => (Kind::NoKeyspace, name.clone()),
+        Error::Store(error) => (kind_of(error), sentence(error)),
+        other => (Kind::Failed, other.to_string()),
+    };
+    Part::Failed { kind, text }
+}
+
+/// What kind of failure an error of the store is.
+fn kind_of(error: &alluvium::Error) -> Kind {
+    match error {
+        error if error.is_full() => Kind::Full,
+        alluvium::Error::BadBackup { .. } | alluvium::Error::BadCopy { .. } => Kind::Damaged,
+        alluvium::Error::Storage(
+            Storage::Corrupt { .. }
+            | Storage::OlderGeneration { .. }
+            | Storage::Device(Device::PastEnd { .. }),
+        ) => Kind::Damaged,
+        alluvium::Error::NoSuchSnapshot { .. } => Kind::NotFound,
+        _ => Kind::Failed,
+    }
+}
+
+/// An error and its causes, each once.
+fn sentence(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,233 @@
+//! Keys of Redis clients: read as they are at one moment, changed by commands under their locks.
+
+use super::request::{Direction, Error, Kind, Redis, RedisKey, RedisKind, Reply, Result, Scan, What};
+use super::session::{Hear, add};
+use crate::error::Failure;
+use crate::model::{self, Collection, Entry, Found, format};
+use crate::redis::{execute, score_text};
+use crate::store::{DATABASES, Store};
+use alluvium::{Db, Keyspace, Snapshot};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// About how many bytes of elements go into one reply.
+const CHUNK: usize = 256 << 10;
+
+/// The keys of a store's databases.
+pub(super) struct Keys {
+    db: Db,
+    /// What commands are executed through, once any was.
+    store: Option<Arc<Store>>,
+}
+
+impl Keys {
+    /// Returns those of a store that no server serves.
+    pub(super) fn of_store(db: &Db) -> Keys {
+        Keys {
+            db: db.clone(),
+            store: None,
+        }
+    }
+
+    /// Returns those that a server of this process serves.
+    pub(super) fn of_server(store: &Arc<Store>) -> Keys {
+        Keys {
+            db: store.db.clone(),
+            store: Some(Arc::clone(store)),
+        }
+    }
+
+    pub(super) fn answer(&mut self, request: &Redis, hear: &mut Hear<'_>) -> Result<()> {
+        match request {
+            Redis::Get { database, keys } => {
+                let reading = self.reading(*database)?;
+                keys.iter().try_for_each(|key| reading.key(key, hear))
+            }
+            Redis::Scan { database, scan } => self.reading(*database)?.scan(scan, hear),
+            Redis::Execute {
+                database,
+                commands,
+                also,
+            } => {
+                checked(*database)?;
+                let store = self.writing()?;
+                let executed = execute(&store, *database, commands, |batch| add(&store.db, also, batch));
+                hear(Reply::Values(
+                    executed.map_err(told)?.into_iter().map(Some).collect(),
+                ))
+            }
+        }
+    }
+
+    fn reading(&self, database: u8) -> Result<Reading> {
+        checked(database)?;
+        let data = self.db.existing_keyspace("redis").map_err(|error| match error {
+            alluvium::Error::NoSuchKeyspace { .. } => Error::told(
+                Kind::NotFound,
+                "the store holds no keys of Redis clients, since no server has served it yet: leave --redis-db out, or write some with it",
+            ),
+            error => error.into(),
+        })?;
+        let now_ms = match &self.store {
+            Some(store) => store.now_ms(),
+            None => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+        };
+        Ok(Reading {
+            snapshot: self.db.snapshot(),
+            data,
+            database,
+            now_ms,
+        })
+    }
+
+    fn writing(&mut self) -> Result<Arc<Store>> {
+        if let Some(store) = &self.store {
+            return Ok(Arc::clone(store));
+        }
+        let store = Store::open(&self.db).map_err(|error| Error::told(Kind::Failed, error.to_string()))?;
+        Ok(Arc::clone(self.store.insert(Arc::new(store))))
+    }
+}
+
+fn checked(database: u8) -> Result<()> {
+    match database < DATABASES {
+        true => Ok(()),
+        false => {
+            let text = format!("--redis-db {database}: the databases are 0 to {}", DATABASES - 1);
+            Err(Error::told(Kind::Usage, text))
+        }
+    }
+}
+
+fn told(failure: Failure) -> Error {
+    match failure {
+        Failure::Store(error) => error.into(),
+        failure => Error::told(Kind::Failed, failure.to_string()),
+    }
+}
+
+/// The record of a key says what none of this version says.
+fn damaged(damaged: format::Damaged) -> Error {
+    Error::told(Kind::Damaged, damaged.to_string())
+}
+
+/// A database at one moment.
+struct Reading {
+    snapshot: Snapshot,
+    data: Keyspace,
+    database: u8,
+    now_ms: u64,
+}
+
+impl Reading {
+    fn key(&self, key: &[u8], hear: &mut Hear<'_>) -> Result<()> {
+        let record = self
+            .snapshot
+            .get(&self.data, &format::record_key(self.database, key)[..])?;
+        let entry = match record {
+            Some(record) => Entry::read(Found::Owned(record), self.now_ms).map_err(damaged)?,
+            None => None,
+        };
+        match entry {
+            Some(entry) => self.entry(key, &entry, What::Pairs, hear),
+            None => hear(Reply::Key(RedisKey {
+                key: key.to_vec(),
+                kind: None,
+                expires_ms: None,
+                elements: 0,
+            })),
+        }
+    }
+
+    fn scan(&self, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
+        let start = format::record_key(self.database, &scan.from);
+        let end = match &scan.to {
+            Some(to) => format::record_key(self.database, to),
+            None => format::records(self.database).1,
+        };
+        if start >= end {
+            return Ok(());
+        }
+        let mut records = self.snapshot.range(&self.data, &start[..]..&end[..]);
+        let mut left = scan.limit.unwrap_or(u64::MAX);
+        while left > 0 {
+            let next = match scan.direction {
+                Direction::Forward => records.next(),
+                Direction::Backward => records.next_back(),
+            };
+            let Some((inner, record)) = next.transpose()? else {
+                break;
+            };
+            if let Some(entry) = Entry::read(Found::Owned(record), self.now_ms).map_err(damaged)? {
+                self.entry(format::user_key(&inner), &entry, scan.what, hear)?;
+                left -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a key holds.
+    fn entry(&self, key: &[u8], entry: &Entry<'_>, what: What, hear: &mut Hear<'_>) -> Result<()> {
+        let (kind, elements) = match entry {
+            Entry::Text(_) => (RedisKind::String, 1),
+            Entry::Collection(collection) => (kind_of(collection), collection.count),
+        };
+        hear(Reply::Key(RedisKey {
+            key: key.to_vec(),
+            kind: Some(kind),
+            expires_ms: Some(entry.expires_ms()).filter(|&ms| ms != 0),
+            elements,
+        }))?;
+        match (entry, what) {
+            (_, What::Keys) => Ok(()),
+            (Entry::Text(text), What::Pairs) => hear(Reply::Elements(vec![(text.to_vec(), Vec::new())])),
+            (Entry::Collection(collection), What::Pairs) => self.elements(collection, hear),
+        }
+    }
+
+    fn elements(&self, collection: &Collection, hear: &mut Hear<'_>) -> Result<()> {
+        let (start, end) = match collection.kind {
+            model::Kind::SortedSet => format::scores(self.database, collection.number),
+            _ => {
+                let start = format::elements(self.database, collection.number);
+                let end = format::behind(&start);
+                (start, end)
+            }
+        };
+        let (mut elements, mut bytes) = (Vec::new(), 0);
+        for pair in self.snapshot.range(&self.data, &start[..]..&end[..]) {
+            let (inner, value) = pair?;
+            let element = match collection.kind {
+                model::Kind::List => (value.into_vec(), Vec::new()),
+                model::Kind::Set => (format::member_of(&inner).1.to_vec(), Vec::new()),
+                model::Kind::Hash => (format::member_of(&inner).1.to_vec(), value.into_vec()),
+                model::Kind::SortedSet => {
+                    let (score, member) = format::scored_member_of(&inner);
+                    (member.to_vec(), score_text(score))
+                }
+            };
+            let more = element.0.len() + element.1.len() + 16;
+            if bytes + more > CHUNK && !elements.is_empty() {
+                hear(Reply::Elements(std::mem::take(&mut elements)))?;
+                bytes = 0;
+            }
+            bytes += more;
+            elements.push(element);
+        }
+        match elements.is_empty() {
+            true => Ok(()),
+            false => hear(Reply::Elements(elements)),
+        }
+    }
+}
+
+fn kind_of(collection: &Collection) -> RedisKind {
+    match collection.kind {
+        model::Kind::List => RedisKind::List,
+        model::Kind::Set => RedisKind::Set,
+        model::Kind::SortedSet => RedisKind::SortedSet,
+        model::Kind::Hash => RedisKind::Hash,
+    }
+}

@@ -1,0 +1,203 @@
+//! Answers as JSON: what the store holds, how its tree looks, what a check has read.
+
+use alluvium::{CheckReport, Compression, Db, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+/// The name of a compression.
+pub(super) fn compression(of: Compression) -> &'static str {
+    match of {
+        Compression::None => "none",
+        Compression::Lz4 => "lz4",
+        Compression::Zstd => "zstd",
+    }
+}
+
+/// All keyspaces with what they were created with.
+pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
+    let mut all = Vec::new();
+    for name in db.keyspaces() {
+        let keyspace = match db.existing_keyspace(&name) {
+            Ok(keyspace) => keyspace,
+            // Dropped since.
+            Err(alluvium::Error::NoSuchKeyspace { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let options = keyspace.options();
+        all.push(json!({
+            "name": name,
+            "compression": compression(options.compression),
+            "value_threshold": options.value_threshold,
+            "merge_operator": options.merge_operator,
+            "compaction_filter": options.compaction_filter,
+        }));
+    }
+    Ok(all.into())
+}
+
+/// What the store holds and takes, in groups.
+pub(super) fn stats(db: &Db) -> Value {
+    let stats = db.stats();
+    let (space, memory, log) = (&stats.space, &stats.memory, &stats.log);
+    let device = stats.device.total();
+    json!({
+        "store": {
+            "keyspaces": db.keyspaces().len(),
+            "kept_snapshots": db.snapshots().len(),
+            "last_commit": db.sequence(),
+        },
+        "space": {
+            "file_bytes": space.file_bytes,
+            "live_bytes": space.live_bytes,
+            "free_bytes": space.free_bytes,
+            "dead_bytes": space.dead_bytes,
+        },
+        "memory": {
+            "budget_bytes": memory.budget,
+            "memtables_bytes": memory.memtables,
+            "log_bytes": log.resident_bytes,
+            "pages_bytes": memory.pages,
+            "records_bytes": memory.records,
+            "tree_bytes": memory.tree,
+            "tables_bytes": memory.tables,
+            "total_bytes": memory.total(),
+        },
+        "device_since_opening": {
+            "reads": device.reads,
+            "read_bytes": device.read_bytes,
+            "writes": device.writes,
+            "written_bytes": device.written_bytes,
+            "syncs": device.syncs,
+        },
+    })
+}
+
+/// All figures, and the tree.
+pub(super) fn figures(db: &Db) -> Value {
+    let figures = db.stats().list().into_iter();
+    let figures: Map<String, Value> = figures.map(|figure| (figure.name, json!(figure.value))).collect();
+    json!({
+        "process_id": std::process::id(),
+        "figures": figures,
+        "root": node(&db.outline().root),
+    })
+}
+
+/// The tree.
+pub(super) fn outline(db: &Db) -> Value {
+    let (outline, drawing) = (db.outline(), db.draw());
+    json!({
+        "version": outline.version,
+        "cut": outline.cut,
+        "root": node(&outline.root),
+        "drawing": drawing.lines().collect::<Vec<_>>(),
+    })
+}
+
+/// What a check has read and found.
+pub(super) fn check(report: &CheckReport) -> Value {
+    let structures = report.read.iter().map(|structure| {
+        json!({ "structure": structure.name, "nodes": structure.nodes, "bytes": structure.bytes })
+    });
+    json!({
+        "findings": report.findings,
+        "unlisted": report.unlisted,
+        "read": {
+            "bytes": report.bytes(),
+            "records": report.records,
+            "values_apart": report.values_apart,
+            "structures": structures.collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// Adds a field of bytes as exports do: text, or base 64 where they are none.
+fn put(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => object.insert(name.to_owned(), text.into()),
+        Err(_) => object.insert(format!("{name}_base64"), STANDARD.encode(bytes).into()),
+    };
+}
+
+fn node(of: &OutlineNode) -> Value {
+    let bundles = of.bundles.iter();
+    let bundles: Vec<Value> = bundles
+        .map(|bundle| json!({ "number": bundle.number, "runs": bundle.runs, "bytes": bundle.bytes }))
+        .collect();
+    let pivots: Vec<Value> = of.pivots.iter().map(pivot).collect();
+    json!({ "height": of.height, "bundles": bundles, "pivots": pivots })
+}
+
+fn pivot(of: &OutlinePivot) -> Value {
+    let layers = |layers: &[OutlineLayer]| layers.iter().map(layer).collect::<Vec<Value>>();
+    let mut object = Map::new();
+    put(&mut object, "low", &of.range.low);
+    if let Some(high) = &of.range.high {
+        put(&mut object, "high", high);
+    }
+    object.insert("own".to_owned(), layers(&of.own).into());
+    object.insert("pending".to_owned(), layers(&of.pending).into());
+    let compaction = of.compaction.map(|how| match how {
+        Underway::Queued => "queued",
+        Underway::Running => "running",
+    });
+    object.insert("compaction".to_owned(), compaction.into());
+    object.insert("child".to_owned(), of.child.as_deref().map_or(Value::Null, node));
+    object.into()
+}
+
+fn layer(of: &OutlineLayer) -> Value {
+    let runs: Vec<String> = of
+        .runs
+        .iter()
+        .map(|place| format!("{}.{place}", of.group))
+        .collect();
+    json!({
+        "bundle": of.bundle,
+        "runs": runs,
+        "is_clipped": of.is_clipped,
+        "bytes": of.bytes,
+        "records": of.records,
+        "tombstones": of.tombstones,
+    })
+}
+
+/// A run.
+pub(super) fn run(run: &OutlineRun) -> Value {
+    let summary = &run.summary;
+    let extents = run.extents.iter().map(|used| {
+        let mut object = Map::new();
+        object.insert("tier".to_owned(), used.extent.tier.into());
+        object.insert("offset".to_owned(), used.extent.offset().into());
+        object.insert("bytes".to_owned(), used.extent.bytes().into());
+        put(&mut object, "low", &used.low);
+        put(&mut object, "high", &used.high);
+        object.insert("live_bytes".to_owned(), used.live.into());
+        object.insert("is_inherited".to_owned(), used.inherited.into());
+        Value::from(object)
+    });
+    let extents: Vec<Value> = extents.collect();
+    let mut object = Map::new();
+    put(&mut object, "low", &run.low);
+    put(&mut object, "high", &run.high);
+    for (name, number) in [
+        ("records", summary.records),
+        ("keys", summary.keys),
+        ("tombstones", summary.tombstones),
+        ("merges", summary.merges),
+        ("separate_values", summary.separate),
+        ("range_deletes", summary.range_deletes),
+        ("lowest_sequence", summary.lowest_sequence),
+        ("highest_sequence", summary.highest_sequence),
+        ("bytes", summary.bytes),
+        ("value_bytes", summary.value_bytes),
+        ("leaves", summary.leaves),
+        ("height", u64::from(run.height)),
+    ] {
+        object.insert(name.to_owned(), number.into());
+    }
+    object.insert("footer".to_owned(), run.footer.clone().into());
+    object.insert("extents".to_owned(), extents.into());
+    object.into()
+}

@@ -1,0 +1,390 @@
+//! The operations themselves, on a store that this process has open.
+
+use super::listen::About;
+use super::redis::Keys;
+use super::report;
+use super::request::{
+    Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, What,
+};
+use alluvium::{Db, Ingest, Keyspace, Progress, WriteBatch};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::ops::Bound;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+/// About how many bytes of keys and values go into one reply.
+const CHUNK: usize = 256 << 10;
+/// How often a compaction says how far it is.
+const LOOK: Duration = Duration::from_millis(100);
+/// The keyspaces in which a server keeps typed keys.
+const TYPED: [&str; 2] = ["redis", "memcached"];
+
+/// Hears the parts of an answer; an error ends the operation where that is possible.
+pub(super) type Hear<'h> = dyn FnMut(Reply) -> Result<()> + 'h;
+
+/// Executes operations one after the other.
+pub struct Session {
+    db: Db,
+    keys: Keys,
+    /// What a server adds to figures; none where no server runs.
+    about: Option<About>,
+    ingest: Option<Ingest>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("db", &self.db)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Returns a session of a store that only this process uses.
+    #[must_use]
+    pub fn new(db: &Db) -> Session {
+        Session {
+            db: db.clone(),
+            keys: Keys::of_store(db),
+            about: None,
+            ingest: None,
+        }
+    }
+
+    /// Returns a session of a store that others use meanwhile.
+    pub(super) fn shared(db: &Db, about: Option<About>) -> Session {
+        let keys = match about.as_ref() {
+            Some(about) => Keys::of_server(&about.store),
+            None => Keys::of_store(db),
+        };
+        Session {
+            keys,
+            about,
+            ..Session::new(db)
+        }
+    }
+
+    /// Executes an operation, and hands the parts of its answer to `hear`.
+    ///
+    /// # Errors
+    /// As the store says; [`Error::Told`] for what is refused; what `hear` returns.
+    pub fn answer(&mut self, request: &Request, hear: &mut Hear<'_>) -> Result<()> {
+        match request {
+            Request::Keyspaces
+            | Request::CreateKeyspace(_)
+            | Request::EnsureKeyspace(_)
+            | Request::DropKeyspace(_)
+            | Request::RenameKeyspace { .. } => self.of_keyspaces(request, hear),
+            Request::Get { keyspace, keys } => self.get(keyspace, keys, hear),
+            Request::PutIfAbsent { keyspace, key, value } => {
+                self.writable(keyspace)?;
+                let is_put = self.keyspace(keyspace)?.compare_and_set(key, None, Some(value))?;
+                hear(Reply::Truth(is_put))
+            }
+            Request::Write(changes) => self.write(changes),
+            Request::DeleteRange { keyspace, from, to } => {
+                self.writable(keyspace)?;
+                Ok(self.keyspace(keyspace)?.delete_range(from, to.as_deref())?)
+            }
+            Request::Scan(scan) => self.scan(scan, hear),
+            Request::BeginIngest(_) | Request::Ingest(_) | Request::FinishIngest | Request::AbandonIngest => {
+                self.load(request)
+            }
+            Request::Stats => self.report(report::stats(&self.db), hear),
+            Request::Figures => self.report(report::figures(&self.db), hear),
+            Request::Outline => json(&report::outline(&self.db), hear),
+            Request::Drawing => hear(Reply::Text(self.db.draw())),
+            Request::Run { group, place } => {
+                let place = usize::try_from(*place).unwrap_or(usize::MAX);
+                let run = self.db.outline_run(*group, place);
+                json(&run.as_ref().map_or(Value::Null, report::run), hear)
+            }
+            Request::Check(depth) => self.check(*depth, hear),
+            Request::Backup { to } => self.back_up(Path::new(OsStr::from_bytes(to)), hear),
+            Request::Compact => self.compact(hear),
+            Request::Sync => Ok(self.db.sync()?),
+            Request::Redis(request) => self.keys.answer(request, hear),
+        }
+    }
+
+    fn of_keyspaces(&self, request: &Request, hear: &mut Hear<'_>) -> Result<()> {
+        match request {
+            Request::CreateKeyspace(new) => self.create(new),
+            Request::EnsureKeyspace(name) => {
+                let is_new = self.db.existing_keyspace(name).is_err();
+                self.db.keyspace(name)?;
+                hear(Reply::Truth(is_new))
+            }
+            Request::DropKeyspace(name) => {
+                self.writable(name)?;
+                Ok(self.db.drop_keyspace(name)?)
+            }
+            Request::RenameKeyspace { from, to } => {
+                self.writable(from)?;
+                self.writable(to)?;
+                Ok(self.db.rename_keyspace(from, to)?)
+            }
+            _ => json(&report::keyspaces(&self.db)?, hear),
+        }
+    }
+
+    /// Loads sorted records.
+    fn load(&mut self, request: &Request) -> Result<()> {
+        match request {
+            Request::BeginIngest(keyspace) => {
+                self.writable(keyspace)?;
+                self.ingest = None;
+                self.ingest = Some(self.keyspace(keyspace)?.begin_ingest()?);
+            }
+            Request::Ingest(records) => {
+                let ingest = self.ingest.as_mut().ok_or_else(no_ingest)?;
+                for (key, value) in records {
+                    ingest.put(key, value)?;
+                }
+            }
+            Request::FinishIngest => {
+                self.ingest.take().ok_or_else(no_ingest)?.finish()?;
+            }
+            _ => self.ingest = None,
+        }
+        Ok(())
+    }
+
+    /// Answers figures, together with what a server counts.
+    fn report(&self, mut figures: Value, hear: &mut Hear<'_>) -> Result<()> {
+        if let Some(about) = &self.about {
+            figures["server"] = (about.counts)();
+        }
+        json(&figures, hear)
+    }
+
+    fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        Ok(self.db.existing_keyspace(name)?)
+    }
+
+    /// Refuses to change what a running server keeps typed keys in (S17).
+    fn writable(&self, keyspace: &str) -> Result<()> {
+        if self.about.is_none() || !TYPED.contains(&keyspace) {
+            return Ok(());
+        }
+        let text = format!(
+            "the keyspace {keyspace:?} belongs to the running server, whose clients would see damage if records in it were changed past it: \
+             write keys of Redis clients with --redis-db N, those of memcached through its port, or stop the server"
+        );
+        Err(Error::told(Kind::Usage, text))
+    }
+
+    fn create(&self, new: &NewKeyspace) -> Result<()> {
+        let options = new.options().ok_or_else(|| {
+            let text = format!(
+                "there is no compression {:?}: choose none, lz4 or zstd",
+                new.compression
+            );
+            Error::told(Kind::Usage, text)
+        })?;
+        if self.db.existing_keyspace(&new.name).is_ok() {
+            let text = format!(
+                "there is a keyspace {:?} already: drop or rename it first, or use it as it is",
+                new.name
+            );
+            return Err(Error::told(Kind::Failed, text));
+        }
+        self.db
+            .keyspace_with(&new.name, &options)
+            .map_err(|error| match error {
+                alluvium::Error::NotRegistered { name, .. } => {
+                    let text = format!("there is no merge operator {name:?}: choose add or append");
+                    Error::told(Kind::Usage, text)
+                }
+                error => error.into(),
+            })?;
+        Ok(())
+    }
+
+    fn write(&self, changes: &[Change]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for change in changes {
+            self.writable(&change.keyspace)?;
+        }
+        add(&self.db, changes, &mut batch)?;
+        Ok(self.db.write(&batch)?)
+    }
+
+    fn get(&self, keyspace: &str, keys: &[Vec<u8>], hear: &mut Hear<'_>) -> Result<()> {
+        let (mut values, mut bytes) = (Vec::new(), 0);
+        for value in self.keyspace(keyspace)?.multi_get(keys)? {
+            let value = value.map(Vec::from);
+            let more = value.as_ref().map_or(0, Vec::len);
+            if bytes + more > CHUNK && !values.is_empty() {
+                hear(Reply::Values(std::mem::take(&mut values)))?;
+                bytes = 0;
+            }
+            bytes += more + 16;
+            values.push(value);
+        }
+        hear(Reply::Values(values))
+    }
+
+    fn scan(&self, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
+        let keyspace = self.keyspace(&scan.keyspace)?;
+        let to = match &scan.to {
+            Some(to) => Bound::Excluded(&to[..]),
+            None => Bound::Unbounded,
+        };
+        let mut iter = keyspace.range::<&[u8]>((Bound::Included(&scan.from[..]), to));
+        let mut left = scan.limit.unwrap_or(u64::MAX);
+        let (mut pairs, mut bytes) = (Vec::new(), 0);
+        while left > 0 {
+            let next = match scan.direction {
+                Direction::Forward => iter.next(),
+                Direction::Backward => iter.next_back(),
+            };
+            let Some((key, value)) = next.transpose()? else {
+                break;
+            };
+            let value = match scan.what {
+                What::Pairs => value.into_vec(),
+                What::Keys => Vec::new(),
+            };
+            left -= 1;
+            if bytes + key.len() + value.len() > CHUNK && !pairs.is_empty() {
+                hear(Reply::Pairs(std::mem::take(&mut pairs)))?;
+                bytes = 0;
+            }
+            bytes += key.len() + value.len() + 16;
+            pairs.push((key, value));
+        }
+        match pairs.is_empty() {
+            true => Ok(()),
+            false => hear(Reply::Pairs(pairs)),
+        }
+    }
+
+    fn check(&self, depth: Depth, hear: &mut Hear<'_>) -> Result<()> {
+        let report = match depth {
+            Depth::Structure => {
+                let findings = self.db.check_structure()?;
+                serde_json::json!({ "findings": findings, "unlisted": 0 })
+            }
+            Depth::Everything => {
+                let mut heard = Ok(());
+                let report = self
+                    .db
+                    .check_report(|progress| tell(progress, &mut heard, hear))?;
+                heard?;
+                report::check(&report)
+            }
+        };
+        json(&report, hear)
+    }
+
+    fn back_up(&self, to: &Path, hear: &mut Hear<'_>) -> Result<()> {
+        if !to.is_absolute() {
+            let text = format!(
+                "{} is not absolute, and this process has a working directory of its own",
+                to.display()
+            );
+            return Err(Error::told(Kind::Usage, text));
+        }
+        let mut heard = Ok(());
+        let copied = self
+            .db
+            .checkpoint_to_with(to, |progress| tell(progress, &mut heard, hear));
+        let last = copied.map_err(|error| match error {
+            // The store is there; it is the directory that does not fit.
+            alluvium::Error::Storage(storage @ alluvium_storage::Error::NotAStore { .. }) => {
+                Error::told(Kind::Failed, storage.to_string())
+            }
+            error => error.into(),
+        })?;
+        heard?;
+        hear(Reply::Number(last))
+    }
+
+    /// Compacts while it says how much was written of what there is. Where nobody hears it any more, it goes on all the same.
+    fn compact(&self, hear: &mut Hear<'_>) -> Result<()> {
+        let space = || self.db.stats().space.live_extent_bytes;
+        let before = space();
+        let start = self.db.stats().tree.compacted_bytes;
+        let work = thread::Builder::new().name("alluvium-compact".to_owned()).spawn({
+            let db = self.db.clone();
+            move || db.compact()
+        });
+        let work = work.map_err(|error| {
+            Error::told(
+                Kind::Failed,
+                format!("the system has no thread for the compaction: {error}"),
+            )
+        })?;
+        while !work.is_finished() {
+            thread::sleep(LOOK);
+            let done = self.db.stats().tree.compacted_bytes.saturating_sub(start);
+            hear(Reply::Progress {
+                stage: Stage::Compacting,
+                done_bytes: done.min(before),
+                total_bytes: before,
+            })?;
+        }
+        match work.join() {
+            Ok(done) => done?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        json(
+            &serde_json::json!({ "bytes_before": before, "bytes_after": space() }),
+            hear,
+        )
+    }
+}
+
+fn no_ingest() -> Error {
+    Error::told(
+        Kind::Usage,
+        "no load of sorted records was begun on this connection",
+    )
+}
+
+/// Adds changes to a batch.
+pub(super) fn add(db: &Db, changes: &[Change], batch: &mut WriteBatch) -> alluvium::Result<()> {
+    let mut last: Option<(&str, Keyspace)> = None;
+    for change in changes {
+        let keyspace = match &last {
+            Some((name, keyspace)) if *name == change.keyspace => keyspace.clone(),
+            _ => db.existing_keyspace(&change.keyspace)?,
+        };
+        last = Some((&change.keyspace, keyspace.clone()));
+        let expires = change
+            .expires_in_ms
+            .and_then(|ms| SystemTime::now().checked_add(Duration::from_millis(ms)));
+        match (&change.value, expires) {
+            (Some(value), Some(expires)) => batch.put_until(&keyspace, &change.key, value, expires)?,
+            (Some(value), None) => batch.put(&keyspace, &change.key, value)?,
+            (None, _) => batch.delete(&keyspace, &change.key)?,
+        };
+    }
+    Ok(())
+}
+
+pub(super) fn json(value: &Value, hear: &mut Hear<'_>) -> Result<()> {
+    hear(Reply::Json(value.to_string()))
+}
+
+/// Passes on how far a job is, as long as that is heard.
+fn tell(progress: Progress, heard: &mut Result<()>, hear: &mut Hear<'_>) {
+    if heard.is_ok() {
+        *heard = hear(Reply::Progress {
+            stage: match progress.stage {
+                alluvium::Stage::Copying => Stage::Copying,
+                _ => Stage::Checking,
+            },
+            done_bytes: progress.done_bytes,
+            total_bytes: progress.total_bytes,
+        });
+    }
+}
+
+/// What a server knows beside the store.
+pub(super) type Counts = Arc<dyn Fn() -> Value + Send + Sync>;

@@ -1,0 +1,152 @@
+//! Where the socket is, and who may connect.
+//!
+//! It lies in the store's directory and may be opened by its owner alone. A Unix socket's address has 107 bytes; where the directory's name leaves no
+//! room for the socket's, the directory is opened and named as `/proc/self/fd/N` instead. What a killed process has left is replaced by the next that
+//! has the store open; nobody answers there meanwhile.
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, openat, renameat, statat, unlinkat};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Uid, geteuid};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// The socket's name in the directory of the store.
+pub const SOCKET: &str = "manage.sock";
+/// Its name until only its owner may open it.
+const NEW: &str = "manage.sock.new";
+/// The longest address of a Unix socket, in bytes.
+const MOST_ADDRESS: usize = 107;
+
+/// A directory, however long its name is.
+struct Directory {
+    file: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    fn open(path: &Path) -> io::Result<Directory> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Directory {
+            file: openat(CWD, path, flags, Mode::empty())?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// An address for a socket in it.
+    fn address(&self, name: &str) -> PathBuf {
+        let direct = self.path.join(name);
+        if direct.as_os_str().as_bytes().len() <= MOST_ADDRESS {
+            return direct;
+        }
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.file.as_raw_fd()))
+    }
+}
+
+/// A socket that listens; its file goes with it.
+pub(super) struct Listening {
+    pub(super) socket: UnixListener,
+    directory: Directory,
+    /// The device and the number of the socket's file.
+    file: (u64, u64),
+}
+
+impl Listening {
+    /// Listens in a directory.
+    pub(super) fn start(path: &Path) -> io::Result<Listening> {
+        let directory = Directory::open(path)?;
+        match unlinkat(&directory.file, NEW, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let socket = UnixListener::bind(directory.address(NEW))?;
+        chmodat(&directory.file, NEW, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+        renameat(&directory.file, NEW, &directory.file, SOCKET)?;
+        let file = number(&directory)?;
+        Ok(Listening {
+            socket,
+            directory,
+            file,
+        })
+    }
+}
+
+fn number(directory: &Directory) -> io::Result<(u64, u64)> {
+    let stat = statat(&directory.file, SOCKET, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // Another process may have the store by now, and a socket of its own. One that is left is harmless.
+        if number(&self.directory).is_ok_and(|file| file == self.file) {
+            let _ = unlinkat(&self.directory.file, SOCKET, AtFlags::empty());
+        }
+    }
+}
+
+/// Connects to the process that listens in a directory.
+pub(super) fn connect(directory: &Path) -> io::Result<UnixStream> {
+    let directory = Directory::open(directory)?;
+    UnixStream::connect(directory.address(SOCKET))
+}
+
+/// Whether the other side is of the user whose process this is, or root; the number of its user otherwise (S18).
+pub(super) fn admit(stream: &UnixStream) -> Result<(), u32> {
+    match socket_peercred(stream) {
+        Ok(peer) if may_connect(peer.uid, geteuid()) => Ok(()),
+        Ok(peer) => Err(peer.uid.as_raw()),
+        Err(_) => Err(u32::MAX),
+    }
+}
+
+fn may_connect(peer: Uid, own: Uid) -> bool {
+    peer == own || peer.is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_user_and_root_may_connect() {
+        let user = |number| Uid::from_raw(number);
+        assert!(may_connect(user(1000), user(1000)) && may_connect(user(0), user(1000)));
+        assert!(!may_connect(user(1001), user(1000)) && !may_connect(user(1000), user(0)));
+    }
+
+    #[test]
+    fn a_directory_with_a_long_name_has_a_socket_that_only_its_owner_may_open() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["a".to_owned(), "b".repeat(200)] {
+            let path = place.path().join(name);
+            rustix::fs::mkdir(&path, Mode::RWXU).unwrap();
+            for _ in 0..2 {
+                let listening = Listening::start(&path).unwrap();
+                let stat = rustix::fs::stat(path.join(SOCKET)).unwrap();
+                assert_eq!(stat.st_mode & 0o777, 0o600);
+                let stream = connect(&path).unwrap();
+                let (accepted, _) = listening.socket.accept().unwrap();
+                assert_eq!((admit(&stream), admit(&accepted)), (Ok(()), Ok(())));
+            }
+            assert!(connect(&path).is_err(), "its file has gone");
+            // What a killed process leaves.
+            std::mem::forget(Listening::start(&path).unwrap());
+            let listening = Listening::start(&path).unwrap();
+            connect(&path).unwrap();
+            drop(listening);
+        }
+    }
+
+    #[test]
+    fn the_socket_of_another_process_is_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let first = Listening::start(place.path()).unwrap();
+        let second = Listening::start(place.path()).unwrap();
+        drop(first);
+        connect(place.path()).unwrap();
+        drop(second);
+    }
+}

@@ -1,0 +1,74 @@
+//! How much a server says of itself, which may change while it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use tracing::Level;
+
+/// The names of Redis, each with the least important events that it lets through.
+const NAMES: [(&str, Level); 4] = [
+    ("debug", Level::TRACE),
+    ("verbose", Level::DEBUG),
+    ("notice", Level::INFO),
+    ("warning", Level::WARN),
+];
+
+/// A level of the log that whoever prints events asks, and that `CONFIG SET loglevel` changes. Clones share it.
+///
+/// ```
+/// use alluvium_server::LogLevel;
+/// let level = LogLevel::warning();
+/// assert!(level.admits(tracing::Level::ERROR) && !level.admits(tracing::Level::INFO));
+/// ```
+#[derive(Clone, Debug)]
+pub struct LogLevel(Arc<AtomicU8>);
+
+impl LogLevel {
+    /// Returns one that lets warnings and errors through.
+    #[must_use]
+    pub fn warning() -> LogLevel {
+        LogLevel(Arc::new(AtomicU8::new(3)))
+    }
+
+    fn index(&self) -> usize {
+        usize::from(self.0.load(Ordering::Relaxed)).min(NAMES.len() - 1)
+    }
+
+    /// Returns whether events of a level are printed.
+    #[must_use]
+    pub fn admits(&self, level: Level) -> bool {
+        level <= NAMES[self.index()].1
+    }
+
+    /// Its name in Redis.
+    pub(crate) fn name(&self) -> &'static str {
+        NAMES[self.index()].0
+    }
+
+    /// Changes it to the level of a name; whether there is one.
+    pub(crate) fn set(&self, name: &[u8]) -> bool {
+        let found = (0..)
+            .zip(NAMES)
+            .find(|(_, (known, _))| name.eq_ignore_ascii_case(known.as_bytes()));
+        if let Some((index, _)) = found {
+            self.0.store(index, Ordering::Relaxed);
+        }
+        found.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_has_the_names_of_redis() {
+        let level = LogLevel::warning();
+        assert_eq!(level.name(), "warning");
+        for (name, least) in NAMES {
+            assert!(level.set(name.to_ascii_uppercase().as_bytes()));
+            assert!(level.name() == name && level.admits(least));
+        }
+        assert!(!level.set(b"nothing") && level.name() == "warning");
+        assert!(level.set(b"notice") && level.admits(Level::INFO) && !level.admits(Level::DEBUG));
+    }
+}

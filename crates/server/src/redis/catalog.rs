@@ -1,0 +1,235 @@
+//! What users may be allowed one by one: every command and subcommand, what it does with which keys, and what clients of
+//! the other ports do.
+
+use super::classes::{self, Classes};
+use super::subcommands;
+use super::table::{self, Command};
+use crate::resp::Args;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+/// The place of something in the catalog.
+pub(crate) type Id = usize;
+
+/// Something that a user may be allowed.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// The name of a command, or that of a command, a bar, and that of its subcommand.
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) classes: Classes,
+    /// Where its subcommands are; they stand behind it.
+    pub(crate) subcommands: Range<Id>,
+    /// Whether it is a subcommand itself.
+    pub(crate) is_subcommand: bool,
+}
+
+/// Everything that users may be allowed.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    pub(crate) entries: Vec<Entry>,
+    by_name: HashMap<Cow<'static, str>, Id>,
+}
+
+/// The whole catalog.
+pub(crate) static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::new);
+
+/// A part of what clients of another port do, and its classes.
+type Part = (&'static str, &'static [&'static str]);
+
+/// What clients of the other ports do, which is no command of Redis: its name, its parts, and the classes of each.
+#[rustfmt::skip]
+static ELSEWHERE: [(&str, &[Part]); 2] = [
+    ("memcached", &[
+        ("get", &["read", "fast"]),
+        ("set", &["write", "fast"]),
+        ("flush", &["write", "dangerous", "slow"]),
+        ("stats", &["dangerous", "slow"]),
+    ]),
+    ("page", &[
+        ("stats", &["dangerous", "slow"]),
+        ("keys", &["keyspace", "read", "dangerous", "slow"]),
+    ]),
+];
+
+impl Catalog {
+    fn new() -> Catalog {
+        let mut catalog = Catalog {
+            entries: Vec::new(),
+            by_name: HashMap::new(),
+        };
+        for command in table::all() {
+            let parts = subcommands::of(command.name).unwrap_or_default();
+            let own = classes::of_command(command, !parts.is_empty());
+            let parts = parts
+                .iter()
+                .map(|(name, _)| (*name, classes::of_subcommand(command, name)));
+            catalog.add(command.name, own, parts.collect());
+        }
+        for (name, parts) in ELSEWHERE {
+            let parts = parts.iter().map(|(part, names)| (*part, Classes::of(names)));
+            catalog.add(name, Classes::of(&["slow"]), parts.collect());
+        }
+        catalog
+    }
+
+    fn add(&mut self, name: &'static str, classes: Classes, parts: Vec<(&'static str, Classes)>) {
+        let first = self.entries.len() + 1;
+        let own = (Cow::Borrowed(name), classes, first..first + parts.len(), false);
+        let parts = parts
+            .into_iter()
+            .map(|(part, classes)| (Cow::Owned(format!("{name}|{part}")), classes, 0..0, true));
+        for (name, classes, subcommands, is_subcommand) in std::iter::once(own).chain(parts) {
+            self.by_name.insert(name.clone(), self.entries.len());
+            self.entries.push(Entry {
+                name,
+                classes,
+                subcommands,
+                is_subcommand,
+            });
+        }
+    }
+
+    /// Where a command is, or a subcommand as `command|subcommand`, in capitals or not.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Id> {
+        let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
+        self.by_name.get(&*name).copied()
+    }
+}
+
+/// The names of a command's classes.
+pub(super) fn classes_of(command: &Command) -> Vec<&'static str> {
+    let own = CATALOG.by_name.get(command.name);
+    let own = own.map_or_else(Classes::default, |&id| CATALOG.entries[id].classes);
+    let is_own = |name: &&&str| own.has(Classes::of(&[**name]));
+    classes::NAMES.iter().filter(is_own).copied().collect()
+}
+
+/// What becomes of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// What it holds is told.
+    pub(crate) reads: bool,
+    /// What it holds is changed.
+    pub(crate) writes: bool,
+}
+
+impl Need {
+    /// It is told whether the key is there, or how long its value is.
+    pub(crate) const ANY: Need = Need::new(false, false);
+    pub(crate) const READ: Need = Need::new(true, false);
+    pub(crate) const WRITE: Need = Need::new(false, true);
+    pub(crate) const BOTH: Need = Need::new(true, true);
+
+    const fn new(reads: bool, writes: bool) -> Need {
+        Need { reads, writes }
+    }
+}
+
+/// What a command does with its first key, and with all others; as Redis says of it.
+fn needs(command: &Command, args: Args<'_>) -> (Need, Need) {
+    let both = |need| (need, need);
+    match command.name {
+        "copy" => (Need::READ, Need::WRITE),
+        "rename" | "renamenx" | "smove" | "lmove" | "rpoplpush" => (Need::BOTH, Need::WRITE),
+        "sdiffstore" | "sinterstore" | "sunionstore" | "zrangestore" | "zdiffstore" | "zinterstore"
+        | "zunionstore" => (Need::WRITE, Need::READ),
+        "set" if args.from(3).iter().any(|word| word.eq_ignore_ascii_case(b"GET")) => both(Need::BOTH),
+        "append" | "del" | "expire" | "expireat" | "hdel" | "hmset" | "hset" | "hsetnx" | "linsert"
+        | "lpush" | "lpushx" | "lrem" | "lset" | "ltrim" | "mset" | "msetnx" | "persist" | "pexpire"
+        | "pexpireat" | "psetex" | "rpush" | "rpushx" | "sadd" | "set" | "setex" | "setnx" | "setrange"
+        | "srem" | "unlink" | "zadd" | "zrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => {
+            both(Need::WRITE)
+        }
+        "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "object" | "scard" | "sismember" | "strlen"
+        | "touch" | "type" | "watch" | "zcard" => both(Need::ANY),
+        _ if command.writes() => both(Need::BOTH),
+        _ => both(Need::READ),
+    }
+}
+
+/// What a command does with keys that its arguments do not name.
+fn need_of_all(command: &Command) -> Option<Need> {
+    match command.name {
+        "range" | "revrange" => Some(Need::READ),
+        "delrange" => Some(Need::WRITE),
+        _ => None,
+    }
+}
+
+/// What a client asks for, as far as it matters to who may.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) id: Id,
+    /// Whether every client may, even one that has not said who it is.
+    pub(crate) is_free: bool,
+    /// The argument behind the command's name.
+    pub(crate) first_arg: Option<&'a [u8]>,
+    pub(crate) keys: SmallVec<[(&'a [u8], Need); 4]>,
+    /// What becomes of keys that are not named.
+    pub(crate) of_all: Option<Need>,
+}
+
+impl<'a> Asked<'a> {
+    /// A command of Redis with its arguments.
+    pub(super) fn of(command: &Command, args: Args<'a>) -> Asked<'a> {
+        let own = CATALOG.by_name.get(command.name);
+        let own = *own.expect("the catalog has every command of the table");
+        let part = args.get(1).and_then(|word| {
+            let mut parts = CATALOG.entries[own].subcommands.clone();
+            parts.find(|&part| {
+                let name = &CATALOG.entries[part].name[command.name.len() + 1..];
+                word.eq_ignore_ascii_case(name.as_bytes())
+            })
+        });
+        let (first, others) = needs(command, args);
+        let with_need = |(index, key)| (key, if index == 0 { first } else { others });
+        Asked {
+            id: part.unwrap_or(own),
+            is_free: command.is_for_strangers(),
+            first_arg: args.get(1),
+            keys: command.keys(args).enumerate().map(with_need).collect(),
+            of_all: need_of_all(command),
+        }
+    }
+
+    /// What a client of another port asks for.
+    pub(crate) fn elsewhere(name: &str, keys: SmallVec<[(&'a [u8], Need); 4]>) -> Asked<'a> {
+        let id = CATALOG.by_name.get(name);
+        Asked {
+            id: *id.expect("the catalog has what other ports do"),
+            is_free: false,
+            first_arg: None,
+            keys,
+            of_all: None,
+        }
+    }
+
+    /// The name of what is asked for.
+    pub(crate) fn name(&self) -> &'static str {
+        &CATALOG.entries[self.id].name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_subcommands_are_found_in_any_spelling() {
+        let name = |text: &str| CATALOG.find(text.as_bytes()).map(|id| &*CATALOG.entries[id].name);
+        assert_eq!(name("GET"), Some("get"));
+        assert_eq!(name("Client|Kill"), Some("client|kill"));
+        assert_eq!(name("memcached|get"), Some("memcached|get"));
+        assert_eq!(name("client|nosuch"), None);
+        assert_eq!(CATALOG.by_name.len(), CATALOG.entries.len());
+        for entry in &CATALOG.entries {
+            for part in entry.subcommands.clone() {
+                let part = &CATALOG.entries[part];
+                assert!(part.is_subcommand && part.name.starts_with(&*entry.name));
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Classes of commands, by which users are allowed many at once: those of Redis, as it assigns them.
+
+use super::table::{Action, Command};
+
+/// The names of all classes, in the order in which Redis lists them. A command may belong to several; some have none here.
+pub(crate) const NAMES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// A set of classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Classes(u32);
+
+impl Classes {
+    /// The class of a name, in capitals or not.
+    pub(crate) fn named(name: &[u8]) -> Option<Classes> {
+        let found = NAMES
+            .iter()
+            .position(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        found.map(|index| Classes(1 << index))
+    }
+
+    /// Those of several names, which exist.
+    pub(super) fn of(names: &[&str]) -> Classes {
+        names.iter().fold(Classes::default(), |all, name| {
+            let one = Classes::named(name.as_bytes());
+            Classes(all.0 | one.expect("only names of classes are used here").0)
+        })
+    }
+
+    /// Whether it shares a class with another set.
+    pub(crate) fn has(self, other: Classes) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// The class of a group of the command table.
+fn of_group(group: &str) -> &'static [&'static str] {
+    match group {
+        "string" => &["string"],
+        "generic" | "ordered" => &["keyspace"],
+        "hash" => &["hash"],
+        "set" => &["set"],
+        "list" => &["list"],
+        "sorted-set" => &["sortedset"],
+        "connection" => &["connection"],
+        "transactions" => &["transaction"],
+        "bitmap" => &["bitmap"],
+        "hyperloglog" => &["hyperloglog"],
+        "geo" => &["geo"],
+        "stream" => &["stream"],
+        "pubsub" => &["pubsub"],
+        "scripting" => &["scripting"],
+        _ => &[],
+    }
+}
+
+/// What a command is besides what its group and its flags say.
+fn besides(name: &str) -> &'static [&'static str] {
+    match name {
+        "keys" | "info" | "role" | "sort" | "sort_ro" => &["dangerous"],
+        "delrange" => &["dangerous"],
+        "dbsize" => &["keyspace"],
+        "flushall" | "flushdb" | "swapdb" => &["keyspace", "dangerous"],
+        "command" => &["connection"],
+        "bgsave" | "debug" | "lastsave" | "monitor" | "save" | "shutdown" => &["admin", "dangerous"],
+        _ => &[],
+    }
+}
+
+/// The classes of a command. Those that have subcommands are slow, as in Redis, and no more.
+pub(super) fn of_command(command: &Command, has_subcommands: bool) -> Classes {
+    let pace = if command.is_fast() { "fast" } else { "slow" };
+    let mut names = vec![pace];
+    if !has_subcommands || command.name == "command" {
+        if let Action::Data(_) = command.action {
+            names.push(if command.writes() { "write" } else { "read" });
+        }
+        names.extend(of_group(command.group));
+        names.extend(besides(command.name));
+    }
+    Classes::of(&names)
+}
+
+/// The classes of a subcommand.
+pub(super) fn of_subcommand(command: &Command, subcommand: &str) -> Classes {
+    let mut names = vec!["slow"];
+    names.extend(match (command.name, subcommand) {
+        ("client", "kill" | "list" | "no-evict" | "pause" | "unblock" | "unpause") => {
+            &["connection", "admin", "dangerous"][..]
+        }
+        ("client" | "command", _) => &["connection"],
+        ("acl", "cat" | "genpass" | "help" | "whoami") => &[],
+        (_, "help") if command.group != "generic" => &[],
+        ("acl" | "config" | "slowlog" | "latency" | "module", _) => &["admin", "dangerous"],
+        ("memory", "usage") => &["read"],
+        ("memory", _) => &[],
+        ("object", "help") => &["keyspace"],
+        ("snapshot", "create" | "drop") => &["keyspace", "write", "dangerous"],
+        _ => &["keyspace", "read"],
+    });
+    Classes::of(&names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_classes_are_found_in_any_spelling() {
+        assert_eq!(Classes::named(b"READ"), Some(Classes(2)));
+        assert_eq!(Classes::named(b"nosuch"), None);
+        assert!(Classes::of(&["read", "slow"]).has(Classes::of(&["slow", "hash"])));
+        assert!(!Classes::of(&["read"]).has(Classes::of(&["write"])));
+    }
+}

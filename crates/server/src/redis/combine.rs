@@ -1,0 +1,243 @@
+//! Unions, intersections and differences of sets, in pages: members of all sets are in the order of their hashes, so that a page begins where the last one ended.
+
+use super::pages::PAGE;
+use crate::error::Failure;
+use crate::model::Collection;
+use crate::model::format::{self, InnerKey};
+use crate::resp::{Progress, Reply, Tail};
+use crate::store::{Direction, Store, Transaction};
+use crate::waits;
+use alluvium::{Keyspace, Snapshot};
+
+/// How many members are looked up in other sets at once.
+const AT_ONCE: usize = 1024;
+
+/// What is made of several sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sum {
+    Union,
+    Intersection,
+    Difference,
+}
+
+/// Where sets are read: in a transaction, or as they were at one moment.
+pub(super) trait Source {
+    /// Calls `next` with the keys of a range, in order, until it wants no more.
+    fn keys(&self, range: (InnerKey, InnerKey), next: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Failure>;
+
+    /// Which of some keys are there.
+    fn which(&self, keys: &[InnerKey]) -> Result<Vec<bool>, Failure>;
+}
+
+impl Source for Transaction<'_> {
+    fn keys(
+        &self,
+        (start, end): (InnerKey, InnerKey),
+        next: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failure> {
+        let mut scan = self.scan(start, end, Direction::Forward);
+        while let Some((key, _)) = scan.next()? {
+            if !next(&key) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn which(&self, keys: &[InnerKey]) -> Result<Vec<bool>, Failure> {
+        Ok(self.multi_get(keys)?.iter().map(Option::is_some).collect())
+    }
+}
+
+/// Everything as it was at one moment.
+struct Moment {
+    data: Keyspace,
+    snapshot: Snapshot,
+}
+
+impl Source for Moment {
+    fn keys(
+        &self,
+        (start, end): (InnerKey, InnerKey),
+        next: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failure> {
+        let mut iter = self.snapshot.range(&self.data, &start[..]..&end[..]);
+        while let Some((key, _)) = iter.lend()? {
+            if !next(key) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn which(&self, keys: &[InnerKey]) -> Result<Vec<bool>, Failure> {
+        let found = waits::wait_for(self.snapshot.multi_get_async(&self.data, keys))?;
+        Ok(found.iter().map(Option::is_some).collect())
+    }
+}
+
+/// A walk through what several sets make.
+#[derive(Clone, Debug)]
+pub(super) struct Combination {
+    sum: Sum,
+    database: u8,
+    sets: Vec<Collection>,
+    /// Where it goes on: what keys have behind their set's number.
+    from: Vec<u8>,
+    is_over: bool,
+}
+
+/// Members, by what their keys have behind their set's number.
+type Page = Vec<Vec<u8>>;
+
+/// The member of such a part of a key.
+pub(super) fn member(part: &[u8]) -> &[u8] {
+    part.get(size_of::<u64>()..).unwrap_or_default()
+}
+
+impl Combination {
+    /// Of some sets, of which those that are not there are empty.
+    pub(super) fn new(sum: Sum, database: u8, sets: &[Option<Collection>]) -> Combination {
+        let has_all = sets.iter().all(Option::is_some);
+        let is_over = match sum {
+            Sum::Union => false,
+            Sum::Intersection => !has_all,
+            Sum::Difference => sets.first().is_none_or(Option::is_none),
+        };
+        let mut sets: Vec<Collection> = sets.iter().flatten().copied().collect();
+        if sum == Sum::Intersection {
+            // The smallest is read; the others are asked.
+            sets.sort_by_key(|set| set.count);
+        }
+        Combination {
+            sum,
+            database,
+            is_over: is_over || sets.is_empty(),
+            sets,
+            from: Vec::new(),
+        }
+    }
+
+    /// The next members. None when there are no more; a page may be empty.
+    pub(super) fn next_page(&mut self, source: &impl Source) -> Result<Option<Page>, Failure> {
+        if self.is_over {
+            return Ok(None);
+        }
+        match self.sum {
+            Sum::Union => self.union_page(source),
+            Sum::Intersection => self.filtered_page(source, true),
+            Sum::Difference => self.filtered_page(source, false),
+        }
+        .map(Some)
+    }
+
+    /// Some members of a set from where the walk is on.
+    fn some(&self, source: &impl Source, set: &Collection) -> Result<Page, Failure> {
+        let whole = format::elements(self.database, set.number);
+        let mut start = whole.clone();
+        start.extend_from_slice(&self.from);
+        let (mut page, mut bytes) = (Page::new(), 0);
+        source.keys((start, format::behind(&whole)), &mut |key| {
+            let part = key.get(format::ELEMENT_PREFIX..).unwrap_or_default();
+            bytes += part.len();
+            page.push(part.to_vec());
+            page.len() < AT_ONCE && bytes < PAGE
+        })?;
+        Ok(page)
+    }
+
+    /// Goes on behind a member.
+    fn go_on_behind(&mut self, last: &[u8]) {
+        self.from.clear();
+        self.from.extend_from_slice(last);
+        self.from.push(0);
+    }
+
+    fn union_page(&mut self, source: &impl Source) -> Result<Page, Failure> {
+        let mut all = Page::new();
+        // Up to the least of the last members, all of every set is known.
+        let mut known: Option<Vec<u8>> = None;
+        for set in &self.sets {
+            let page = self.some(source, set)?;
+            let is_whole = page.len() < AT_ONCE && page.iter().map(Vec::len).sum::<usize>() < PAGE;
+            if !is_whole && let Some(last) = page.last() {
+                known = Some(match known {
+                    Some(known) => known.min(last.clone()),
+                    None => last.clone(),
+                });
+            }
+            all.extend(page);
+            all.sort_unstable();
+            all.dedup();
+            if let Some(known) = &known {
+                all.truncate(all.partition_point(|part| part <= known));
+            }
+        }
+        match known {
+            Some(known) => self.go_on_behind(&known),
+            None => self.is_over = true,
+        }
+        Ok(all)
+    }
+
+    fn filtered_page(&mut self, source: &impl Source, wanted: bool) -> Result<Page, Failure> {
+        let mut page = self.some(source, &self.sets[0])?;
+        let next = page.last().cloned();
+        for other in &self.sets[1..] {
+            let key = |part: &Vec<u8>| {
+                let mut key = format::elements(self.database, other.number);
+                key.extend_from_slice(part);
+                key
+            };
+            let keys: Vec<InnerKey> = page.iter().map(key).collect();
+            let mut there = source.which(&keys)?.into_iter();
+            page.retain(|_| there.next() == Some(wanted));
+        }
+        match next {
+            Some(last) => self.go_on_behind(&last),
+            None => self.is_over = true,
+        }
+        Ok(page)
+    }
+}
+
+/// What several sets make, once it is known how many members that is.
+struct Rest {
+    data: Keyspace,
+    db: alluvium::Db,
+    combination: Combination,
+    moment: Option<Moment>,
+}
+
+/// Shows the members of a combination from its beginning on.
+pub(super) fn tail(store: &Store, combination: Combination) -> Box<dyn Tail> {
+    Box::new(Rest {
+        data: store.data.clone(),
+        db: store.db.clone(),
+        combination,
+        moment: None,
+    })
+}
+
+impl Tail for Rest {
+    fn begin(&mut self) {
+        self.moment = Some(Moment {
+            data: self.data.clone(),
+            snapshot: self.db.snapshot(),
+        });
+    }
+
+    fn write(&mut self, reply: &mut Reply<'_>) -> Result<Progress, Failure> {
+        let _may_wait = waits::may_wait();
+        let Some(moment) = &self.moment else {
+            return Ok(Progress::Whole);
+        };
+        match self.combination.next_page(moment)? {
+            None => Ok(Progress::Whole),
+            Some(page) => {
+                page.iter().for_each(|part| reply.bulk(member(part)));
+                Ok(Progress::More)
+            }
+        }
+    }
+}

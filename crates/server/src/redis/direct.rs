@@ -1,0 +1,107 @@
+//! Commands on keys without a connection: of the command line, through the same table, locks and transactions as those of clients.
+
+use super::subcommands;
+use super::table::{self, Action, Command};
+use crate::error::Failure;
+use crate::resp::{Args, Reply, Version};
+use crate::store::{Mode, Store, Transaction, Wanted};
+use alluvium::WriteBatch;
+
+/// A command with the places of its arguments.
+struct Prepared {
+    command: &'static Command,
+    run: table::OnData,
+    bytes: Vec<u8>,
+    places: Vec<(usize, usize)>,
+}
+
+impl Prepared {
+    fn args(&self) -> Args<'_> {
+        Args::new(&self.bytes, &self.places)
+    }
+}
+
+/// Executes commands in one commit, together with what `also` adds to it, and returns their replies. The first that is refused ends it: nothing has
+/// happened then, and its reply is the last.
+pub(crate) fn execute(
+    store: &Store,
+    database: u8,
+    commands: &[Vec<Vec<u8>>],
+    also: impl FnOnce(&mut WriteBatch) -> alluvium::Result<()>,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut prepared = Vec::with_capacity(commands.len());
+    for words in commands {
+        match prepare(words) {
+            Ok(command) => prepared.push(command),
+            // As many replies stand before it as commands do.
+            Err(text) => {
+                let mut replies = vec![Vec::new(); prepared.len()];
+                replies.push(error(&text));
+                return Ok(replies);
+            }
+        }
+    }
+    let mut wanted = Wanted::default();
+    for command in &prepared {
+        if command.command.locks_all(command.args()) {
+            wanted.everything();
+        }
+        for key in command.command.keys(command.args()) {
+            wanted.key(database, key, Mode::Exclusive);
+        }
+    }
+    let held = store.locks.lock(wanted);
+    let mut transaction = Transaction::new(store, database);
+    let mut replies = Vec::with_capacity(prepared.len());
+    for command in &prepared {
+        let mut out = Vec::new();
+        let result = (command.run)(
+            &mut transaction,
+            command.args(),
+            &mut Reply::new(&mut out, Version::Two),
+        );
+        match result {
+            Ok(()) => replies.push(out),
+            Err(Failure::Refused(text)) => {
+                replies.push(error(&text));
+                return Ok(replies);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    transaction.commit_with(&held, also)?;
+    Ok(replies)
+}
+
+fn error(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    Reply::new(&mut out, Version::Two).error(text);
+    out
+}
+
+/// Looks a command up, and checks how many arguments it has.
+fn prepare(words: &[Vec<u8>]) -> Result<Prepared, String> {
+    let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(words.len()));
+    for word in words {
+        places.push((bytes.len(), bytes.len() + word.len()));
+        bytes.extend_from_slice(word);
+    }
+    let args = Args::new(&bytes, &places);
+    let shown = String::from_utf8_lossy(&args.at(0)[..args.at(0).len().min(64)]).into_owned();
+    let command = table::find(args.at(0)).ok_or_else(|| format!("ERR unknown command '{shown}'"))?;
+    let Action::Data(run) = command.action else {
+        return Err(format!(
+            "ERR '{shown}' is no command on keys, and means nothing without a connection"
+        ));
+    };
+    if !command.takes(args.len()) {
+        return Err(super::args::wrong_number(command.name).to_string());
+    }
+    subcommands::check(command.name, args)?;
+    Ok(Prepared {
+        command,
+        run,
+        bytes,
+        places,
+    })
+}

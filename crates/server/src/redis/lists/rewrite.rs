@@ -1,0 +1,222 @@
+//! LINSERT and LREM: what lies behind the place, or before it, moves. Where much moves the list is written anew, under another number.
+
+use super::{Done, place, stretch, visit};
+use crate::error::Failure;
+use crate::model::Collection;
+use crate::model::format;
+use crate::store::{Direction, Staging, Transaction};
+use std::ops::{ControlFlow, Range};
+
+/// As many bytes of elements are moved where they are.
+const MOVED: usize = 1 << 20;
+
+/// What an element takes beside its bytes.
+const ELEMENT_BYTES: usize = 64;
+
+/// The elements of some indexes, unless they are too many to be moved where they are.
+fn few(
+    transaction: &Transaction<'_>,
+    list: &Collection,
+    indexes: Range<u64>,
+) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+    if (indexes.end - indexes.start) > (MOVED / ELEMENT_BYTES) as u64 {
+        return Ok(None);
+    }
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    visit(transaction, list, indexes, Direction::Forward, |_, element| {
+        bytes += element.len() + ELEMENT_BYTES;
+        found.push(element);
+        Ok(if bytes > MOVED {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
+    })?;
+    Ok((bytes <= MOVED).then_some(found))
+}
+
+/// Stores elements at positions from one on.
+fn put_all(transaction: &mut Transaction<'_>, list: &Collection, position: i64, elements: Vec<Vec<u8>>) {
+    let mut position = position;
+    for element in elements {
+        let place = place(transaction, list, position);
+        transaction.put(place, element, 0);
+        position = position.wrapping_add(1);
+    }
+}
+
+/// A list that is written under another number.
+struct Copy<'s> {
+    staging: Staging<'s>,
+    new: Collection,
+    database: u8,
+}
+
+impl<'s> Copy<'s> {
+    fn new(transaction: &mut Transaction<'s>, list: &Collection) -> Result<Copy<'s>, Failure> {
+        let new = transaction.new_collection(list.kind)?;
+        Ok(Copy {
+            staging: Staging::new(transaction, transaction.database, new.number),
+            new,
+            database: transaction.database,
+        })
+    }
+
+    fn push(&mut self, element: Vec<u8>) -> Done {
+        let place = format::position_key(self.database, self.new.number, self.new.tail());
+        self.new.count += 1;
+        self.staging.put(place, element)
+    }
+
+    /// The key has the copy in place of the list.
+    fn finish(self, transaction: &mut Transaction<'s>, key: &[u8], list: &Collection) -> Done {
+        self.staging.finish(transaction)?;
+        transaction.replace(key, list, self.new);
+        Ok(())
+    }
+}
+
+/// Puts an element before the one of an index; how many there are then.
+pub(super) fn insert(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    mut list: Collection,
+    at: u64,
+    element: &[u8],
+) -> Result<u64, Failure> {
+    let (before, behind) = (0..at, at..list.count);
+    let is_nearer_to_start = at < list.count / 2;
+    let side = if is_nearer_to_start { before } else { behind };
+    let Some(mut moved) = few(transaction, &list, side)? else {
+        let mut copy = Copy::new(transaction, &list)?;
+        visit(
+            transaction,
+            &list,
+            0..list.count,
+            Direction::Forward,
+            |index, other| {
+                if index == at {
+                    copy.push(element.to_vec())?;
+                }
+                copy.push(other)?;
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        if at == list.count {
+            copy.push(element.to_vec())?;
+        }
+        let count = copy.new.count;
+        copy.finish(transaction, key, &list)?;
+        return Ok(count);
+    };
+    let position = if is_nearer_to_start {
+        moved.push(element.to_vec());
+        list.head = list.head.wrapping_sub(1);
+        list.head
+    } else {
+        moved.insert(0, element.to_vec());
+        list.head.wrapping_add_unsigned(at)
+    };
+    put_all(transaction, &list, position, moved);
+    list.count += 1;
+    transaction.save(key, &list);
+    Ok(list.count)
+}
+
+/// Elements that are equal to one and are removed: all from an index on, or the first ones of these.
+struct Matches {
+    count: u64,
+    first: u64,
+}
+
+/// `count` of them from the beginning, from the end if it is negative, or all if it is 0.
+fn matches(
+    transaction: &Transaction<'_>,
+    list: &Collection,
+    element: &[u8],
+    count: i64,
+) -> Result<Option<Matches>, Failure> {
+    let most = if count == 0 {
+        u64::MAX
+    } else {
+        count.unsigned_abs()
+    };
+    let direction = if count < 0 {
+        Direction::Backward
+    } else {
+        Direction::Forward
+    };
+    let (mut taken, mut last, mut first) = (0, 0, None);
+    visit(transaction, list, 0..list.count, direction, |step, other| {
+        if other == element {
+            taken += 1;
+            last = step;
+            first.get_or_insert(step);
+        }
+        Ok(if taken < most {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        })
+    })?;
+    let Some(first) = first else {
+        return Ok(None);
+    };
+    // From the end, the last one that was met is the first.
+    let first = match direction {
+        Direction::Forward => first,
+        Direction::Backward => list.count - 1 - last,
+    };
+    Ok(Some(Matches { count: taken, first }))
+}
+
+/// Removes elements that are equal to one; how many.
+pub(super) fn remove(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    mut list: Collection,
+    element: &[u8],
+    count: i64,
+) -> Result<u64, Failure> {
+    let Some(Matches { count: gone, first }) = matches(transaction, &list, element, count)? else {
+        return Ok(0);
+    };
+    if let Some(mut rest) = few(transaction, &list, first..list.count)? {
+        let mut left = gone;
+        rest.retain(|other| {
+            let goes = left > 0 && other == element;
+            left -= u64::from(goes);
+            !goes
+        });
+        let old = stretch(transaction, &list, first..list.count, Direction::Forward);
+        transaction.delete_range(old.start, old.end);
+        list.count = first + rest.len() as u64;
+        let position = list.head.wrapping_add_unsigned(first);
+        put_all(transaction, &list, position, rest);
+        transaction.save(key, &list);
+        return Ok(gone);
+    }
+    let mut copy = Copy::new(transaction, &list)?;
+    let mut left = gone;
+    visit(
+        transaction,
+        &list,
+        0..list.count,
+        Direction::Forward,
+        |index, other| {
+            if index >= first && left > 0 && other == element {
+                left -= 1;
+            } else {
+                copy.push(other)?;
+            }
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
+    if copy.new.count == 0 {
+        list.count = 0;
+        transaction.save(key, &list);
+        return Ok(gone);
+    }
+    copy.finish(transaction, key, &list)?;
+    Ok(gone)
+}

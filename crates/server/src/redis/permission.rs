@@ -1,0 +1,157 @@
+//! Whether the user of a connection may do what it asks for, and what it is told if not; who it is.
+
+use super::catalog::Asked;
+use super::connection;
+use super::session::Session;
+use super::table::Command;
+use crate::access::{Context, Denial, Denied, Login, Reason, User};
+use crate::error::Failure;
+use crate::resp::Args;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Something that the user may not do.
+#[derive(Debug)]
+pub(super) struct NotAllowed {
+    command: &'static str,
+    why: Denied,
+}
+
+impl NotAllowed {
+    /// What the client is told.
+    pub(super) fn text(&self) -> String {
+        match &self.why {
+            Denied::Command => format!(
+                "NOPERM this user has no permissions to run the '{}' command",
+                self.command
+            ),
+            Denied::Key(_) => {
+                "NOPERM this user has no permissions to access one of the keys used as arguments".to_owned()
+            }
+        }
+    }
+}
+
+/// What becomes of the reply to a command that gave a wrong password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// It is sent at this time.
+    Reply(Duration),
+    /// There is none: the command is executed at this time.
+    Command(Duration),
+}
+
+/// What becomes of the connection that ends those of its own user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// It ends once its reply is sent.
+    Ends,
+    /// It goes on, so that the change can be taken back.
+    Stays,
+}
+
+impl Session {
+    /// Whether the user may execute a command, which is asked only of those who may not do everything.
+    pub(super) fn permit(&self, command: &Command, args: Args<'_>) -> Result<(), NotAllowed> {
+        let asked = Asked::of(command, args);
+        self.user.check(&asked).map_err(|why| NotAllowed {
+            command: asked.name(),
+            why,
+        })
+    }
+
+    /// Notes what was denied, for ACL LOG.
+    pub(super) fn note_denied(&self, denied: &NotAllowed) {
+        let (reason, object) = match &denied.why {
+            Denied::Command => (Reason::Command, denied.command.as_bytes().to_vec()),
+            Denied::Key(key) => (Reason::Key, key.clone()),
+        };
+        self.deny(reason, object, self.user.name().as_bytes());
+    }
+
+    fn deny(&self, reason: Reason, object: Vec<u8>, user: &[u8]) {
+        let context = match self.is_executing || self.multi.is_begun() {
+            true => Context::Multi,
+            false => Context::TopLevel,
+        };
+        self.shared.access.denied.note(Denial {
+            count: 1,
+            reason,
+            context,
+            object,
+            user: user.to_vec(),
+            at_ms: self.shared.store.now_ms(),
+            client: connection::line(&self.client),
+        });
+    }
+
+    /// What is said of a command that was queued while the user might execute it, and may not any more.
+    pub(super) fn no_longer_allowed(&self, command: &Command, args: Args<'_>) -> Option<String> {
+        if self.user.allows_all() {
+            return None;
+        }
+        let denied = self.permit(command, args).err()?;
+        self.note_denied(&denied);
+        let why = match denied.why {
+            Denied::Command => "no permission to execute the command or subcommand",
+            Denied::Key(_) => "no permission to touch the specified keys",
+        };
+        Some(format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
+             is no longer allowed for the following reason: {why}"
+        ))
+    }
+
+    /// The connection says whose it is. A wrong password is answered late, and looked at late where many came before.
+    pub(super) fn identify(&mut self, command: &[u8], user: &[u8], password: &[u8]) -> Result<(), Failure> {
+        let access = &self.shared.access;
+        match access.log_in(self.client.peer.place(), &mut self.strikes, user, password) {
+            Login::Yes(user) => {
+                self.become_user(user);
+                self.is_known = true;
+                Ok(())
+            }
+            Login::No(time) => {
+                self.hold = Some(Hold::Reply(time));
+                self.deny(Reason::Auth, command.to_vec(), user);
+                Err(Failure::say(
+                    "WRONGPASS invalid username-password pair or user is disabled.",
+                ))
+            }
+            // What EXEC executes is executed now or never.
+            Login::Later(_) if self.is_executing => Err(Failure::Refused(Cow::Borrowed(
+                "ERR too many wrong passwords came from this address: try again outside of MULTI",
+            ))),
+            Login::Later(time) => {
+                self.hold = Some(Hold::Command(time));
+                Err(Failure::SYNTAX)
+            }
+        }
+    }
+
+    /// From now on it is the connection of another user.
+    pub(super) fn become_user(&mut self, user: Arc<User>) {
+        *self.client.user.lock() = Arc::clone(&user);
+        self.user = user;
+    }
+
+    /// Ends the connections of users that are not let in any more; this one as its own.
+    pub(super) fn end_connections_of(&mut self, users: &[Arc<User>], own: Own) {
+        if users.is_empty() {
+            return;
+        }
+        let is_theirs = |user: &Arc<User>| users.iter().any(|one| Arc::ptr_eq(one, user));
+        for client in self.shared.clients.list() {
+            if client.id == self.client.id {
+                self.is_ending |= own == Own::Ends && is_theirs(&self.user);
+            } else if is_theirs(&client.user.lock()) {
+                client.is_killed.store(true, Ordering::Relaxed);
+            }
+        }
+        if let Some(wake) = self.shared.wake.get() {
+            wake();
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Orders of sorted sets in memory, as they are in the store, as many as there is room for.
+
+use super::chunks::Chunks;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An order that is kept.
+#[derive(Debug)]
+struct Kept {
+    chunks: Arc<Chunks>,
+    /// Whether it was asked for since the hand has passed.
+    is_used: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kept: BTreeMap<u64, Kept>,
+    bytes: usize,
+    /// The collection that the hand has passed last.
+    hand: u64,
+}
+
+/// Orders by their collections' numbers. Who holds a set's lock finds what the store has of it, or nothing.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    state: Mutex<State>,
+    most: usize,
+}
+
+impl Orders {
+    pub(crate) fn new(most: usize) -> Orders {
+        Orders {
+            state: Mutex::default(),
+            most,
+        }
+    }
+
+    /// The order of a collection, to be read.
+    pub(super) fn get(&self, number: u64) -> Option<Arc<Chunks>> {
+        let mut state = self.state.lock();
+        let kept = state.kept.get_mut(&number)?;
+        kept.is_used = true;
+        Some(Arc::clone(&kept.chunks))
+    }
+
+    /// The order of a collection, to be changed: it is gone from here until it is put back.
+    pub(super) fn take(&self, number: u64) -> Option<Arc<Chunks>> {
+        let mut state = self.state.lock();
+        let kept = state.kept.remove(&number)?;
+        state.bytes -= kept.chunks.bytes();
+        Some(kept.chunks)
+    }
+
+    /// Keeps an order that is as the store has it; others make room for it.
+    pub(super) fn put(&self, number: u64, chunks: Arc<Chunks>) {
+        let mut state = self.state.lock();
+        let bytes = chunks.bytes();
+        if bytes > self.most {
+            return;
+        }
+        let kept = Kept {
+            chunks,
+            is_used: true,
+        };
+        if let Some(old) = state.kept.insert(number, kept) {
+            state.bytes -= old.chunks.bytes();
+        }
+        state.bytes += bytes;
+        while state.bytes > self.most {
+            state.evict();
+        }
+    }
+}
+
+impl State {
+    /// Forgets an order that was not asked for lately: the hand goes round.
+    fn evict(&mut self) {
+        loop {
+            let next = self.kept.range_mut(self.hand.saturating_add(1)..).next();
+            let Some((&number, kept)) = next else {
+                assert!(!self.kept.is_empty(), "what takes memory is kept");
+                self.hand = 0;
+                if let Some(kept) = self.kept.get_mut(&0)
+                    && !std::mem::take(&mut kept.is_used)
+                {
+                    return self.drop_one(0);
+                }
+                continue;
+            };
+            self.hand = number;
+            if !std::mem::take(&mut kept.is_used) {
+                return self.drop_one(number);
+            }
+        }
+    }
+
+    fn drop_one(&mut self, number: u64) {
+        if let Some(kept) = self.kept.remove(&number) {
+            self.bytes -= kept.chunks.bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunks(count: u32) -> Arc<Chunks> {
+        let mut chunks = Chunks::default();
+        chunks.push(b"", count);
+        Arc::new(chunks)
+    }
+
+    #[test]
+    fn there_are_no_more_orders_than_there_is_room_for() {
+        let one = chunks(1).bytes();
+        let orders = Orders::new(10 * one);
+        for number in 0..100 {
+            orders.put(number, chunks(number as u32));
+            orders.get(3);
+        }
+        assert_eq!(orders.state.lock().kept.len(), 10);
+        assert_eq!(orders.get(3).unwrap().count(0), 3);
+        assert_eq!(orders.take(99).unwrap().count(0), 99);
+        assert!(orders.get(99).is_none());
+        assert_eq!(orders.state.lock().bytes, 9 * one);
+        let none = Orders::new(one - 1);
+        none.put(1, chunks(1));
+        assert!(none.get(1).is_none());
+    }
+}

@@ -1,0 +1,378 @@
+//! Ranks in sorted sets, in time that grows with the logarithm of their size: how many elements each chunk of the order has.
+//!
+//! *Knows*: the counts that lie beside a set's elements, how they follow its changes, and how ranks come of them.
+//!
+//! *Does not know*: commands, how places are encoded.
+//!
+//! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (which of them stay there), then this file.
+//!
+//! A set with more than [`COUNTED_FROM`] members has a record for each stretch of some thousands of them in the order of scores, with their number. To be found,
+//! ranks need the counts before a chunk, which are in memory, and a walk through one chunk. A change of the set changes one count, in the same
+//! commit; what it does not know of chunks it reads from memory as well. So there are no levels above the chunks: a million members have some hundreds of
+//! chunks, which are summed up in less time than a level more would take to be read, and a set with more than thirty million members has larger chunks, not more of
+//! them. Lists need none of this, since their positions are numbers side by side; nor do hashes and sets, where nobody asks for ranks and
+//! elements are drawn by their hashes.
+//!
+//! Invariants:
+//!
+//! - **S14** The counts of a counted set are those of its elements, at every commit.
+
+mod cache;
+mod chunks;
+
+pub(crate) use cache::Orders;
+
+use super::transaction::Transaction;
+use super::{Direction, Pair};
+use crate::error::Failure;
+use crate::model::Collection;
+use crate::model::format::{self, InnerKey};
+use chunks::{Advice, Chunks, LEAST_LIMIT, limit, separator};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Sets with more members have counts: others are walked through.
+const COUNTED_FROM: u64 = LEAST_LIMIT;
+
+/// Sets with fewer members have none any more.
+const COUNTED_TO: u64 = COUNTED_FROM / 4;
+
+/// An order that a transaction has looked at or changed.
+#[derive(Debug)]
+pub(super) struct Open {
+    database: u8,
+    number: u64,
+    chunks: Arc<Chunks>,
+    is_changed: bool,
+}
+
+/// Where a walk begins that is to meet an element of some rank.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    pub(crate) start: InnerKey,
+    pub(crate) end: InnerKey,
+    /// How many elements it meets before.
+    pub(crate) skip: u64,
+}
+
+/// The counts of a set whose elements come in their order.
+pub(crate) struct Counting {
+    chunks: Chunks,
+    /// The elements of a chunk: there is room to grow in.
+    full: u64,
+    start: InnerKey,
+    count: u32,
+    last: InnerKey,
+}
+
+impl Counting {
+    /// Of a set with about so many.
+    pub(crate) fn new(count: u64) -> Counting {
+        Counting {
+            chunks: Chunks::default(),
+            full: limit(count) * 3 / 4,
+            start: InnerKey::new(),
+            count: 0,
+            last: InnerKey::new(),
+        }
+    }
+
+    /// The next element, by its place in the order of scores.
+    pub(crate) fn add(&mut self, inner: &[u8]) {
+        let place = format::score_place(inner);
+        if u64::from(self.count) == self.full {
+            self.chunks.push(&self.start, self.count);
+            self.start = separator(&self.last, place).into();
+            self.count = 0;
+        }
+        self.count += 1;
+        self.last.clear();
+        self.last.extend_from_slice(place);
+    }
+
+    fn into_chunks(mut self) -> Chunks {
+        self.chunks.push(&self.start, self.count);
+        self.chunks.change_all();
+        self.chunks
+    }
+}
+
+fn miscounted(set: &Collection) -> Failure {
+    Failure::Refused(Cow::Owned(format!(
+        "ERR the counts of sorted set {} are damaged: check the store",
+        set.number
+    )))
+}
+
+impl Transaction<'_> {
+    fn scores(&self, set: &Collection) -> (InnerKey, InnerKey) {
+        format::scores(self.database, set.number)
+    }
+
+    /// The index of an order among those that are open, read if it has to be.
+    fn open_order(&mut self, set: &Collection) -> Result<usize, Failure> {
+        if let Some(index) = self.orders.iter().position(|open| open.number == set.number) {
+            return Ok(index);
+        }
+        let chunks = match self.store.orders.get(set.number) {
+            Some(chunks) => chunks,
+            None => Arc::new(self.read_order(set)?),
+        };
+        self.orders.push(Open {
+            database: self.database,
+            number: set.number,
+            chunks,
+            is_changed: false,
+        });
+        Ok(self.orders.len() - 1)
+    }
+
+    fn read_order(&self, set: &Collection) -> Result<Chunks, Failure> {
+        let (start, end) = format::chunks(self.database, set.number);
+        let mut chunks = Chunks::default();
+        let mut scan = self.scan(start, end, Direction::Forward);
+        while let Some((key, value)) = scan.next()? {
+            let count = u32::try_from(format::decode_number(&value)?);
+            chunks.push(format::chunk_start(&key), count.map_err(|_| miscounted(set))?);
+        }
+        if chunks.start(0).is_none_or(|start| !start.is_empty()) || chunks.total() != set.count {
+            return Err(miscounted(set));
+        }
+        Ok(chunks)
+    }
+
+    fn change_order(&mut self, set: &Collection) -> Result<&mut Chunks, Failure> {
+        let index = self.open_order(set)?;
+        let open = &mut self.orders[index];
+        if !open.is_changed {
+            // What others find there is what is committed; the last who has it needs no copy.
+            drop(self.store.orders.take(set.number));
+            open.is_changed = true;
+        }
+        Ok(Arc::make_mut(&mut open.chunks))
+    }
+
+    /// A member was put at a place of the order, which is in its elements already; the set's count is the old one.
+    pub(crate) fn count_added(&mut self, set: &Collection, inner: &InnerKey) -> Result<(), Failure> {
+        if !set.is_counted {
+            return Ok(());
+        }
+        let limit = limit(set.count);
+        let advice = self.change_order(set)?.add(format::score_place(inner), limit);
+        match advice {
+            Advice::Nothing => Ok(()),
+            Advice::Split(at) => self.split(set, at, inner),
+        }
+    }
+
+    /// A member was removed from a place of the order.
+    pub(crate) fn count_removed(&mut self, set: &Collection, inner: &InnerKey) -> Result<(), Failure> {
+        if !set.is_counted {
+            return Ok(());
+        }
+        let limit = limit(set.count);
+        let chunks = self.change_order(set)?;
+        let removed = chunks.remove(format::score_place(inner), limit);
+        removed.ok_or_else(|| miscounted(set))
+    }
+
+    /// Cuts a chunk in two that an element was just added to.
+    fn split(&mut self, set: &Collection, at: usize, added: &InnerKey) -> Result<(), Failure> {
+        let index = self.open_order(set)?;
+        let chunks = &self.orders[index].chunks;
+        let count = chunks.count(at);
+        let (start, end) = self.chunk_bounds(set, chunks, at);
+        let mut left = count / 2;
+        let mut pair = None;
+        if at + 1 == chunks.len() {
+            // Who only ever adds at the end leaves full chunks behind.
+            let mut scan = self.scan(start.clone(), end.clone(), Direction::Backward);
+            let last = scan.next()?;
+            if last.as_ref().is_some_and(|(key, _)| key[..] == added[..]) {
+                left = count - 1;
+                pair = scan.next()?.zip(last);
+            }
+        }
+        if pair.is_none() {
+            let mut scan = self.scan(start, end, Direction::Forward);
+            for _ in 1..left {
+                scan.next()?;
+            }
+            pair = match scan.next()? {
+                Some(before) => scan.next()?.map(|behind| (before, behind)),
+                None => None,
+            };
+        }
+        let Some(((before, _), (behind, _))): Option<(Pair, Pair)> = pair else {
+            return Err(miscounted(set));
+        };
+        let start = separator(format::score_place(&before), format::score_place(&behind));
+        self.change_order(set)?.split(at, start, left);
+        Ok(())
+    }
+
+    /// Where a chunk begins and ends.
+    fn chunk_bounds(&self, set: &Collection, chunks: &Chunks, at: usize) -> (InnerKey, InnerKey) {
+        let (start, end) = self.scores(set);
+        let place = |from: &[u8]| {
+            let mut inner = start.clone();
+            inner.extend_from_slice(from);
+            inner
+        };
+        let end = chunks.start(at + 1).map_or(end, place);
+        let start = chunks.start(at).map_or_else(|| start.clone(), place);
+        (start, end)
+    }
+
+    /// Gives a set that has grown its counts, and takes them from one that has shrunk. The caller saves it.
+    pub(crate) fn settle_order(&mut self, set: &mut Collection) -> Result<(), Failure> {
+        if !set.is_counted && set.count > COUNTED_FROM {
+            self.count_all(set)?;
+        } else if set.is_counted && set.count < COUNTED_TO {
+            set.is_counted = false;
+            self.forget_order(set.number);
+            let (start, end) = format::chunks(self.database, set.number);
+            self.delete_range(start, end);
+        }
+        Ok(())
+    }
+
+    /// A set has no counts any more: it is gone, or they are.
+    pub(super) fn forget_order(&mut self, number: u64) {
+        self.orders.retain(|open| open.number != number);
+        drop(self.store.orders.take(number));
+    }
+
+    /// Counts all elements.
+    fn count_all(&mut self, set: &mut Collection) -> Result<(), Failure> {
+        let mut counting = Counting::new(set.count);
+        let (start, end) = self.scores(set);
+        let mut scan = self.scan(start, end, Direction::Forward);
+        while let Some((key, _)) = scan.next()? {
+            counting.add(&key);
+        }
+        drop(scan);
+        self.adopt(set, counting)
+    }
+
+    /// Gives a set that is made its counts, if it is so large that it has any. The caller saves it.
+    pub(crate) fn adopt_order(&mut self, set: &mut Collection, counting: Counting) -> Result<(), Failure> {
+        if set.count > COUNTED_FROM {
+            self.adopt(set, counting)?;
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, set: &mut Collection, counting: Counting) -> Result<(), Failure> {
+        let chunks = counting.into_chunks();
+        if chunks.total() != set.count {
+            return Err(miscounted(set));
+        }
+        set.is_counted = true;
+        self.orders.push(Open {
+            database: self.database,
+            number: set.number,
+            chunks: Arc::new(chunks),
+            is_changed: true,
+        });
+        Ok(())
+    }
+
+    /// Lets ranks of a set be found quickly: counts it, if it is from before there were counts.
+    pub(crate) fn ensure_counted(&mut self, key: &[u8], set: &mut Collection) -> Result<(), Failure> {
+        if !set.is_counted && set.count > COUNTED_FROM {
+            self.count_all(set)?;
+            let record = format::encode_collection(set);
+            self.put(format::record_key(self.database, key), record, set.expires_ms);
+        }
+        Ok(())
+    }
+
+    /// How many elements of a set stand before a place of the order of scores.
+    pub(crate) fn rank(&mut self, set: &Collection, place: &InnerKey) -> Result<u64, Failure> {
+        let (mut start, end) = self.scores(set);
+        if *place >= end {
+            return Ok(set.count);
+        }
+        let mut before = 0;
+        if set.is_counted && *place > start {
+            let index = self.open_order(set)?;
+            let chunks = &self.orders[index].chunks;
+            let at = chunks.find(format::score_place(place));
+            before = chunks.before(at);
+            start = self.chunk_bounds(set, chunks, at).0;
+        }
+        let mut scan = self.scan(start, place.clone(), Direction::Forward);
+        while scan.next()?.is_some() {
+            before += 1;
+        }
+        Ok(before)
+    }
+
+    /// Where a walk begins whose first element has a rank, counted from the lowest.
+    pub(crate) fn beginning(
+        &mut self,
+        set: &Collection,
+        rank: u64,
+        direction: Direction,
+    ) -> Result<Beginning, Failure> {
+        let (start, end) = self.scores(set);
+        let before = match direction {
+            Direction::Forward => rank,
+            Direction::Backward => set.count.saturating_sub(rank + 1),
+        };
+        if !set.is_counted || before == 0 {
+            return Ok(Beginning {
+                start,
+                end,
+                skip: before,
+            });
+        }
+        let index = self.open_order(set)?;
+        let chunks = &self.orders[index].chunks;
+        let (at, within) = chunks.seek(rank).ok_or_else(|| miscounted(set))?;
+        let bounds = self.chunk_bounds(set, chunks, at);
+        Ok(match direction {
+            Direction::Forward => Beginning {
+                start: bounds.0,
+                end,
+                skip: within,
+            },
+            Direction::Backward => Beginning {
+                start,
+                end: bounds.1,
+                skip: u64::from(chunks.count(at)) - 1 - within,
+            },
+        })
+    }
+
+    /// What is to be stored of orders: keys, and counts or nothing.
+    pub(super) fn order_changes(&self) -> impl Iterator<Item = (InnerKey, Option<u32>)> {
+        let changed = self.orders.iter().filter(|open| open.is_changed);
+        changed.flat_map(|open| {
+            let key = |start: &[u8]| format::chunk_key(open.database, open.number, start);
+            open.chunks
+                .changes()
+                .map(move |(start, count)| (key(start), count))
+        })
+    }
+
+    /// What was read or changed is as the store has it now: others may use it.
+    pub(super) fn keep_orders(&mut self) {
+        for open in self.orders.drain(..) {
+            let mut chunks = open.chunks;
+            if open.is_changed {
+                Arc::make_mut(&mut chunks).is_stored();
+            }
+            self.store.orders.put(open.number, chunks);
+        }
+    }
+
+    /// A database is emptied: its orders are gone.
+    pub(super) fn forget_orders_of(&mut self, database: u8) {
+        self.orders.retain(|open| open.database != database);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Collections that are too large for one commit: their elements are written under a new number in several, and the record that has the number is written last.
+//!
+//! As long as no record has a number, nobody looks at what lies under it. With the first of these commits goes a note of the number, and the one that
+//! writes the record deletes the note: so a number with a note is garbage, which is deleted when that becomes clear, or when the store is opened next.
+//! What is short needs none of this, and goes with the rest of its transaction.
+
+use super::transaction::Transaction;
+use super::{DATABASES, Store};
+use crate::error::Failure;
+use crate::model::format::{self, InnerKey};
+use alluvium::{Durability, Keyspace, WriteBatch};
+use std::borrow::Cow;
+
+/// What may be in memory of a collection that is being written.
+const AT_ONCE: usize = 1 << 20;
+
+/// What a write takes beside its bytes.
+const WRITE_BYTES: usize = 64;
+
+/// Where the elements of a new collection go.
+pub(crate) struct Staging<'s> {
+    store: &'s Store,
+    database: u8,
+    number: u64,
+    pending: Vec<(InnerKey, Vec<u8>)>,
+    bytes: usize,
+    /// Whether the transaction deletes what lies under the number when it is committed: it has deleted the whole database before.
+    is_deleted: bool,
+    /// Those that were written already, with their note.
+    written: Option<Garbage<'s>>,
+}
+
+/// A number with a note: what lies under it is deleted unless a transaction takes it over.
+struct Garbage<'s> {
+    store: &'s Store,
+    database: u8,
+    number: u64,
+    is_kept: bool,
+}
+
+impl Drop for Garbage<'_> {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        let mut batch = WriteBatch::new().durability(Durability::Process);
+        let data = &self.store.data;
+        let deleted = forget(&mut batch, data, self.database, self.number);
+        if let Err(error) = deleted.and_then(|()| self.store.db.write(&batch)) {
+            tracing::warn!(%error, "what a command has left cannot be deleted before the store is opened next");
+        }
+    }
+}
+
+/// Numbers that a transaction takes over when it is committed.
+#[derive(Default)]
+pub(super) struct Staged<'s>(Vec<Garbage<'s>>);
+
+impl Staged<'_> {
+    /// They are no garbage: the transaction was committed.
+    pub(super) fn keep(&mut self) {
+        self.0.iter_mut().for_each(|garbage| garbage.is_kept = true);
+        self.0.clear();
+    }
+}
+
+fn forget(batch: &mut WriteBatch, data: &Keyspace, database: u8, number: u64) -> alluvium::Result<()> {
+    let start = format::elements(database, number);
+    batch.delete_range(data, &start, Some(&format::behind(&start)))?;
+    batch.delete(data, format::staged_key(database, number))?;
+    Ok(())
+}
+
+impl Store {
+    /// Deletes what was being written when an earlier life ended.
+    pub(super) fn forget_staged(data: &Keyspace, db: &alluvium::Db) -> alluvium::Result<()> {
+        for database in 0..DATABASES {
+            let (start, end) = format::all_staged(database);
+            for note in data.range(&start[..]..&end[..]) {
+                if let Some(number) = format::staged_number(&note?.0) {
+                    let mut batch = WriteBatch::new();
+                    forget(&mut batch, data, database, number)?;
+                    db.write(&batch)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'s> Staging<'s> {
+    /// For the elements of a number of a database.
+    pub(crate) fn new(transaction: &Transaction<'s>, database: u8, number: u64) -> Staging<'s> {
+        Staging {
+            store: transaction.store,
+            database,
+            number,
+            pending: Vec::new(),
+            bytes: 0,
+            is_deleted: transaction.is_deleted(&format::elements(database, number)),
+            written: None,
+        }
+    }
+
+    /// One more.
+    pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>) -> Result<(), Failure> {
+        self.bytes += key.len() + value.len() + WRITE_BYTES;
+        self.pending.push((key, value));
+        if self.bytes <= AT_ONCE {
+            return Ok(());
+        }
+        if self.is_deleted {
+            return Err(Failure::Refused(Cow::Owned(format!(
+                "ERR more than {AT_ONCE} bytes cannot be copied in a transaction that empties the database before: use two \
+                 transactions"
+            ))));
+        }
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<(), Failure> {
+        let data = &self.store.data;
+        let mut batch = WriteBatch::new().durability(Durability::Process);
+        if self.written.is_none() {
+            batch.put(data, format::staged_key(self.database, self.number), [])?;
+        }
+        for (key, value) in self.pending.drain(..) {
+            batch.put(data, &key, value)?;
+        }
+        self.bytes = 0;
+        self.store.db.write(&batch)?;
+        let (store, database, number) = (self.store, self.database, self.number);
+        self.written.get_or_insert_with(|| Garbage {
+            store,
+            database,
+            number,
+            is_kept: false,
+        });
+        Ok(())
+    }
+
+    /// The transaction takes it over: a record with the number is written in it.
+    pub(crate) fn finish(mut self, transaction: &mut Transaction<'s>) -> Result<(), Failure> {
+        if self.written.is_some() {
+            self.write()?;
+            transaction.delete(format::staged_key(self.database, self.number));
+            transaction.staged.0.extend(self.written.take());
+        } else {
+            for (key, value) in self.pending {
+                transaction.put(key, value, 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Wanted;
+    use alluvium::{Db, Options};
+
+    fn count(store: &Store) -> usize {
+        let own = |(key, _): &(Vec<u8>, alluvium::Value)| key[0] < DATABASES;
+        store.data.iter().map(Result::unwrap).filter(own).count()
+    }
+
+    fn fill(transaction: &Transaction<'_>, number: u64) -> (usize, Vec<InnerKey>) {
+        let keys: Vec<InnerKey> = (0..40)
+            .map(|index| format::position_key(0, number, index))
+            .collect();
+        let bytes = AT_ONCE / 10;
+        assert!(!transaction.is_deleted(&keys[0]));
+        (bytes, keys)
+    }
+
+    /// Writes four times as much as may be in memory.
+    fn stage<'s>(transaction: &Transaction<'s>, number: u64) -> Staging<'s> {
+        let mut staging = Staging::new(transaction, 0, number);
+        let (bytes, keys) = fill(transaction, number);
+        for key in keys {
+            staging.put(key, vec![7; bytes]).unwrap();
+            assert!(staging.bytes <= AT_ONCE);
+        }
+        staging
+    }
+
+    #[test]
+    fn what_no_transaction_takes_over_is_deleted_at_once_or_when_the_store_is_opened() {
+        let place = tempfile::tempdir().unwrap();
+        let open = || -> (Db, Store) {
+            let db = Options::new()
+                .memory(64 << 20)
+                .open(place.path().join("store"))
+                .unwrap();
+            let store = Store::open(&db).unwrap();
+            (db, store)
+        };
+        let (db, store) = open();
+        let held = store.locks.lock(Wanted::default());
+        let transaction = Transaction::new(&store, 0);
+        let staging = stage(&transaction, 1);
+        assert!(count(&store) > 20);
+        drop((staging, transaction));
+        assert_eq!(count(&store), 0);
+        let mut transaction = Transaction::new(&store, 0);
+        stage(&transaction, 2).finish(&mut transaction).unwrap();
+        assert_eq!(count(&store), 41);
+        drop(transaction);
+        assert_eq!(count(&store), 0);
+        let mut transaction = Transaction::new(&store, 0);
+        stage(&transaction, 3).finish(&mut transaction).unwrap();
+        transaction.commit(&held).unwrap();
+        assert_eq!(count(&store), 40);
+        // As if the process had been killed.
+        std::mem::forget(stage(&Transaction::new(&store, 0), 4));
+        drop(held);
+        db.abandon();
+        drop((store, db));
+        let (_db, store) = open();
+        assert_eq!(count(&store), 40);
+        let found = store.data.get(format::position_key(0, 3, 39)).unwrap();
+        assert_eq!(found.unwrap().len(), AT_ONCE / 10);
+    }
+
+    #[test]
+    fn what_is_short_goes_with_its_transaction() {
+        let place = tempfile::tempdir().unwrap();
+        let db = Options::new()
+            .memory(64 << 20)
+            .open(place.path().join("store"))
+            .unwrap();
+        let store = Store::open(&db).unwrap();
+        let mut transaction = Transaction::new(&store, 0);
+        let mut staging = Staging::new(&transaction, 0, 1);
+        staging.put(format::position_key(0, 1, 0), vec![7; 10]).unwrap();
+        staging.finish(&mut transaction).unwrap();
+        assert_eq!(count(&store), 0);
+        let held = store.locks.lock(Wanted::default());
+        transaction.commit(&held).unwrap();
+        assert_eq!(count(&store), 1);
+    }
+}

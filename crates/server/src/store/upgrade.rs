@@ -1,0 +1,88 @@
+//! Stores that an earlier version of the server has written.
+//!
+//! Version 1 does not note which keys have collections. All records are read once, in memory that does not depend on how many there are, and the notes are written.
+//! If that is interrupted it is begun again: the same notes are written, and the version only behind them.
+
+use super::DATABASES;
+use crate::error::{Error, Result};
+use crate::model::format::{self, InnerKey, Record};
+use alluvium::{Db, Keyspace, WriteBatch};
+
+/// How many notes are written at once.
+const AT_ONCE: usize = 4096;
+
+/// Brings the store to the version of this program.
+pub(super) fn upgrade(db: &Db, data: &Keyspace) -> Result<()> {
+    let version = match data.get(&format::version_key()[..])? {
+        Some(value) => format::decode_number(&value).unwrap_or(u64::MAX),
+        None => 1,
+    };
+    if version > format::VERSION {
+        return Err(Error::Newer {
+            version,
+            known: format::VERSION,
+        });
+    }
+    if version < format::VERSION {
+        for database in 0..DATABASES {
+            note_collections(db, data, database)?;
+        }
+        let version = format::encode_number(format::VERSION);
+        data.put(&format::version_key()[..], version)?;
+    }
+    Ok(())
+}
+
+/// Notes that are written together.
+struct Notes<'d> {
+    db: &'d Db,
+    data: &'d Keyspace,
+    database: u8,
+    batch: WriteBatch,
+}
+
+impl Notes<'_> {
+    fn add(&mut self, number: u64, key: &[u8]) -> Result<()> {
+        let note = format::collection_key(self.database, number);
+        let hash = format::encode_number(format::place(key));
+        self.batch.put(self.data, &note, hash)?;
+        if self.batch.len() >= AT_ONCE {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.db.write(&self.batch)?;
+        self.batch.clear();
+        Ok(())
+    }
+}
+
+/// Writes the notes of all collections of a database.
+fn note_collections(db: &Db, data: &Keyspace, database: u8) -> Result<()> {
+    let walk = |(start, end): (InnerKey, InnerKey)| data.range(&start[..]..&end[..]);
+    if walk(format::all_elements(database)).lend()?.is_none() {
+        return Ok(());
+    }
+    let mut notes = Notes {
+        db,
+        data,
+        database,
+        batch: WriteBatch::new(),
+    };
+    let mut records = walk(format::records(database));
+    while let Some((inner, record)) = records.lend()? {
+        if let Ok(Record::Collection(collection)) = format::decode_record(record) {
+            notes.add(collection.number, format::user_key(inner))?;
+        }
+    }
+    // The record of a collection that has expired may be gone already; its elements are there until somebody deletes them.
+    let mut expiries = walk(format::all_expiries(database));
+    while let Some((inner, key)) = expiries.lend()? {
+        if let Some(number) = format::expiring_number(inner) {
+            notes.add(number, key)?;
+        }
+    }
+    notes.write()
+}

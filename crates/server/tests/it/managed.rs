@@ -1,0 +1,226 @@
+//! A store that is managed while it is open: by this process, and over its socket.
+
+use crate::client::Fixture;
+use alluvium_server::control::format::{frame, read};
+use alluvium_server::control::{
+    Change, Client, Control, Depth, Direction, Error, Kind, Redis, Reply, Request, Scan, Session, What,
+};
+use std::io::ErrorKind;
+
+fn scan(keyspace: &str) -> Scan {
+    Scan {
+        keyspace: keyspace.to_owned(),
+        from: Vec::new(),
+        to: None,
+        direction: Direction::Forward,
+        limit: None,
+        what: What::Pairs,
+    }
+}
+
+fn change(keyspace: &str, key: &[u8]) -> Change {
+    Change {
+        keyspace: keyspace.to_owned(),
+        key: key.to_vec(),
+        value: Some(b"value".to_vec()),
+        expires_in_ms: None,
+    }
+}
+
+/// All replies of an operation.
+fn asked(client: &mut Client, request: &Request) -> Vec<Reply> {
+    let mut replies = Vec::new();
+    let answered = client.ask(request, &mut |reply| {
+        replies.push(reply);
+        Ok(())
+    });
+    answered.unwrap();
+    replies
+}
+
+#[test]
+fn two_managers_and_clients_work_on_one_store() {
+    let fixture = Fixture::new();
+    let directory = fixture.place.path().join("store");
+    assert_eq!(
+        Client::connect(&directory).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    fixture.server.manage(&directory).unwrap();
+    let (mut one, mut two) = (
+        Client::connect(&directory).unwrap(),
+        Client::connect(&directory).unwrap(),
+    );
+    assert_eq!(
+        asked(&mut one, &Request::EnsureKeyspace("rivers".to_owned())),
+        [Reply::Truth(true)]
+    );
+    one.tell(&Request::BeginIngest("rivers".to_owned())).unwrap();
+    one.tell(&Request::Ingest(vec![(b"a".to_vec(), b"1".to_vec())]))
+        .unwrap();
+    // What one has begun is nothing to the other.
+    let refused = two.tell(&Request::FinishIngest).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::Told {
+                kind: Kind::Usage,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    two.tell(&Request::Write(vec![change("rivers", b"b")])).unwrap();
+    one.tell(&Request::FinishIngest).unwrap();
+    let pairs = [(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"value".to_vec())];
+    assert_eq!(
+        asked(&mut two, &Request::Scan(scan("rivers"))),
+        [Reply::Pairs(pairs.to_vec())]
+    );
+    // An answer that is not heard to its end ends the connection, and that alone.
+    let unheard = two.ask(&Request::Scan(scan("rivers")), &mut |_| Err(Error::Unheard));
+    assert!(matches!(unheard, Err(Error::Unheard)));
+    assert!(matches!(two.tell(&Request::Sync), Err(Error::Connection(_))));
+    one.tell(&Request::Sync).unwrap();
+    let missing = one.tell(&Request::Scan(scan("none"))).unwrap_err();
+    assert!(
+        matches!(missing, Error::Store(alluvium::Error::NoSuchKeyspace { ref name }) if name == "none"),
+        "{missing}"
+    );
+    let refused = one
+        .tell(&Request::Write(vec![change("redis", b"b")]))
+        .unwrap_err();
+    assert!(refused.to_string().contains("--redis-db"), "{refused}");
+    let set = vec![b"SET".to_vec(), b"k".to_vec(), b"v".to_vec()];
+    let executed = Request::Redis(Redis::Execute {
+        database: 0,
+        commands: vec![set],
+        also: vec![change("rivers", b"c")],
+    });
+    assert_eq!(
+        asked(&mut one, &executed),
+        [Reply::Values(vec![Some(b"+OK\r\n".to_vec())])]
+    );
+    assert_eq!(fixture.client().ask("GET k"), "\"v\"");
+    fixture.server.stop();
+    fixture.server.join().unwrap();
+    assert!(one.tell(&Request::Sync).is_err());
+    assert_eq!(
+        Client::connect(&directory).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+}
+
+#[test]
+fn a_refused_command_undoes_those_before_it_and_what_was_to_go_with_them() {
+    let fixture = Fixture::new();
+    let mut session = Session::new(&fixture.db);
+    let words =
+        |text: &str| -> Vec<Vec<u8>> { text.split(' ').map(|word| word.as_bytes().to_vec()).collect() };
+    fixture.db.keyspace("rivers").unwrap();
+    let request = Request::Redis(Redis::Execute {
+        database: 0,
+        commands: vec![words("SET a 1"), words("LPUSH a x"), words("SET b 1")],
+        also: vec![change("rivers", b"c")],
+    });
+    let mut replies = Vec::new();
+    session
+        .answer(&request, &mut |reply| {
+            replies.push(reply);
+            Ok(())
+        })
+        .unwrap();
+    let [Reply::Values(values)] = &replies[..] else {
+        panic!("{replies:?}")
+    };
+    assert!(
+        values.len() == 2 && values[1].as_ref().unwrap().starts_with(b"-WRONGTYPE"),
+        "{values:?}"
+    );
+    assert!(fixture.client().ask("EXISTS a b") == ":0");
+    assert!(fixture.db.keyspace("rivers").unwrap().get("c").unwrap().is_none());
+}
+
+/// Requests of every kind but those that write whole stores.
+fn seeds() -> Vec<Request> {
+    vec![
+        Request::Keyspaces,
+        Request::EnsureKeyspace("others".to_owned()),
+        Request::Get {
+            keyspace: "rivers".to_owned(),
+            keys: vec![b"Elbe".to_vec(), Vec::new()],
+        },
+        Request::Write(vec![change("rivers", b"Oder"), change("rivers", b"Main")]),
+        Request::Scan(scan("rivers")),
+        Request::DeleteRange {
+            keyspace: "rivers".to_owned(),
+            from: b"a".to_vec(),
+            to: Some(b"b".to_vec()),
+        },
+        Request::BeginIngest("rivers".to_owned()),
+        Request::Ingest(vec![(b"x".to_vec(), Vec::new()), (b"y".to_vec(), Vec::new())]),
+        Request::FinishIngest,
+        Request::Run { group: 1, place: 0 },
+        Request::Check(Depth::Structure),
+        Request::Redis(Redis::Get {
+            database: 0,
+            keys: vec![b"z".to_vec()],
+        }),
+        Request::Redis(Redis::Scan {
+            database: 0,
+            scan: scan(""),
+        }),
+        Request::Redis(Redis::Execute {
+            database: 0,
+            commands: vec![vec![
+                b"ZADD".to_vec(),
+                b"z".to_vec(),
+                b"3".to_vec(),
+                b"c".to_vec(),
+            ]],
+            also: Vec::new(),
+        }),
+    ]
+}
+
+#[test]
+fn no_request_is_a_panic() {
+    let fixture = Fixture::new();
+    let directory = fixture.place.path().join("store");
+    let control = Control::start(&fixture.db, &directory).unwrap();
+    fixture
+        .db
+        .keyspace("rivers")
+        .unwrap()
+        .put("Elbe", "1094 km")
+        .unwrap();
+    fixture.client().ask("ZADD z 1 a 2 b");
+    let mut session = Session::new(&fixture.db);
+    let seeds: Vec<Vec<u8>> = seeds().iter().map(|request| frame(request).unwrap()).collect();
+    let mut random = fastrand::Rng::with_seed(25);
+    let mut understood = 0;
+    for _ in 0..4000 {
+        let mut bytes = seeds[random.usize(..seeds.len())].clone();
+        for _ in 0..random.usize(..4) {
+            // Behind the length, so that the message is looked at.
+            let at = random.usize(4..bytes.len());
+            bytes[at] = random.u8(..);
+        }
+        let Ok(Some(request)) = read::<Request>(&mut &bytes[..]) else {
+            continue;
+        };
+        // What writes whole stores, or elsewhere, is not for here.
+        if matches!(
+            request,
+            Request::Backup { .. } | Request::Compact | Request::Check(Depth::Everything)
+        ) {
+            continue;
+        }
+        understood += 1;
+        let _ = session.answer(&request, &mut |_| Ok(()));
+    }
+    assert!(understood > 1000, "{understood}");
+    control.stop();
+    assert_eq!(fixture.db.check().unwrap(), Vec::<String>::new());
+    assert_eq!(fixture.client().ask("PING"), "PONG");
+}
