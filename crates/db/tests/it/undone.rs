@@ -1,6 +1,6 @@
 //! Keyspaces and named snapshots of which a change has failed, or was not acknowledged: all of it or nothing, now and after an opening.
 
-use alluvium::{Db, Durability, Error, Options};
+use alluvium::{Db, Durability, Error, Options, WriteBatch};
 use alluvium_device::Operation;
 use alluvium_device::simulated::{Fault, SimDirectory, Survival};
 use std::sync::Arc;
@@ -62,6 +62,7 @@ fn a_drop_that_fails_leaves_all_of_the_keyspace_or_nothing() {
             }
             // It is listed, and whoever holds it is not told that it was dropped.
             assert_eq!(db.keyspaces(), ["rivers"]);
+            WriteBatch::new().put(&keyspace, "20", "new").unwrap();
             let written = keyspace.put("20", "new");
             assert!(
                 !matches!(written, Err(Error::KeyspaceDropped { .. })),
