@@ -87,6 +87,24 @@ enum State {
     Stopping,
 }
 
+/// Starts the web page, if there is to be one.
+fn start_web(
+    options: &ServerOptions,
+    shared: &Arc<Shared>,
+    tls: Option<&Arc<ServerConfig>>,
+) -> Result<Option<Web>> {
+    let Some(address) = options.web else {
+        return Ok(None);
+    };
+    let setting = Setting {
+        address,
+        names: options.web_names.clone(),
+        tls: tls.cloned(),
+        grace: options.grace,
+    };
+    Ok(Some(Web::start(shared, setting)?))
+}
+
 impl Server {
     /// Starts to serve a store.
     ///
@@ -123,16 +141,7 @@ impl Server {
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let seats: std::io::Result<Vec<_>> = (0..loops.max(1)).map(|_| Driver::seat(&syncer)).collect();
         let pool = Arc::new(Pool::new(seats?));
-        let web = options.web.map(|address| {
-            let setting = Setting {
-                address,
-                names: options.web_names.clone(),
-                tls: tls.clone(),
-                grace: options.grace,
-            };
-            Web::start(&shared, setting)
-        });
-        let web = web.transpose()?;
+        let web = start_web(&options, &shared, tls.as_ref())?;
         let (acceptor, control) = Acceptor::new(listeners, &shared, &pool, tls)?;
         let waking = Arc::downgrade(&pool);
         let wake = move || {

@@ -416,6 +416,26 @@ fn drop_http() -> Served {
     Served::Close
 }
 
+impl Session {
+    /// How much is executed next, and what was read for it if it had to wait; none while it still has to.
+    fn resume(&mut self, left: usize, context: &mut Context<'_>) -> Option<(Most, Option<ReadResult>)> {
+        let Some(mut waiting) = self.waiting.take() else {
+            let most = Most {
+                requests: left,
+                reads: self.reads.min(self.shared.store.sizes.most()),
+            };
+            return Some((most, None));
+        };
+        match Pin::new(&mut waiting.reading).poll(context) {
+            Poll::Ready(result) => Some((Most::requests(waiting.requests), Some(result))),
+            Poll::Pending => {
+                self.waiting = Some(waiting);
+                None
+            }
+        }
+    }
+}
+
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let (most_block, mut left) = (self.shared.config.limits.request, self.shared.config.limits.batch);
@@ -440,20 +460,9 @@ impl Protocol for Session {
                     None => continue,
                 }
             }
-            let mut most = Most {
-                requests: left,
-                reads: self.reads.min(self.shared.store.sizes.most()),
+            let Some((most, read)) = self.resume(left, &mut context) else {
+                return Served::Wait;
             };
-            let mut read = None;
-            if let Some(mut waiting) = self.waiting.take() {
-                match Pin::new(&mut waiting.reading).poll(&mut context) {
-                    Poll::Ready(result) => (most, read) = (Most::requests(waiting.requests), Some(result)),
-                    Poll::Pending => {
-                        self.waiting = Some(waiting);
-                        return Served::Wait;
-                    }
-                }
-            }
             let bytes: &[u8] = input.bytes();
             self.skipping = match run::next(bytes, most_block, most) {
                 Next::Nothing => return Served::All,

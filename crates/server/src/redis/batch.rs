@@ -30,6 +30,11 @@ impl<'a> Batch<'a> {
         Batch { commands }
     }
 
+    /// How many commands it has.
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
     pub(super) fn push(&mut self, command: &'static Command, args: Args<'a>) {
         self.commands.push((command, args));
     }
@@ -162,7 +167,7 @@ impl Session {
                 for _ in done.commands..batch.commands.len() {
                     reply.error(&failure.to_string());
                 }
-                done.commands = batch.commands.len();
+                done.commands = batch.len();
             }
         }
         self.note_slow(batch, began.elapsed());
@@ -194,25 +199,8 @@ impl Session {
         } else {
             batch.records(self.database, AT_ONCE.min(store.sizes.most()))
         };
-        if !records.is_empty() {
-            match read {
-                // What it has read before it had the locks is in memory now, but may have changed.
-                Some(result) if needs_locks => {
-                    result?;
-                    transaction.prefetch(records)?;
-                }
-                Some(result) => transaction.has_read(records, result?),
-                None if let Some(values) = store.data.multi_get_in_memory(&records)? => {
-                    transaction.has_read(records, values);
-                }
-                None => {
-                    let mut reading = store.data.multi_get_async(&records);
-                    match Pin::new(&mut reading).poll(context) {
-                        Poll::Ready(values) => transaction.has_read(records, values?),
-                        Poll::Pending => return Ok(Some(reading)),
-                    }
-                }
-            }
+        if let Some(reading) = read_ahead(&mut transaction, records, read, needs_locks, context)? {
+            return Ok(Some(reading));
         }
         let before = output.len();
         for (index, (command, args)) in batch.commands.iter().enumerate() {
@@ -237,12 +225,12 @@ impl Session {
             }
             self.note_length(command, *args, output.len().saturating_sub(start));
             let bytes = output.len().saturating_sub(before);
-            if self.paging.cuts(index + 1, batch.commands.len(), bytes) {
+            if self.paging.cuts(index + 1, batch.len(), bytes) {
                 break;
             }
         }
         self.commit(transaction, &held)?;
-        done.commands = batch.commands.len();
+        done.commands = batch.len();
         Ok(None)
     }
 
@@ -332,4 +320,37 @@ impl Session {
         let most = config.slow_entries.load(Ordering::Relaxed);
         self.shared.slow.note(slow, args.into_iter(), most);
     }
+}
+
+/// Has a transaction know the records that its commands will ask for; or what it waits for.
+fn read_ahead(
+    transaction: &mut Transaction<'_>,
+    records: Vec<InnerKey>,
+    read: Option<ReadResult>,
+    needs_locks: bool,
+    context: &mut Context<'_>,
+) -> Result<Option<MultiGet>, Failure> {
+    if records.is_empty() {
+        return Ok(None);
+    }
+    let data = &transaction.store.data;
+    match read {
+        // What it has read before it had the locks is in memory now, but may have changed.
+        Some(result) if needs_locks => {
+            result?;
+            transaction.prefetch(records)?;
+        }
+        Some(result) => transaction.has_read(records, result?),
+        None if let Some(values) = data.multi_get_in_memory(&records)? => {
+            transaction.has_read(records, values);
+        }
+        None => {
+            let mut reading = data.multi_get_async(&records);
+            match Pin::new(&mut reading).poll(context) {
+                Poll::Ready(values) => transaction.has_read(records, values?),
+                Poll::Pending => return Ok(Some(reading)),
+            }
+        }
+    }
+    Ok(None)
 }
