@@ -39,7 +39,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Serve the store to Redis and memcached clients.
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Print the values of keys.
     Get(get::Get),
     /// Give a key a value.
