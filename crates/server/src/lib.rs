@@ -16,16 +16,23 @@
 mod cursors;
 mod error;
 mod glob;
+mod health;
+mod latency;
 pub mod memcached;
 mod model;
+mod monitor;
 mod net;
 mod options;
+mod pause;
+mod process;
 mod redis;
 pub mod resp;
+mod sampler;
 mod server;
 mod shared;
 mod slowlog;
 mod store;
+mod tally;
 mod waits;
 mod web;
 

@@ -1,13 +1,19 @@
 //! What all connections of a server share: the store, clients, counters, settings.
 
+use crate::monitor::Monitors;
+use crate::net::Language;
 use crate::options::{Limits, ServerOptions};
+use crate::pause::Pause;
+use crate::redis;
+use crate::sampler::Samples;
 use crate::slowlog::SlowLog;
 use crate::store::Store;
+use crate::tally::Tally;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// What is counted since the server was started.
@@ -19,6 +25,9 @@ pub(crate) struct Counters {
     pub(crate) errors: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
+    /// Reads of sockets that brought something, and writes to them.
+    pub(crate) reads: AtomicU64,
+    pub(crate) writes: AtomicU64,
     pub(crate) output_overflows: AtomicU64,
     /// Connections that were closed since a command panicked.
     pub(crate) panics: AtomicU64,
@@ -27,6 +36,8 @@ pub(crate) struct Counters {
     pub(crate) items_set: AtomicU64,
     pub(crate) items_touched: AtomicU64,
     pub(crate) item_flushes: AtomicU64,
+    /// What else became of commands about items.
+    pub(crate) items: crate::memcached::Counts,
 }
 
 /// What is known of a connection by others.
@@ -44,8 +55,57 @@ pub(crate) struct Client {
     pub(crate) queued: AtomicI64,
     /// Milliseconds from `since` to the last command.
     pub(crate) last_ms: AtomicU64,
-    pub(crate) last_command: Mutex<&'static str>,
+    /// The number under which the last command is counted, or [`NO_COMMAND`].
+    last_command: AtomicU16,
     pub(crate) is_killed: AtomicBool,
+    /// What it speaks.
+    pub(crate) language: Language,
+    /// The number of its socket, or -1.
+    pub(crate) descriptor: AtomicI64,
+    /// Whether it is shown what others send.
+    pub(crate) is_monitor: AtomicBool,
+    /// What it says of itself.
+    pub(crate) library: Mutex<(String, String)>,
+    pub(crate) memory: ClientMemory,
+}
+
+/// The number of the last command of a connection that has sent none.
+const NO_COMMAND: u16 = u16::MAX;
+
+impl Client {
+    pub(crate) fn set_last_command(&self, counted_as: u16) {
+        self.last_command.store(counted_as, Ordering::Relaxed);
+    }
+
+    /// Returns the name of the last command.
+    pub(crate) fn last_command(&self) -> &'static str {
+        let index = usize::from(self.last_command.load(Ordering::Relaxed));
+        redis::counted_names().get(index).map_or("NULL", String::as_str)
+    }
+}
+
+/// Bytes that a connection holds, as it noted them last.
+#[derive(Debug, Default)]
+pub(crate) struct ClientMemory {
+    /// Received and not yet understood.
+    pub(crate) input: AtomicU64,
+    /// What the buffer for that takes beyond.
+    pub(crate) input_room: AtomicU64,
+    /// Replies that were not sent.
+    pub(crate) output: AtomicU64,
+    /// What their buffer takes in all.
+    pub(crate) output_room: AtomicU64,
+    /// Commands between MULTI and EXEC.
+    pub(crate) queued: AtomicU64,
+}
+
+impl ClientMemory {
+    /// Returns all that it holds.
+    pub(crate) fn total(&self) -> u64 {
+        let buffers = [&self.input, &self.input_room, &self.output_room, &self.queued];
+        let held: u64 = buffers.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum();
+        held + size_of::<Client>() as u64
+    }
 }
 
 /// All connections.
@@ -57,7 +117,13 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// One more, if there may be as many.
-    pub(crate) fn admit(&self, peer: SocketAddr, local: SocketAddr, most: usize) -> Option<Arc<Client>> {
+    pub(crate) fn admit(
+        &self,
+        language: Language,
+        peer: SocketAddr,
+        local: SocketAddr,
+        most: usize,
+    ) -> Option<Arc<Client>> {
         let mut all = self.all.lock();
         if all.len() >= most {
             return None;
@@ -72,8 +138,13 @@ impl Clients {
             version: AtomicU8::new(2),
             queued: AtomicI64::new(-1),
             last_ms: AtomicU64::new(0),
-            last_command: Mutex::new("NULL"),
+            last_command: AtomicU16::new(NO_COMMAND),
             is_killed: AtomicBool::new(false),
+            language,
+            descriptor: AtomicI64::new(-1),
+            is_monitor: AtomicBool::new(false),
+            library: Mutex::default(),
+            memory: ClientMemory::default(),
         });
         all.insert(client.id, Arc::clone(&client));
         Some(client)
@@ -138,6 +209,13 @@ fn equal(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && differences == 0
 }
 
+/// The ports that protocols are spoken at; 0 where they are not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) redis: u16,
+    pub(crate) memcached: u16,
+}
+
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
@@ -145,20 +223,36 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) config: Config,
     pub(crate) slow: SlowLog,
+    pub(crate) tally: Tally,
+    pub(crate) latencies: crate::latency::Latencies,
+    pub(crate) monitors: Monitors,
+    pub(crate) pause: Pause,
+    pub(crate) samples: Samples,
+    /// Tells this life of the server from others: 40 hexadecimal digits.
+    pub(crate) run_id: String,
     pub(crate) since: Instant,
     /// When everything was last made durable on request, in seconds since 1970.
     pub(crate) saved: AtomicU64,
+    /// The last commit that was in it.
+    pub(crate) saved_sequence: AtomicU64,
     /// When all items of memcached are to be deleted, in milliseconds since 1970, or 0.
     pub(crate) flush_at: AtomicU64,
     /// The port that the Redis protocol is spoken at, or 0.
     pub(crate) redis_port: u16,
+    /// The port that the memcached protocol is spoken at, or 0.
+    pub(crate) memcached_port: u16,
+    /// How many loops serve connections.
+    pub(crate) loops: usize,
     /// Wakes all loops, so that they end connections that were killed.
     pub(crate) wake: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Begins to stop the server.
+    pub(crate) stop: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Shared {
-    pub(crate) fn new(store: Arc<Store>, options: &ServerOptions, redis_port: u16) -> Shared {
+    pub(crate) fn new(store: Arc<Store>, options: &ServerOptions, ports: Ports, loops: usize) -> Shared {
         let saved = store.now_ms() / 1000;
+        let saved_sequence = store.db.sequence();
         Shared {
             store,
             clients: Clients::default(),
@@ -172,11 +266,35 @@ impl Shared {
                 limits: options.limits,
             },
             slow: SlowLog::default(),
+            tally: Tally::new(redis::counted_names().len()),
+            latencies: crate::latency::Latencies::default(),
+            monitors: Monitors::default(),
+            pause: Pause::default(),
+            samples: Samples::default(),
+            run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
             since: Instant::now(),
             saved: AtomicU64::new(saved),
+            saved_sequence: AtomicU64::new(saved_sequence),
             flush_at: AtomicU64::new(0),
-            redis_port,
+            redis_port: ports.redis,
+            memcached_port: ports.memcached,
+            loops,
             wake: std::sync::OnceLock::new(),
+            stop: std::sync::OnceLock::new(),
         }
+    }
+
+    /// Counts an error reply.
+    pub(crate) fn count_error(&self, text: &str) {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+        self.tally.error(text);
+    }
+
+    /// Returns the bytes of memory that are in use by the store, not those that it may take.
+    pub(crate) fn used_memory(&self) -> u64 {
+        let stats = self.store.db.stats();
+        let memory = &stats.memory;
+        let caches = stats.cache.charged_bytes + stats.records.used_bytes;
+        memory.memtables + memory.log + memory.tree + memory.tables + caches
     }
 }

@@ -13,6 +13,7 @@
 //!         | WORD { " " WORD } CRLF BYTES CRLF             set, add, replace, append, prepend, cas; ms
 //! ```
 
+mod counts;
 mod items;
 mod meta;
 pub mod request;
@@ -21,4 +22,5 @@ mod session;
 mod stats;
 mod text;
 
+pub(crate) use counts::Counts;
 pub(crate) use session::Session;

@@ -131,10 +131,10 @@ impl Acceptor {
     ) -> io::Result<()> {
         socket.set_nodelay(true)?;
         let local = socket.local_addr()?;
-        let Some(client) = self
-            .shared
-            .clients
-            .admit(peer, local, self.shared.config.max_clients())
+        let Some(client) =
+            self.shared
+                .clients
+                .admit(listener.language, peer, local, self.shared.config.max_clients())
         else {
             self.shared.counters.rejected.fetch_add(1, Ordering::Relaxed);
             let refusal: &[u8] = match listener.language {
@@ -146,6 +146,11 @@ impl Acceptor {
             }
             return Ok(());
         };
+        #[cfg(unix)]
+        client.descriptor.store(
+            i64::from(std::os::fd::AsRawFd::as_raw_fd(&socket)),
+            Ordering::Relaxed,
+        );
         self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         let connection = self
             .connection(socket, listener.language, &client)

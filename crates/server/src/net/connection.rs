@@ -38,6 +38,11 @@ pub(crate) trait Protocol: Send {
     /// again with the same input once `waker` was told, or earlier.
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served;
 
+    /// Appends what others have for the connection to `output`, and tells them to wake it by `waker` when there is more; false if it must end.
+    fn pushed(&mut self, _output: &mut Vec<u8>, _waker: &Waker) -> bool {
+        true
+    }
+
     /// Whether what was served must be on the disk before its replies are sent; asked once after each call of `serve`.
     fn takes_sync(&mut self) -> bool;
 
@@ -129,6 +134,7 @@ impl Connection {
         match catch_unwind(AssertUnwindSafe(|| self.rounds())) {
             Ok(Ok(turn)) => {
                 self.input.rest();
+                self.note_memory();
                 turn
             }
             Ok(Err(error)) => {
@@ -144,8 +150,27 @@ impl Connection {
         }
     }
 
+    /// Notes what the buffers hold, for who asks how much memory connections take.
+    fn note_memory(&self) {
+        let memory = &self.client.memory;
+        let input = self.input.len() as u64;
+        let output = (self.output.len() - self.sent) as u64;
+        memory.input.store(input, Relaxed);
+        memory.input_room.store(self.input.room() - input, Relaxed);
+        memory.output.store(output, Relaxed);
+        memory.output_room.store(self.output.capacity() as u64, Relaxed);
+    }
+
     fn rounds(&mut self) -> io::Result<Turn> {
         for _ in 0..ROUNDS {
+            self.send()?;
+            if !self.protocol.pushed(&mut self.output, &self.waker) {
+                tracing::warn!(
+                    client = self.client.id,
+                    "closed: it did not take what MONITOR shows"
+                );
+                return Ok(Turn::Closed);
+            }
             self.send()?;
             if self.output.len() - self.sent > HIGH_WATER {
                 return Ok(Turn::Idle);
@@ -166,6 +191,7 @@ impl Connection {
                     Ok((asked, got)) => {
                         self.is_drained = got < asked && self.transport.is_drained_by_short_reads();
                         self.shared.counters.received.fetch_add(got as u64, Relaxed);
+                        self.shared.counters.reads.fetch_add(1, Relaxed);
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Turn::Idle),
                     Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -217,6 +243,7 @@ impl Connection {
                 Ok(count) => {
                     self.sent += count;
                     self.shared.counters.sent.fetch_add(count as u64, Relaxed);
+                    self.shared.counters.writes.fetch_add(1, Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

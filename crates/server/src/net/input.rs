@@ -31,6 +31,11 @@ impl Input {
         self.end - self.start
     }
 
+    /// Returns how many bytes its buffer takes.
+    pub(crate) fn room(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// The first `count` bytes are done with.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;

@@ -40,6 +40,11 @@ static SETTINGS: &[Setting] = &[
     fixed("appendonly", |_| "yes".to_owned()),
     fixed("appendfsync", |shared| if shared.store.waits_for_disk() { "always" } else { "everysec" }.to_owned()),
     fixed("databases", |_| crate::store::DATABASES.to_string()),
+    setting("latency-monitor-threshold", |shared| shared.latencies.threshold_ms.load(Ordering::Relaxed).to_string(), |shared, text| {
+        let threshold = u64::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        shared.latencies.threshold_ms.store(threshold, Ordering::Relaxed);
+        Ok(())
+    }),
     setting("maxclients", |shared| shared.config.max_clients().to_string(), |shared, text| {
         let most = usize::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
         if most == 0 {
@@ -122,12 +127,31 @@ pub(super) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
                 &counters.rejected,
                 &counters.commands,
                 &counters.errors,
+                &counters.received,
+                &counters.sent,
+                &counters.reads,
+                &counters.writes,
+                &counters.output_overflows,
                 &session.shared.store.hits,
                 &session.shared.store.misses,
             ] {
                 counter.store(0, Ordering::Relaxed);
             }
+            session.shared.store.expiring.reset_expired_keys();
+            session.shared.tally.reset();
+            session.shared.samples.reset_peak();
             reply.ok();
+        }
+        (b"HELP", 2) => {
+            let lines = [
+                "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "GET <pattern> [...] -- settings.",
+                "SET <setting> <value> [...] -- changes settings until the server ends.",
+                "RESETSTAT -- sets what INFO counts to zero.",
+                "HELP -- this text.",
+            ];
+            reply.array(lines.len());
+            lines.iter().for_each(|line| reply.simple(line));
         }
         (b"REWRITE", 2) => {
             return Err(Failure::say("ERR The server is running without a config file"));
@@ -156,8 +180,10 @@ fn change(shared: &Shared, name: &[u8], value: &[u8]) -> Done {
     })
 }
 
-fn make_durable(shared: &Shared) -> Done {
+pub(super) fn make_durable(shared: &Shared) -> Done {
+    let sequence = shared.store.db.sequence();
     shared.store.db.checkpoint()?;
+    shared.saved_sequence.store(sequence, Ordering::Relaxed);
     shared
         .saved
         .store(shared.store.now_ms() / 1000, Ordering::Relaxed);
@@ -228,6 +254,7 @@ pub(super) fn slowlog(session: &mut Session, args: Args<'_>, reply: &mut Reply<'
             let most = args.get(2).map_or(Some(10), number::integer);
             let most = most.filter(|&most| most >= -1);
             let most = most.ok_or(Failure::say("ERR count should be greater than or equal to -1"))?;
+            // Minus one means all.
             let entries = slow.newest(usize::try_from(most).unwrap_or(usize::MAX));
             reply.array(entries.len());
             for entry in entries {
@@ -240,6 +267,17 @@ pub(super) fn slowlog(session: &mut Session, args: Args<'_>, reply: &mut Reply<'
                 reply.bulk(entry.peer.as_bytes());
                 reply.bulk(entry.name.as_bytes());
             }
+        }
+        (b"HELP", 2) => {
+            let lines = [
+                "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "GET [<count>] -- the last commands that took long, -1 meaning all.",
+                "LEN -- how many there are.",
+                "RESET -- forgets them.",
+                "HELP -- this text.",
+            ];
+            reply.array(lines.len());
+            lines.iter().for_each(|line| reply.simple(line));
         }
         _ => return Err(unknown_subcommand("slowlog", args)),
     }

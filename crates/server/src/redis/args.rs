@@ -36,6 +36,17 @@ pub(super) fn wrong_number(command: &str) -> Failure {
     )))
 }
 
+/// Fails when not even the shortest replies of so many elements would fit.
+pub(super) fn check_count(reply: &Reply<'_>, elements: usize) -> Result<(), Failure> {
+    const SHORTEST: usize = 6;
+    match reply.most() {
+        most if elements.saturating_mul(SHORTEST) > most => Err(Failure::Refused(Cow::Owned(format!(
+            "ERR a reply of {elements} elements exceeds {most} bytes, the limit of a client's output: ask for less at a time"
+        )))),
+        _ => Ok(()),
+    }
+}
+
 /// Fails once a reply is longer than a connection may have waiting. Commands whose replies a client's
 /// number makes long ask after each element.
 pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ type Done = Result<(), Failure>;
 
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Left,
     Right,
 }
@@ -147,6 +147,23 @@ fn pop(
         Some(_) => reply_all(reply, &taken),
     }
     Ok(())
+}
+
+/// Takes up to so many elements from an end of a list, if there is one.
+pub(super) fn pop_some(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    count: u64,
+    end: End,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let Some(mut list) = list(transaction, key)? else {
+        return Ok(Vec::new());
+    };
+    let taken = take(transaction, &mut list, count, end)?;
+    if !taken.is_empty() {
+        transaction.save(key, &list);
+    }
+    Ok(taken)
 }
 
 fn reply_all(reply: &mut Reply<'_>, elements: &[Vec<u8>]) {

@@ -1,9 +1,10 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
 
 use super::batch::Batch;
-use super::table::{self, Action, Command, OnSession};
+use super::table::{self, Action, Command};
 use super::transactions::Multi;
-use super::{args, connection, subcommands};
+use super::{args, connection, subcommands, watching};
+use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
 use crate::shared::{Client, Shared};
@@ -13,6 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 /// What happens to replies, as CLIENT REPLY says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,10 @@ pub(crate) struct Session {
     pub(super) multi: Multi,
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
+    /// What MONITOR shows it.
+    pub(super) feed: Option<Arc<Feed>>,
+    /// When the batch under way was begun.
+    pub(super) began: Option<Instant>,
     parser: Parser,
     requests: Option<Requests>,
     /// What stopped the reading of requests, behind those that were read.
@@ -41,11 +47,11 @@ pub(crate) struct Session {
     waiting: Option<Waiting>,
 }
 
-/// Requests that wait for what a batch among them reads.
+/// Requests that wait for what a batch among them reads, or for the end of a pause.
 struct Waiting {
     /// The first request of the batch.
     at: usize,
-    reading: MultiGet,
+    reading: Option<MultiGet>,
 }
 
 /// What becomes of requests.
@@ -68,6 +74,8 @@ impl Session {
             multi: Multi::default(),
             is_ending: false,
             wants_sync: false,
+            feed: None,
+            began: None,
             parser: Parser::default(),
             requests: Some(Requests::default()),
             bad: None,
@@ -83,21 +91,23 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Flow {
-        let mut index = 0;
-        let mut read = None;
+        let (mut index, mut read) = (0, None);
         if let Some(mut waiting) = self.waiting.take() {
-            match Pin::new(&mut waiting.reading).poll(context) {
-                Poll::Ready(result) => read = Some(result),
-                Poll::Pending => {
-                    self.waiting = Some(waiting);
-                    return Flow::Wait;
-                }
-            }
             index = waiting.at;
+            let polled = waiting
+                .reading
+                .as_mut()
+                .map(|reading| Pin::new(reading).poll(context));
+            if let Some(Poll::Pending) = polled {
+                self.waiting = Some(waiting);
+                return Flow::Wait;
+            }
+            if let Some(Poll::Ready(result)) = polled {
+                read = Some(result);
+            }
         }
         while index < requests.len() && !self.is_ending {
-            let at = index;
-            let args = requests.get(index, buffer);
+            let (at, args) = (index, requests.get(index, buffer));
             index += 1;
             if is_http(args) {
                 self.drop_http();
@@ -106,18 +116,20 @@ impl Session {
             let command = match self.admit(args) {
                 Ok(command) => command,
                 Err(text) => {
-                    self.multi.fail();
-                    self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-                    self.reply(output, |reply| reply.error(&text));
+                    self.reject(args, &text, output);
                     continue;
                 }
             };
+            if self.shared.pause.is_on() && read.is_none() && self.is_paused(command, context) {
+                self.waiting = Some(Waiting { at, reading: None });
+                return Flow::Wait;
+            }
             if self.multi.is_begun() && !command.runs_in_multi() {
                 self.queue(command, args, output);
                 continue;
             }
             match command.action {
-                Action::Session(run) => self.run_alone(run, args, output),
+                Action::Session(_) => self.run_alone(command, args, output),
                 Action::Data(_) => {
                     let mut batch = Batch::new(command, args);
                     while index < requests.len()
@@ -129,7 +141,10 @@ impl Session {
                     }
                     let (start, replies) = (output.len(), self.replies);
                     if let Some(reading) = self.run(&batch, read.take(), output, context) {
-                        self.waiting = Some(Waiting { at, reading });
+                        self.waiting = Some(Waiting {
+                            at,
+                            reading: Some(reading),
+                        });
                         return Flow::Wait;
                     }
                     self.hold_back(replies, output, start);
@@ -149,14 +164,62 @@ impl Session {
         );
     }
 
-    fn run_alone(&mut self, run: OnSession, args: Args<'_>, output: &mut Vec<u8>) {
+    /// Whether CLIENT PAUSE holds a command. What is queued for EXEC waits with it.
+    fn is_paused(&self, command: &Command, context: &Context<'_>) -> bool {
+        let is_queued = self.multi.is_begun() && !command.runs_in_multi();
+        let is_exempt = is_queued || command.name == "client" || command.is_for_strangers();
+        !is_exempt
+            && self
+                .shared
+                .pause
+                .holds(|| command.waits_for_writers(), context.waker())
+    }
+
+    /// Refuses a request before it is executed.
+    fn reject(&mut self, args: Args<'_>, text: &str, output: &mut Vec<u8>) {
+        self.multi.fail();
+        if let Some(command) = table::find(args.at(0)) {
+            self.shared.tally.of(command.counted_as(args)).rejected();
+        }
+        self.shared.count_error(text);
+        self.reply(output, |reply| reply.error(text));
+    }
+
+    /// Executes a command of the connection or the server.
+    fn run_alone(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
         let (start, replies, version) = (output.len(), self.replies, self.version);
+        let counted_as = command.counted_as(args);
+        self.client.set_last_command(counted_as);
+        let is_shown = command.name != "exec" && command.name != "monitor";
+        if is_shown {
+            self.show(command, args);
+        }
+        let began = Instant::now();
+        let Action::Session(run) = command.action else {
+            return;
+        };
         if let Err(failure) = run(self, args, &mut Reply::new(output, version)) {
             output.truncate(start);
-            self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-            Reply::new(output, self.version).error(&failure.to_string());
+            let text = failure.to_string();
+            self.shared.count_error(&text);
+            self.shared.tally.of(counted_as).failed();
+            Reply::new(output, self.version).error(&text);
+        }
+        let took = began.elapsed();
+        self.shared.tally.of(counted_as).called(1, took);
+        if command.is_seen() {
+            self.note_slow(command, args, took);
+        } else {
+            self.show(command, args);
         }
         self.hold_back(replies, output, start);
+    }
+
+    /// Shows a command to those who said MONITOR.
+    pub(super) fn show(&self, command: &Command, args: Args<'_>) {
+        if self.shared.monitors.are_there() && !command.is_admin() {
+            watching::show(self, command, args);
+        }
     }
 
     /// Whether a request can be executed with those before it.
@@ -179,6 +242,9 @@ impl Session {
         subcommands::check(command.name, args)?;
         if !self.is_known && !command.is_for_strangers() {
             return Err(Cow::Borrowed("NOAUTH Authentication required."));
+        }
+        if self.multi.is_begun() && command.is_refused_in_multi() {
+            return Err(Cow::Borrowed("ERR Command not allowed inside a transaction"));
         }
         Ok(command)
     }
@@ -207,6 +273,8 @@ impl Session {
         match before {
             Replies::Off if self.replies == Replies::On => {}
             Replies::Off => output.truncate(start),
+            // CLIENT REPLY ON has a reply even when it was to be skipped.
+            Replies::SkipNext if self.replies == Replies::On => {}
             Replies::SkipNext => {
                 output.truncate(start);
                 if self.replies == Replies::SkipNext {
@@ -230,8 +298,9 @@ impl Session {
             .fetch_add(count as u64, Ordering::Relaxed);
         let since = self.client.since.elapsed().as_millis() as u64;
         self.client.last_ms.store(since, Ordering::Relaxed);
-        if let Some(command) = table::find(requests.get(count - 1, buffer).at(0)) {
-            *self.client.last_command.lock() = command.name;
+        let last = requests.get(count - 1, buffer);
+        if let Some(command) = table::find(last.at(0)) {
+            self.client.set_last_command(command.counted_as(last));
         }
     }
 
@@ -246,6 +315,10 @@ impl Session {
 
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+        self.client
+            .memory
+            .input
+            .store(input.len() as u64, Ordering::Relaxed);
         let mut requests = self.requests.take().unwrap_or_default();
         let most = self.shared.config.limits.batch;
         if self.waiting.is_none() {
@@ -255,6 +328,9 @@ impl Protocol for Session {
         }
         let mut context = Context::from_waker(waker);
         let flow = self.execute(&requests, input.bytes(), output, &mut context);
+        if self.feed.is_some() && !self.pushed(output, waker) {
+            return Served::Close;
+        }
         if flow == Flow::Wait {
             self.requests = Some(requests);
             return Served::Wait;
@@ -278,6 +354,14 @@ impl Protocol for Session {
         }
     }
 
+    fn pushed(&mut self, output: &mut Vec<u8>, waker: &Waker) -> bool {
+        let Some(feed) = &self.feed else {
+            return true;
+        };
+        feed.is_woken_by(waker);
+        feed.take(output)
+    }
+
     fn takes_sync(&mut self) -> bool {
         std::mem::take(&mut self.wants_sync)
     }
@@ -289,8 +373,9 @@ impl Protocol for Session {
 
 impl Session {
     fn refuse(&mut self, bad: &BadRequest, output: &mut Vec<u8>) {
-        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-        Reply::new(output, self.version).error(&format!("ERR {bad}"));
+        let text = format!("ERR {bad}");
+        self.shared.count_error(&text);
+        Reply::new(output, self.version).error(&text);
         self.is_ending = true;
     }
 }
@@ -298,6 +383,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         connection::forget(self);
+        watching::stop_monitoring(self);
     }
 }
 

@@ -5,9 +5,10 @@ use super::session::Session;
 use super::table::{Action, Command};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
-use crate::store::{Store, Transaction, Wanted};
+use crate::store::{Lookups, Store, Transaction, Wanted};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 type Done = Result<(), Failure>;
 
@@ -184,12 +185,19 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
     }
     let mut output = Vec::new();
     for queued in queue {
+        let began = Instant::now();
+        session.show(queued.command, queued.args());
         session.apply(queued.command, queued.args(), &mut transaction, &mut output)?;
+        let took = began.elapsed();
+        let counted_as = queued.command.counted_as(queued.args());
+        session.shared.tally.of(counted_as).called(1, took);
+        session.note_slow(queued.command, queued.args(), took);
         if transaction.bytes() > session.shared.config.limits.transaction {
             return Err(Failure::say("ERR transaction exceeds the limit of its size"));
         }
         transaction.database = session.database;
     }
+    Lookups::tell(store);
     session.commit(transaction, &held)?;
     reply.array(queue.len());
     reply.raw(&output);

@@ -19,11 +19,13 @@ mod clock;
 mod entries;
 mod expiring;
 mod locks;
+mod lookups;
 mod reaper;
 mod scan;
 mod transaction;
 
 pub(crate) use locks::{Held, Mode, Wanted};
+pub(crate) use lookups::Lookups;
 pub(crate) use reaper::Reaper;
 pub(crate) use scan::{Direction, Pair};
 pub(crate) use transaction::{Outcome, Transaction};
@@ -60,7 +62,7 @@ pub(crate) struct Store {
     cas: AtomicU64,
     /// Where walks over all keys go on.
     pub(crate) cursors: Cursors,
-    /// Strings that were asked for and there, and not there.
+    /// Keys that commands which only read have asked for and that were there, and not there.
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
 }

@@ -66,6 +66,7 @@ pub(crate) struct Transaction<'s> {
     bytes: usize,
     /// How many of them expire, and when the last ones do.
     expiring: u64,
+    expiring_keys: u64,
     last_expiry_ms: u64,
 }
 
@@ -83,6 +84,7 @@ impl<'s> Transaction<'s> {
             touched: Vec::new(),
             bytes: 0,
             expiring: 0,
+            expiring_keys: 0,
             last_expiry_ms: 0,
         }
     }
@@ -214,6 +216,7 @@ impl<'s> Transaction<'s> {
         self.bytes += bytes;
         if expires_ms != 0 {
             self.expiring += bytes as u64;
+            self.expiring_keys += 1;
             self.last_expiry_ms = self.last_expiry_ms.max(expires_ms);
         }
     }
@@ -300,7 +303,9 @@ impl<'s> Transaction<'s> {
         }
         self.store.db.write(batch)?;
         if self.expiring > 0 {
-            self.store.expiring.note(self.last_expiry_ms, self.expiring);
+            self.store
+                .expiring
+                .note(self.last_expiry_ms, self.expiring, self.expiring_keys);
         }
         for (database, key) in &self.touched {
             held.touch(*database, key);

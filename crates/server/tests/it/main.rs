@@ -1,5 +1,6 @@
 //! A real server on a free port, and clients that speak to it.
 
+mod algebra;
 mod client;
 mod cold;
 mod collections;
@@ -15,5 +16,6 @@ mod other;
 mod page;
 mod restart;
 mod strings;
+mod tools;
 mod transactions;
 mod web;

@@ -177,6 +177,26 @@ pub(in super::super) fn zrem(
     Ok(())
 }
 
+/// Takes up to so many members from an end of a sorted set, if there is one.
+pub(in super::super) fn pop_some(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    count: u64,
+    direction: Direction,
+) -> Result<Vec<super::Scored>, Failure> {
+    let Some(mut set) = sorted_set(transaction, key)? else {
+        return Ok(Vec::new());
+    };
+    let taken = super::range::by_rank(transaction, &set, 0..count, direction)?;
+    for (member, score) in &taken {
+        remove(transaction, &mut set, member, *score);
+    }
+    if !taken.is_empty() {
+        transaction.save(key, &set);
+    }
+    Ok(taken)
+}
+
 fn pop(
     transaction: &mut Transaction<'_>,
     args: Args<'_>,

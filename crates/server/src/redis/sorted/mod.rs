@@ -6,15 +6,21 @@
 //!
 //! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges), `range.rs` (reading and removing ranges).
 
+mod algebra;
 mod bounds;
 mod change;
+mod draw;
 mod range;
 
-pub(super) use change::{zadd, zincr_by, zpopmax, zpopmin, zrem};
+pub(super) use algebra::{
+    sintercard, zdiff, zdiff_store, zinter, zinter_store, zintercard, zunion, zunion_store,
+};
+pub(super) use change::{pop_some, zadd, zincr_by, zpopmax, zpopmin, zrem};
+pub(super) use draw::zrandmember;
 pub(super) use range::{
-    zcard, zcount, zlexcount, zmscore, zrange, zrange_by_lex, zrange_by_score, zrank, zrem_range_by_lex,
-    zrem_range_by_rank, zrem_range_by_score, zrev_range, zrev_range_by_lex, zrev_range_by_score, zrev_rank,
-    zscan, zscore,
+    zcard, zcount, zlexcount, zmscore, zrange, zrange_by_lex, zrange_by_score, zrange_store, zrank,
+    zrem_range_by_lex, zrem_range_by_rank, zrem_range_by_score, zrev_range, zrev_range_by_lex,
+    zrev_range_by_score, zrev_rank, zscan, zscore,
 };
 
 use crate::error::Failure;

@@ -1,7 +1,7 @@
 //! Members by rank, by score, by their own order: read, counted, removed.
 
 use super::super::args::{Options, integer, is, span};
-use super::super::walks::{self, Wish, score_text};
+use super::super::walks::{self, Wish, scanned_score};
 use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
 use super::{Done, Scored, remove, score, sorted_set};
 use crate::error::Failure;
@@ -136,18 +136,27 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn new(args: Args<'a>, by: By, direction: Direction) -> Wanted<'a> {
+        Wanted::with_ends_at(args, 2, by, direction)
+    }
+
+    fn with_ends_at(args: Args<'a>, at: usize, by: By, direction: Direction) -> Wanted<'a> {
         Wanted {
             by,
             direction,
-            ends: (args.at(2), args.at(3)),
+            ends: (args.at(at), args.at(at + 1)),
             limit: None,
             with_scores: false,
         }
     }
 
     /// With the options behind the ends. ZRANGE alone says by what, and in which direction.
-    fn read(mut self, args: Args<'a>, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
-        let mut options = Options::new(args, 4);
+    fn read(self, args: Args<'a>, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
+        self.read_from(args, 4, says_by_what)
+    }
+
+    fn read_from(mut self, args: Args<'a>, at: usize, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
+        let mut options = Options::new(args, at);
+        let mut may_say_by_what = says_by_what;
         while let Some(word) = options.next() {
             if is(word, "WITHSCORES") {
                 self.with_scores = true;
@@ -155,15 +164,17 @@ impl<'a> Wanted<'a> {
                 self.limit = Some((integer(options.value()?)?, integer(options.value()?)?));
             } else if says_by_what && is(word, "REV") {
                 self.direction = Direction::Backward;
-            } else if says_by_what && is(word, "BYSCORE") {
+            } else if may_say_by_what && is(word, "BYSCORE") {
                 self.by = By::Score;
-            } else if says_by_what && is(word, "BYLEX") {
+                may_say_by_what = false;
+            } else if may_say_by_what && is(word, "BYLEX") {
                 self.by = By::Member;
+                may_say_by_what = false;
             } else {
                 return Err(Failure::SYNTAX);
             }
         }
-        if self.limit.is_some() && self.by == By::Rank {
+        if self.limit.is_some_and(|(_, count)| count != -1) && self.by == By::Rank {
             return Err(Failure::say(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
             ));
@@ -254,6 +265,21 @@ ranges! {
     zrev_range_by_score, Score, Backward, false;
     zrange_by_lex, Member, Forward, false;
     zrev_range_by_lex, Member, Backward, false;
+}
+
+pub(in super::super) fn zrange_store(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let wanted = Wanted::with_ends_at(args, 3, By::Rank, Direction::Forward).read_from(args, 5, true)?;
+    if wanted.with_scores {
+        return Err(Failure::SYNTAX);
+    }
+    let found = find(transaction, args.at(2), &wanted)?;
+    super::algebra::store(transaction, super::super::args::name(args.at(1))?, &found)?;
+    reply.count(found.len());
+    Ok(())
 }
 
 macro_rules! counts {
@@ -403,15 +429,16 @@ pub(in super::super) fn zscan(
     reply: &mut Reply<'_>,
 ) -> Done {
     let cursor = walks::cursor(args.at(2))?;
-    let wish = Wish::new(args, 3)?;
-    let (next, found) = match sorted_set(transaction, args.at(1))? {
-        None => (0, Vec::new()),
-        Some(set) => {
-            let start = format::sorted_place_key(transaction.database, set.number, cursor);
-            let (end, _) = format::scores(transaction.database, set.number);
-            walks::some_elements(transaction, (start, end), wish.count, format::sorted_member_of)?
-        }
+    // As in Redis, options are read only where there is something to walk over.
+    let Some(set) = sorted_set(transaction, args.at(1))? else {
+        walks::begin(reply, 0, 0);
+        return Ok(());
     };
+    let wish = Wish::new(args, 3)?;
+    let start = format::sorted_place_key(transaction.database, set.number, cursor);
+    let (end, _) = format::scores(transaction.database, set.number);
+    let (next, found) =
+        walks::some_elements(transaction, (start, end), wish.count, format::sorted_member_of)?;
     let found: Vec<_> = found
         .into_iter()
         .filter(|(member, _)| wish.fits(member))
@@ -419,7 +446,7 @@ pub(in super::super) fn zscan(
     walks::begin(reply, next, 2 * found.len());
     for (member, value) in &found {
         reply.bulk(member);
-        reply.bulk(&score_text(format::decode_score(value)?));
+        reply.bulk(&scanned_score(format::decode_score(value)?));
     }
     Ok(())
 }
