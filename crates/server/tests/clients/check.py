@@ -39,6 +39,7 @@ def redis_py():
         client.config_set("slowlog-log-slower-than", 0)
         assert client.slowlog_get(5)
         client.config_set("slowlog-log-slower-than", 10000)
+        client.latency_reset()
         assert not client.latency_latest() and not client.module_list()
         with client.monitor() as monitor:
             redis.Redis(port=redis_port).get("watched")
