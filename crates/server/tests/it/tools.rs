@@ -397,3 +397,21 @@ fn answers_that_were_not_those_of_redis_are_now() {
         "{scanned}"
     );
 }
+
+#[test]
+fn what_the_log_writes_is_counted_as_written() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let value = vec![b'x'; 64 << 10];
+    for number in 0..16 {
+        client.send(&[b"SET", format!("key{number}").as_bytes(), &value]);
+        assert_eq!(client.reply(), "OK");
+    }
+    fixture.db.sync().unwrap();
+    let stats = fixture.db.stats();
+    let logged = stats.device.of(alluvium::Purpose::Log).written_bytes;
+    assert!(logged >= 16 * value.len() as u64, "{logged}");
+    assert!(stats.write_amplification().unwrap() >= 1.0);
+    let free = fixture.db.disk_space().unwrap();
+    assert!(free.free_bytes > 0 && free.free_bytes <= free.total_bytes);
+}
