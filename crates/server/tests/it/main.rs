@@ -23,6 +23,7 @@ mod page;
 mod restart;
 mod sockets;
 mod strings;
+mod together;
 mod tools;
 mod transactions;
 mod users;

@@ -1,46 +1,15 @@
 //! Unions, intersections and differences of sorted sets; plain sets count as sorted ones whose scores are 1.
 
-use super::super::args::{Options, integer, is, name};
+use super::super::args::{Options, integer, is, name, too_long};
 use super::super::numbered;
+use super::merge::{Aggregate, Inputs, Next, Sum, visit};
 use super::range::reply_scored;
-use super::store::store;
-use super::{Done, Scored, score};
+use super::store::Making;
+use super::{Done, Scored};
 use crate::error::Failure;
-use crate::model::{Collection, Entry, Kind, format};
+use crate::model::{Collection, Entry, Kind};
 use crate::resp::{Args, Reply};
-use crate::store::{Direction, Transaction};
-use std::collections::HashMap;
-
-/// What is made of several sorted sets.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sum {
-    Union,
-    Intersection,
-    Difference,
-}
-
-/// What becomes of scores of one member.
-#[derive(Clone, Copy)]
-enum Aggregate {
-    Sum,
-    Least,
-    Most,
-}
-
-impl Aggregate {
-    fn of(self, one: f64, other: f64) -> f64 {
-        match self {
-            // Infinities of both signs make nothing.
-            Aggregate::Sum => not_nan(one + other),
-            Aggregate::Least => one.min(other),
-            Aggregate::Most => one.max(other),
-        }
-    }
-}
-
-fn not_nan(score: f64) -> f64 {
-    if score.is_nan() { 0.0 } else { score }
-}
+use crate::store::Transaction;
 
 /// What a command says: its keys with their weights, and how scores are joined.
 struct Wish<'a> {
@@ -109,126 +78,49 @@ fn input(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collect
     }
 }
 
-/// All members with their scores.
-fn members(transaction: &Transaction<'_>, set: &Collection) -> Result<Vec<Scored>, Failure> {
-    let (start, end) = if set.kind == Kind::Set {
-        let start = format::elements(transaction.database, set.number);
-        let end = format::behind(&start);
-        (start, end)
-    } else {
-        format::scores(transaction.database, set.number)
-    };
-    let mut found = Vec::new();
-    let mut scan = transaction.scan(start, end, Direction::Forward);
-    while let Some((key, _)) = scan.next()? {
-        let (score, member) = if set.kind == Kind::Set {
-            (1.0, format::member_of(&key).1)
-        } else {
-            format::scored_member_of(&key)
-        };
-        found.push((member.to_vec(), score));
-    }
-    Ok(found)
-}
-
-/// The score of a member, if the set has it.
-fn score_in(
-    transaction: &mut Transaction<'_>,
-    set: &Collection,
-    member: &[u8],
-) -> Result<Option<f64>, Failure> {
-    if set.kind == Kind::SortedSet {
-        return score(transaction, set, member);
-    }
-    let place = format::member_key(transaction.database, set.number, member);
-    Ok(transaction.get(&place)?.map(|_| 1.0))
-}
-
-/// What is made of the inputs, in the order of scores.
-fn made(transaction: &mut Transaction<'_>, wish: &Wish<'_>, sum: Sum) -> Result<Vec<Scored>, Failure> {
+/// The sets that a command names.
+fn inputs(transaction: &mut Transaction<'_>, wish: &Wish<'_>) -> Result<Inputs, Failure> {
     let mut sets = Vec::with_capacity(wish.inputs.len());
     for (key, weight) in &wish.inputs {
         sets.push((input(transaction, key)?, *weight));
     }
-    let mut made = match sum {
-        Sum::Union => union(transaction, sets, wish.aggregate)?,
-        Sum::Intersection => intersection(transaction, sets, wish.aggregate, usize::MAX)?,
-        Sum::Difference => difference(transaction, &sets)?,
-    };
+    Ok(sets)
+}
+
+/// Shows what is made of the inputs, in the order of scores. As they are found in another order, all of it is in memory before.
+fn show(transaction: &mut Transaction<'_>, wish: &Wish<'_>, sum: Sum, reply: &mut Reply<'_>) -> Done {
+    let sets = inputs(transaction, wish)?;
+    let (mut made, mut bytes): (Vec<Scored>, _) = (Vec::new(), reply.position());
+    visit(transaction, sets, sum, wish.aggregate, |member, score| {
+        bytes += member.len() + size_of::<Scored>();
+        made.push((member.to_vec(), score));
+        if bytes > reply.most() {
+            return Err(too_long(reply.most()));
+        }
+        Ok(Next::GoesOn)
+    })?;
     made.sort_by(|(one, score), (other, other_score)| score.total_cmp(other_score).then(one.cmp(other)));
-    Ok(made)
+    reply_scored(reply, &made, wish.with_scores);
+    Ok(())
 }
 
-type Inputs = Vec<(Option<Collection>, f64)>;
-
-fn by_size(sets: &mut Inputs) {
-    sets.sort_by_key(|(set, _)| set.map_or(0, |set| set.count));
-}
-
-fn union(
-    transaction: &Transaction<'_>,
-    mut sets: Inputs,
-    aggregate: Aggregate,
-) -> Result<Vec<Scored>, Failure> {
-    by_size(&mut sets);
-    let mut all: HashMap<Vec<u8>, f64> = HashMap::new();
-    for (set, weight) in sets {
-        let Some(set) = set else { continue };
-        for (member, score) in members(transaction, &set)? {
-            let given = not_nan(weight * score);
-            all.entry(member)
-                .and_modify(|score| *score = aggregate.of(*score, given))
-                .or_insert(given);
-        }
-    }
-    Ok(all.into_iter().collect())
-}
-
-/// The smallest is read, the others are asked; it ends once `most` are found.
-fn intersection(
+/// Has a key hold what is made of the inputs.
+fn keep(
     transaction: &mut Transaction<'_>,
-    mut sets: Inputs,
-    aggregate: Aggregate,
-    most: usize,
-) -> Result<Vec<Scored>, Failure> {
-    by_size(&mut sets);
-    let mut found = Vec::new();
-    let Some((Some(first), weight)) = sets.first().copied() else {
-        return Ok(found);
-    };
-    'members: for (member, score) in members(transaction, &first)? {
-        let mut joined = not_nan(weight * score);
-        for (set, weight) in &sets[1..] {
-            let Some(set) = set else { break 'members };
-            match score_in(transaction, set, &member)? {
-                Some(score) => joined = aggregate.of(joined, not_nan(weight * score)),
-                None => continue 'members,
-            }
-        }
-        found.push((member, joined));
-        if found.len() == most {
-            break;
-        }
-    }
-    Ok(found)
-}
-
-fn difference(transaction: &mut Transaction<'_>, sets: &Inputs) -> Result<Vec<Scored>, Failure> {
-    let mut left = Vec::new();
-    let Some((Some(first), _)) = sets.first() else {
-        return Ok(left);
-    };
-    'members: for (member, score) in members(transaction, first)? {
-        for (set, _) in &sets[1..] {
-            if let Some(set) = set
-                && score_in(transaction, set, &member)?.is_some()
-            {
-                continue 'members;
-            }
-        }
-        left.push((member, score));
-    }
-    Ok(left)
+    key: &[u8],
+    wish: &Wish<'_>,
+    sum: Sum,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let sets = inputs(transaction, wish)?;
+    let mut making = Making::new(transaction)?;
+    visit(transaction, sets, sum, wish.aggregate, |member, score| {
+        making.add(member, score)?;
+        Ok(Next::GoesOn)
+    })?;
+    let count = making.finish(transaction, key)?;
+    reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    Ok(())
 }
 
 macro_rules! sums {
@@ -240,9 +132,7 @@ macro_rules! sums {
         ) -> Done {
             let none = concat!("ERR at least 1 input key is needed for '", $word, "' command");
             let wish = Wish::read(args, 1, Sum::$sum, Use::Shows, none)?;
-            let made = made(transaction, &wish, Sum::$sum)?;
-            reply_scored(reply, &made, wish.with_scores);
-            Ok(())
+            show(transaction, &wish, Sum::$sum, reply)
         }
 
         pub(in super::super) fn $store(
@@ -253,10 +143,7 @@ macro_rules! sums {
             let none = concat!("ERR at least 1 input key is needed for '", $word, "store' command");
             let key = name(args.at(1))?;
             let wish = Wish::read(args, 2, Sum::$sum, Use::Stores, none)?;
-            let made = made(transaction, &wish, Sum::$sum)?;
-            store(transaction, key, &made)?;
-            reply.count(made.len());
-            Ok(())
+            keep(transaction, key, &wish, Sum::$sum, reply)
         }
     )+};
 }
@@ -314,8 +201,12 @@ fn count_common(
         };
         sets.push((set, 1.0));
     }
-    let found = intersection(transaction, sets, Aggregate::Sum, most)?;
-    reply.count(found.len());
+    let mut found = 0;
+    visit(transaction, sets, Sum::Intersection, Aggregate::Sum, |_, _| {
+        found += 1;
+        Ok(if found == most { Next::Stops } else { Next::GoesOn })
+    })?;
+    reply.count(found);
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 use super::super::args::{Options, integer, is, span, too_long};
 use super::super::pages::{self, PAGE, Show, Stretch};
 use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
-use super::rewrite::ends;
 use super::{Done, Scored, sorted_set};
 use crate::error::Failure;
 use crate::model::Collection;
@@ -443,33 +442,6 @@ ranges! {
     zrev_range_by_score, Score, Backward, false;
     zrange_by_lex, Member, Forward, false;
     zrev_range_by_lex, Member, Backward, false;
-}
-
-/// What is wanted, in the order of scores whatever the direction.
-pub(super) fn in_order(
-    transaction: &mut Transaction<'_>,
-    key: &[u8],
-    wanted: &Wanted<'_>,
-) -> Result<Found, Failure> {
-    match find(transaction, key, wanted)? {
-        Found::Listed(mut members) => {
-            if wanted.direction == Direction::Backward {
-                members.reverse();
-            }
-            Ok(Found::Listed(members))
-        }
-        Found::Stretch(stretch) if stretch.direction == Direction::Backward && stretch.count > 0 => {
-            let (start, end) = ends(transaction, &stretch)?;
-            Ok(Found::Stretch(Stretch {
-                start,
-                end,
-                direction: Direction::Forward,
-                skip: 0,
-                count: stretch.count,
-            }))
-        }
-        found => Ok(found),
-    }
 }
 
 macro_rules! counts {

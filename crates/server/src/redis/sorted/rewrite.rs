@@ -36,10 +36,7 @@ fn without(transaction: &mut Transaction<'_>, key: &[u8], set: &Collection, stre
 }
 
 /// The first element of a stretch, and what is behind its last one.
-pub(super) fn ends(
-    transaction: &Transaction<'_>,
-    stretch: &Stretch,
-) -> Result<(InnerKey, InnerKey), Failure> {
+fn ends(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<(InnerKey, InnerKey), Failure> {
     let mut scan = transaction.scan(stretch.start.clone(), stretch.end.clone(), stretch.direction);
     for _ in 0..stretch.skip {
         scan.next()?;
