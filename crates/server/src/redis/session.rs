@@ -489,6 +489,7 @@ impl Session {
 
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+        self.client.load.received.store(input.len(), Ordering::Relaxed);
         let mut requests = self.requests.take().unwrap_or_default();
         let most = self.shared.config.limits.batch;
         let is_held_up = self.waiting.is_some() || self.pause.is_some() || self.tail.is_some();
