@@ -107,6 +107,15 @@ pub(super) fn classes_of(name: &str) -> Vec<&'static str> {
     classes::NAMES.iter().filter(is_own).copied().collect()
 }
 
+/// Whether a command is for who runs the server; of those with subcommands these say it.
+pub(super) fn is_administrative(command: &Command, args: Args<'_>) -> bool {
+    let asked = Asked::of(command, args);
+    match CATALOG.entries[asked.id].is_subcommand {
+        true => CATALOG.entries[asked.id].classes.has(Classes::of(&["admin"])),
+        false => command.is_admin(),
+    }
+}
+
 /// What becomes of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {

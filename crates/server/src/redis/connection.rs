@@ -127,6 +127,7 @@ pub(super) fn quit(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
 
 pub(super) fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     forget(session);
+    watching::show_rest(session, reply);
     watching::stop_monitoring(session);
     session.database = 0;
     session.version = Version::Two;

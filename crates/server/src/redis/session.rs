@@ -5,7 +5,7 @@ use super::paging::{Fits, Paging, no_room};
 use super::permission::{Hold, NotAllowed};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
-use super::{args, connection, subcommands, watching};
+use super::{args, catalog, connection, subcommands, watching};
 use crate::access::User;
 use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
@@ -347,8 +347,8 @@ impl Session {
         let (start, replies, version) = (output.len(), self.replies, self.version);
         let counted_as = command.counted_as(args);
         self.client.set_last_command(counted_as);
-        // EXEC stands behind what it executes; one that says who it is may have to wait, and is executed later.
-        let shows_first = command.is_seen() && !matches!(command.name, "auth" | "hello");
+        // EXEC stands behind what it executes; one that says who it is may have to wait, and is executed later; who has said RESET watches no more.
+        let shows_first = command.is_seen() && !matches!(command.name, "auth" | "hello" | "reset");
         if shows_first {
             self.show(command, args);
         }
@@ -377,7 +377,7 @@ impl Session {
 
     /// Shows a command to those who said MONITOR.
     pub(super) fn show(&self, command: &Command, args: Args<'_>) {
-        if self.shared.monitors.are_there() && !command.is_admin() {
+        if self.shared.monitors.are_there() && !catalog::is_administrative(command, args) {
             watching::show(self, command, args);
         }
     }

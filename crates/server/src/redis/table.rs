@@ -168,7 +168,7 @@ impl Command {
             } else {
                 0
             };
-            ((first > 0).then_some(first), last + 1, count, 1)
+            ((first > 0 && count > 0).then_some(first), last + 1, count, 1)
         } else {
             let last = if last < 0 { args.len() as i32 + last } else { last };
             let is_any = first > 0 && last >= first;

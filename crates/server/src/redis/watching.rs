@@ -63,6 +63,15 @@ pub(super) fn monitor(session: &mut Session, _args: Args<'_>, reply: &mut Reply<
     Ok(())
 }
 
+/// Writes what MONITOR has not shown yet.
+pub(super) fn show_rest(session: &Session, reply: &mut Reply<'_>) {
+    let mut lines = Vec::new();
+    if let Some(feed) = &session.feed {
+        feed.take(&mut lines);
+    }
+    reply.raw(&lines);
+}
+
 /// Ends what MONITOR has begun.
 pub(super) fn stop_monitoring(session: &mut Session) {
     if let Some(feed) = session.feed.take() {

@@ -171,7 +171,10 @@ fn monitor_shows_commands_without_their_secrets() {
     }
     let list = client.ask("CLIENT LIST");
     assert!(list.contains("flags=O"), "{list}");
+    client.script("ECHO last => \"last\"");
     watcher.send(&[b"RESET"]);
+    let line = watcher.reply();
+    assert!(line.ends_with("\"ECHO\" \"last\""), "{line}");
     assert_eq!(watcher.reply(), "RESET");
     client.script("PING => PONG");
     watcher.script("PING => PONG");
