@@ -11,7 +11,7 @@ use crate::options::{Existing, Options};
 use crate::progress::Progress;
 use crate::reads::{Reactor, Reads};
 use crate::snapshot::{Pinned, Snapshot};
-use crate::stats::{Began, Distributions, Recorders, Stats};
+use crate::stats::{Began, DiskSpace, Distributions, Recorders, Stats};
 use crate::worker::Workers;
 use crate::{Durability, Error, Keyspace, Result};
 use alluvium_base::{Kind, Sequence};
@@ -586,6 +586,18 @@ impl Db {
     pub fn count_memory_beside(&self, bytes: u64) -> Result<()> {
         self.engine().is_open()?;
         self.engine().count_memory_beside(bytes)
+    }
+
+    /// Returns the room on the file system that the store lies on.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn disk_space(&self) -> Result<DiskSpace> {
+        let space = self.engine().store.disk_space()?;
+        Ok(DiskSpace {
+            free_bytes: space.free,
+            total_bytes: space.total,
+        })
     }
 
     /// Returns counters of what the store has done since it was opened, and the sizes of what it

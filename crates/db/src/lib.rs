@@ -81,7 +81,8 @@ pub use repair::{RepairReport, repair};
 pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use stats::{
-    Delays, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats, Unit,
+    Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
+    Unit,
 };
 pub use value::Value;
 

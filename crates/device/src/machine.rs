@@ -19,6 +19,49 @@ pub fn memory_of_process(name: &str) -> Option<u64> {
     counted(&fs::read_to_string("/proc/self/status").ok()?, name)
 }
 
+/// Processor time that this process has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorTime {
+    /// Microseconds in the program.
+    pub user_us: u64,
+    /// Microseconds in the operating system.
+    pub system_us: u64,
+    /// Microseconds in the program, of children that have ended.
+    pub children_user_us: u64,
+    /// Microseconds in the operating system, of children that have ended.
+    pub children_system_us: u64,
+}
+
+/// Returns the processor time of this process, as Linux has it in `/proc/self/stat`.
+#[must_use]
+pub fn processor_time() -> Option<ProcessorTime> {
+    let ticks = rustix::param::clock_ticks_per_second();
+    times(&fs::read_to_string("/proc/self/stat").ok()?, ticks)
+}
+
+/// Returns the version of the operating system's kernel, as Linux has it in `/proc/sys/kernel/osrelease`.
+#[must_use]
+pub fn kernel() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// The times of a process, which follow its name in parentheses.
+fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let mut next_us = || {
+        let ticks: u64 = fields.next()?.parse().ok()?;
+        ticks.checked_mul(1_000_000)?.checked_div(ticks_per_second)
+    };
+    Some(ProcessorTime {
+        user_us: next_us()?,
+        system_us: next_us()?,
+        children_user_us: next_us()?,
+        children_system_us: next_us()?,
+    })
+}
+
 /// Bytes of memory that this process's container may use: the least that its control groups say, if any says something.
 #[must_use]
 pub fn container_memory() -> Option<u64> {
@@ -90,6 +133,20 @@ fn group_files(groups: &str, mount: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_a_process_follow_its_name_whatever_that_is() {
+        let text = "1 (a ) b) S 0 1 1 0 -1 4194560 9 8 7 6 250 50 3 2 20 0 1";
+        let expected = ProcessorTime {
+            user_us: 2_500_000,
+            system_us: 500_000,
+            children_user_us: 30_000,
+            children_system_us: 20_000,
+        };
+        assert_eq!(times(text, 100), Some(expected));
+        assert_eq!(times("nothing", 100), None);
+        assert!(processor_time().is_some() && kernel().is_some());
+    }
 
     #[test]
     fn the_least_limit_of_the_group_and_those_above_counts() {

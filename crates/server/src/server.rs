@@ -5,7 +5,8 @@ use crate::control::{About, Control};
 use crate::error::{Error, Result};
 use crate::net::{self, Acceptor, Driver, Keeper, Language, Listener, Listening, Pool, Syncer};
 use crate::options::{Exposure, ServerOptions, Tls};
-use crate::shared::Shared;
+use crate::sampler;
+use crate::shared::{Ports, Shared};
 use crate::store::{Reaper, Store};
 use crate::web::{Setting, Web};
 use alluvium::Db;
@@ -79,6 +80,7 @@ struct Threads {
     syncer: JoinHandle<()>,
     reaper: Reaper,
     keeper: Keeper,
+    sampler: JoinHandle<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,14 +134,19 @@ impl Server {
         let memcached = listen(options.memcached, Language::Memcached)?;
         let socket_files = listen_at_files(&options, &mut listeners)?;
         let store = Arc::new(Store::open(db)?);
-        let port = redis.map_or(0, |address| address.port());
-        let shared = Arc::new(Shared::new(Arc::clone(&store), &options, access, port));
-        shared.place_backups(&options)?;
-        let syncer = Arc::new(Syncer::new(db));
+        let port = |address: Option<SocketAddr>| address.map_or(0, |address| address.port());
+        let ports = Ports {
+            redis: port(redis),
+            memcached: port(memcached),
+        };
         let loops = options
             .loops
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let seats: std::io::Result<Vec<_>> = (0..loops.max(1)).map(|_| Driver::seat(&syncer)).collect();
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+            .max(1);
+        let shared = Arc::new(Shared::new(Arc::clone(&store), &options, access, ports, loops));
+        shared.place_backups(&options)?;
+        let syncer = Arc::new(Syncer::new(db));
+        let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| Driver::seat(&syncer)).collect();
         let pool = Arc::new(Pool::new(seats?));
         let web = start_web(&options, &shared, tls.as_ref())?;
         let (acceptor, control) = Acceptor::new(listeners, &shared, &pool, tls)?;
@@ -158,6 +165,7 @@ impl Server {
             syncer: net::start_syncer(&syncer, &pool)?,
             reaper: Reaper::start(&store)?,
             keeper: Keeper::start(&shared)?,
+            sampler: sampler::start(&shared)?,
         };
         let running = Arc::new(Running {
             options,
@@ -172,6 +180,13 @@ impl Server {
             state: Mutex::new(State::Running),
             changed: Condvar::new(),
         });
+        let stopping = Arc::downgrade(&running);
+        let stop = move || {
+            if let Some(running) = stopping.upgrade() {
+                running.stop();
+            }
+        };
+        assert!(running.shared.stop.set(Box::new(stop)).is_ok(), "it is set once");
         Ok(Server {
             redis,
             memcached,
@@ -225,16 +240,7 @@ impl Server {
     /// Begins to stop, and returns at once: nobody is accepted any more; what has been received is executed; connections end when their
     /// replies are sent, at the latest after [`ServerOptions::grace`]. May be called by any thread, more than once.
     pub fn stop(&self) {
-        let mut state = self.running.state.lock();
-        if *state == State::Running {
-            *state = State::Stopping;
-            self.running.shared.access.delays.end();
-            self.running.control.stop();
-            if let Some(web) = &self.running.web {
-                web.stop();
-            }
-            self.running.changed.notify_all();
-        }
+        self.running.stop();
     }
 
     /// Waits until somebody stops the server, and then until it has stopped. The store stays open.
@@ -253,6 +259,20 @@ impl Server {
 }
 
 impl Running {
+    /// As [`Server::stop`].
+    fn stop(&self) {
+        let mut state = self.state.lock();
+        if *state == State::Running {
+            *state = State::Stopping;
+            self.shared.access.delays.end();
+            self.control.stop();
+            if let Some(web) = &self.web {
+                web.stop();
+            }
+            self.changed.notify_all();
+        }
+    }
+
     fn finish(&self) -> Result<()> {
         let mut threads = self.threads.lock();
         let Some(Threads {
@@ -260,10 +280,16 @@ impl Running {
             syncer,
             reaper,
             keeper,
+            sampler,
         }) = threads.take()
         else {
             return Ok(());
         };
+        // What a pause holds goes on.
+        self.shared.pause.close();
+        if sampler.join().is_err() {
+            tracing::error!("the thread that samples counters has panicked");
+        }
         // First those that bring work, then those that do it.
         if let Some(control) = self.managing.lock().take() {
             control.stop();

@@ -3,15 +3,20 @@
 use crate::LogLevel;
 use crate::access::{Access, User};
 use crate::backups::Backups;
-use crate::net::{self, Address, Budget, Load};
+use crate::monitor::Monitors;
+use crate::net::{self, Address, Budget, Language, Load};
 use crate::options::{Limits, ServerOptions};
+use crate::pause::Pause;
+use crate::redis;
+use crate::sampler::Samples;
 use crate::slowlog::SlowLog;
 use crate::store::Store;
+use crate::tally::Tally;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What is counted since the server was started.
@@ -23,6 +28,9 @@ pub(crate) struct Counters {
     pub(crate) errors: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
+    /// Reads of sockets that brought something, and writes to them.
+    pub(crate) reads: AtomicU64,
+    pub(crate) writes: AtomicU64,
     pub(crate) output_overflows: AtomicU64,
     /// Connections that were closed since all together held too much.
     pub(crate) evicted: AtomicU64,
@@ -37,6 +45,8 @@ pub(crate) struct Counters {
     pub(crate) items_set: AtomicU64,
     pub(crate) items_touched: AtomicU64,
     pub(crate) item_flushes: AtomicU64,
+    /// What else became of commands about items.
+    pub(crate) items: crate::memcached::Counts,
 }
 
 /// What is known of a connection by others.
@@ -56,15 +66,37 @@ pub(crate) struct Client {
     pub(crate) queued: AtomicI64,
     /// Milliseconds from `since` to the last command.
     pub(crate) last_ms: AtomicU64,
-    pub(crate) last_command: Mutex<&'static str>,
+    /// The number under which the last command is counted, or [`NO_COMMAND`].
+    last_command: AtomicU16,
     pub(crate) is_killed: AtomicBool,
     /// Whether it is being served, or waits for the store.
     pub(crate) is_busy: AtomicBool,
     /// What it holds.
     pub(crate) load: Load,
+    /// What it speaks.
+    pub(crate) language: Language,
+    /// The number of its socket, or -1.
+    pub(crate) descriptor: AtomicI64,
+    /// Whether it is shown what others send.
+    pub(crate) is_monitor: AtomicBool,
+    /// What it says of itself.
+    pub(crate) library: Mutex<(String, String)>,
 }
 
+/// The number of the last command of a connection that has sent none.
+const NO_COMMAND: u16 = u16::MAX;
+
 impl Client {
+    pub(crate) fn set_last_command(&self, counted_as: u16) {
+        self.last_command.store(counted_as, Ordering::Relaxed);
+    }
+
+    /// Returns the name of the last command.
+    pub(crate) fn last_command(&self) -> &'static str {
+        let index = usize::from(self.last_command.load(Ordering::Relaxed));
+        redis::counted_names().get(index).map_or("NULL", String::as_str)
+    }
+
     /// How long it has been connected.
     pub(crate) fn age_ms(&self) -> u64 {
         self.since.elapsed().as_millis() as u64
@@ -88,6 +120,7 @@ impl Clients {
     /// One more, if there may be as many.
     pub(crate) fn admit(
         &self,
+        language: Language,
         (peer, local): (Address, Address),
         user: Arc<User>,
         most: usize,
@@ -107,10 +140,14 @@ impl Clients {
             version: AtomicU8::new(2),
             queued: AtomicI64::new(-1),
             last_ms: AtomicU64::new(0),
-            last_command: Mutex::new("NULL"),
+            last_command: AtomicU16::new(NO_COMMAND),
             is_killed: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
             load: Load::default(),
+            language,
+            descriptor: AtomicI64::new(-1),
+            is_monitor: AtomicBool::new(false),
+            library: Mutex::default(),
         });
         all.insert(client.id, Arc::clone(&client));
         Some(client)
@@ -186,6 +223,13 @@ impl Config {
     }
 }
 
+/// The ports that protocols are spoken at; 0 where they are not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) redis: u16,
+    pub(crate) memcached: u16,
+}
+
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
@@ -199,19 +243,38 @@ pub(crate) struct Shared {
     pub(crate) log_level: Option<LogLevel>,
     /// The memory of all connections.
     pub(crate) budget: Arc<Budget>,
+    pub(crate) tally: Tally,
+    pub(crate) latencies: crate::latency::Latencies,
+    pub(crate) monitors: Monitors,
+    pub(crate) pause: Pause,
+    pub(crate) samples: Samples,
+    /// Tells this life of the server from others: 40 hexadecimal digits.
+    pub(crate) run_id: String,
     pub(crate) since: Instant,
-    /// When everything was last made durable on request, in seconds since 1970.
+    /// When the last backup was made, or the server started, in seconds since 1970.
     pub(crate) saved: AtomicU64,
     /// When all items of memcached are to be deleted, in milliseconds since 1970, or 0.
     pub(crate) flush_at: AtomicU64,
     /// The port that the Redis protocol is spoken at, or 0.
     pub(crate) redis_port: u16,
+    /// The port that the memcached protocol is spoken at, or 0.
+    pub(crate) memcached_port: u16,
+    /// How many loops serve connections.
+    pub(crate) loops: usize,
     /// Wakes all loops, so that they end connections that were killed.
     pub(crate) wake: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Begins to stop the server.
+    pub(crate) stop: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Shared {
-    pub(crate) fn new(store: Arc<Store>, options: &ServerOptions, access: Access, redis_port: u16) -> Shared {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        options: &ServerOptions,
+        access: Access,
+        ports: Ports,
+        loops: usize,
+    ) -> Shared {
         let saved = store.now_ms() / 1000;
         let backups = Backups::since(store.db.sequence());
         let client_memory = options.limits.memory.unwrap_or(0);
@@ -234,14 +297,42 @@ impl Shared {
             backups,
             log_level: options.log_level.clone(),
             budget: Arc::new(Budget::new(usize::MAX)),
+            tally: Tally::new(redis::counted_names().len()),
+            latencies: crate::latency::Latencies::default(),
+            monitors: Monitors::default(),
+            pause: Pause::default(),
+            samples: Samples::default(),
+            run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
             since: Instant::now(),
             saved: AtomicU64::new(saved),
             flush_at: AtomicU64::new(0),
-            redis_port,
+            redis_port: ports.redis,
+            memcached_port: ports.memcached,
+            loops,
             wake: std::sync::OnceLock::new(),
+            stop: std::sync::OnceLock::new(),
         };
         shared.fit_client_memory();
         shared
+    }
+
+    /// Counts an error reply.
+    pub(crate) fn count_error(&self, text: &str) {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+        self.tally.error(text);
+    }
+
+    /// Returns the bytes of memory that are in use by the store, not those that it may take.
+    pub(crate) fn used_memory(&self) -> u64 {
+        let stats = self.store.db.stats();
+        let memory = &stats.memory;
+        let caches = stats.cache.charged_bytes + stats.records.used_bytes;
+        memory.memtables + memory.log + memory.tree + memory.tables + caches
+    }
+
+    /// Returns the bytes that all connections hold.
+    pub(crate) fn client_bytes(&self) -> u64 {
+        self.budget.held_with(self.clients.len()) as u64
     }
 
     /// Sets what all connections may hold together; 0 for a share of the store's memory.

@@ -28,6 +28,16 @@ use alluvium_storage::log::LogUsage;
 use alluvium_trees::tiered;
 use std::sync::atomic::Ordering;
 
+/// Room on the file system that a store lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiskSpace {
+    /// Bytes that the store may still take.
+    pub free_bytes: u64,
+    /// Bytes of the whole file system.
+    pub total_bytes: u64,
+}
+
 /// What users asked for, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -124,7 +134,8 @@ fn ratio(one: u64, other: u64) -> Option<f64> {
 }
 
 impl Stats {
-    /// Bytes that the device was asked to write for each byte of users' writes; none before the first.
+    /// Bytes that the device was asked to write for each byte of users' writes, those of the log included as soon as they
+    /// were synced; none before the first.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         ratio(self.device.total().written_bytes, self.written_bytes)

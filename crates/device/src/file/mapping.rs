@@ -132,6 +132,7 @@ impl MappingBacking for MappedRange {
             return Ok(());
         }
         self.file.counters.sync(purpose);
+        self.file.counters.write(purpose, pages.len() as u64);
         self.file
             .state
             .syncs

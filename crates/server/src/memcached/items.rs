@@ -223,7 +223,7 @@ impl<'s> Items<'s> {
         self.store.db.write(&self.batch)?;
         self.batch.clear();
         if self.expiring > 0 {
-            self.store.expiring.note(self.last_expiry_ms, self.expiring);
+            self.store.expiring.note(self.last_expiry_ms, self.expiring, 0);
         }
         (self.bytes, self.expiring, self.last_expiry_ms) = (0, 0, 0);
         Ok(true)

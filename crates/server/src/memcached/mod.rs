@@ -13,6 +13,7 @@
 //!         | WORD { " " WORD } CRLF BYTES CRLF             set, add, replace, append, prepend, cas; ms
 //! ```
 
+mod counts;
 mod items;
 mod meta;
 mod permission;
@@ -22,4 +23,5 @@ mod session;
 mod stats;
 mod text;
 
+pub(crate) use counts::Counts;
 pub(crate) use session::Session;

@@ -284,13 +284,13 @@ impl Session {
         self.permit_items(request)?;
         match request.word(0) {
             b"get" | b"gets" | b"gat" | b"gats" => text::get(request, items, counters, output),
-            b"incr" | b"decr" => text::arithmetic(request, items, output),
+            b"incr" | b"decr" => text::arithmetic(request, items, &counters.items, output),
             b"touch" => text::touch(request, items, counters, output),
-            b"delete" => text::delete(request, items, output),
+            b"delete" => text::delete(request, items, &counters.items, output),
             b"mg" => meta::get(request, items, counters, output),
             b"ms" => meta::set(request, items, counters, output),
-            b"md" => meta::delete(request, items, output),
-            b"ma" => meta::arithmetic(request, items, output),
+            b"md" => meta::delete(request, items, &counters.items, output),
+            b"ma" => meta::arithmetic(request, items, &counters.items, output),
             b"me" => meta::describe(request, items, output),
             _ => text::store(request, items, counters, output),
         }

@@ -1,17 +1,63 @@
 //! What the server has done, in the words of memcached.
 
-use super::request::Request;
+use super::request::{Request, number};
 use crate::error::Failure;
+use crate::model::format;
+use crate::net::Language;
+use crate::process;
 use crate::shared::Shared;
-use std::fmt::Write;
-use std::sync::atomic::Ordering;
+use crate::waits;
+use std::fmt::{Display, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The version of memcached whose protocol this is, and whose it really is.
 pub(super) const VERSION: &str = concat!("1.6.18-alluvium-", env!("CARGO_PKG_VERSION"));
 
-pub(super) fn stats(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<(), Failure> {
+/// Up to so many items all are looked at when they are counted.
+const COUNTED: usize = 4096;
+
+/// `stats cachedump` shows no more bytes than this, as memcached does.
+const MOST_DUMPED: usize = 2 << 20;
+
+/// Counters of memcached that are always zero here, since there is nothing of the kind.
+const NOTHING: [&str; 17] = [
+    "evictions",
+    "reclaimed",
+    "evicted_unfetched",
+    "evicted_active",
+    "expired_unfetched",
+    "crawler_reclaimed",
+    "crawler_items_checked",
+    "lrutail_reflocked",
+    "direct_reclaims",
+    "store_too_large",
+    "store_no_memory",
+    "get_flushed",
+    "malloc_fails",
+    "conn_yields",
+    "listen_disabled_num",
+    "time_in_listen_disabled_us",
+    "lru_crawler_running",
+];
+
+/// Lines of an answer.
+struct Lines(String);
+
+impl Lines {
+    fn line(&mut self, name: &str, value: impl Display) {
+        let _ = write!(self.0, "STAT {name} {value}\r\n");
+    }
+
+    fn end(mut self, output: &mut Vec<u8>) {
+        self.0 += "END\r\n";
+        output.extend_from_slice(self.0.as_bytes());
+    }
+}
+
+/// The counters of the server that `stats` shows and `stats reset` sets to zero.
+fn counted(shared: &Shared) -> [(&'static str, &AtomicU64); 9] {
     let counters = &shared.counters;
-    let all = [
+    [
         ("total_connections", &counters.connections),
         ("rejected_connections", &counters.rejected),
         ("cmd_get", &counters.items_got),
@@ -21,42 +67,187 @@ pub(super) fn stats(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>
         ("get_hits", &counters.items_hit),
         ("bytes_read", &counters.received),
         ("bytes_written", &counters.sent),
-    ];
+    ]
+}
+
+pub(super) fn stats(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<(), Failure> {
+    let _may_wait = waits::may_wait();
+    let mut lines = Lines(String::new());
     match request.word(1) {
-        b"" => {}
+        b"" => general(shared, &mut lines)?,
         b"reset" => {
-            for (_, counter) in all {
+            for (_, counter) in counted(shared).into_iter().chain(shared.counters.items.all()) {
                 counter.store(0, Ordering::Relaxed);
             }
             output.extend_from_slice(b"RESET\r\n");
             return Ok(());
         }
-        // Slabs and their kin are memcached's own; there is nothing to say about them.
-        b"settings" | b"items" | b"slabs" | b"sizes" | b"conns" => {
-            output.extend_from_slice(b"END\r\n");
-            return Ok(());
+        b"settings" => settings(shared, &mut lines),
+        b"items" => items(shared, &mut lines)?,
+        b"slabs" => {
+            lines.line("active_slabs", 0);
+            lines.line("total_malloced", shared.used_memory());
         }
+        b"sizes" => lines.line("sizes_status", "disabled"),
+        b"conns" => connections(shared, &mut lines),
+        b"cachedump" => return dump(request, shared, output),
         _ => return Err(Failure::say("ERROR")),
     }
-    let mut text = String::new();
-    let mut line = |name: &str, value: &dyn std::fmt::Display| {
-        let _ = write!(text, "STAT {name} {value}\r\n");
-    };
-    line("pid", &std::process::id());
-    line("uptime", &shared.since.elapsed().as_secs());
-    line("time", &(shared.store.now_ms() / 1000));
-    line("version", &VERSION);
-    line("pointer_size", &usize::BITS);
-    line("curr_connections", &shared.clients.len());
-    line("max_connections", &shared.config.max_clients());
-    for (name, counter) in all {
-        line(name, &counter.load(Ordering::Relaxed));
+    lines.end(output);
+    Ok(())
+}
+
+fn general(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
+    let counters = &shared.counters;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let times = process::processor_time();
+    let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+    let clients = shared.clients.list();
+    let mine = clients
+        .iter()
+        .filter(|client| client.language == Language::Memcached);
+    let mine = mine.count();
+    let (items, bytes) = content(shared)?;
+    lines.line("pid", std::process::id());
+    lines.line("uptime", shared.since.elapsed().as_secs());
+    lines.line("time", shared.store.now_ms() / 1000);
+    lines.line("version", VERSION);
+    lines.line("pointer_size", usize::BITS);
+    lines.line("rusage_user", seconds(times.user_us));
+    lines.line("rusage_system", seconds(times.system_us));
+    lines.line("max_connections", shared.config.max_clients());
+    lines.line("curr_connections", mine);
+    lines.line("connection_structures", mine);
+    for (name, counter) in counted(shared).into_iter().chain(counters.items.all()) {
+        lines.line(name, count(counter));
     }
-    let got = counters.items_got.load(Ordering::Relaxed);
-    let hit = counters.items_hit.load(Ordering::Relaxed);
-    line("get_misses", &got.saturating_sub(hit));
-    line("limit_maxbytes", &shared.store.db.stats().memory.budget);
-    text += "END\r\n";
-    output.extend_from_slice(text.as_bytes());
+    let misses = count(&counters.items_got).saturating_sub(count(&counters.items_hit));
+    lines.line("get_misses", misses);
+    lines.line("accepting_conns", 1);
+    lines.line("threads", shared.loops);
+    lines.line("limit_maxbytes", shared.store.db.stats().memory.budget);
+    lines.line("bytes", bytes);
+    lines.line("curr_items", items);
+    for name in NOTHING {
+        lines.line(name, 0);
+    }
+    Ok(())
+}
+
+/// Returns how many items there are, and the bytes of their keys and values: counted if they are few, otherwise about, from the first of them.
+fn content(shared: &Shared) -> Result<(u64, u64), Failure> {
+    let store = &shared.store;
+    let now_ms = store.now_ms();
+    let (mut looked_at, mut found, mut bytes) = (0u64, 0u64, 0u64);
+    for pair in store.items.range::<&[u8]>(..).take(COUNTED) {
+        let (key, stored) = pair?;
+        looked_at += 1;
+        let item = format::decode_item(&stored)?;
+        if item.expires_ms == 0 || item.expires_ms > now_ms {
+            found += 1;
+            bytes += (key.len() + stored.len()) as u64;
+        }
+    }
+    if looked_at < COUNTED as u64 {
+        return Ok((found, bytes));
+    }
+    let all = u128::from(store.items.approximate_len()?.max(looked_at));
+    let share = |part: u64| (all * u128::from(part) / u128::from(looked_at)) as u64;
+    Ok((share(found), share(bytes)))
+}
+
+fn settings(shared: &Shared, lines: &mut Lines) {
+    let yes = |is: bool| if is { "yes" } else { "no" };
+    lines.line("maxbytes", shared.store.db.stats().memory.budget);
+    lines.line("maxconns", shared.config.max_clients());
+    lines.line("tcpport", shared.memcached_port);
+    lines.line("udpport", 0);
+    lines.line("inter", "NULL");
+    lines.line("verbosity", 0);
+    lines.line("oldest", 0);
+    lines.line("evictions", "off");
+    lines.line("domain_socket", "NULL");
+    lines.line("num_threads", shared.loops);
+    lines.line("detail_enabled", "no");
+    lines.line("cas_enabled", "yes");
+    lines.line("auth_enabled_sasl", "no");
+    lines.line("auth_enabled_ascii", yes(!shared.access.is_open()));
+    lines.line("item_size_max", shared.config.limits.request);
+    lines.line("maxconns_fast", "yes");
+    lines.line("flush_enabled", "yes");
+    lines.line("shutdown_command", "no");
+    lines.line("dump_enabled", "yes");
+    lines.line("lru_crawler", "no");
+    lines.line("idle_timeout", 0);
+    lines.line("binding_protocol", "ascii");
+}
+
+/// All items are shown as of one class.
+fn items(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
+    let (items, bytes) = content(shared)?;
+    if items == 0 {
+        return Ok(());
+    }
+    lines.line("items:1:number", items);
+    lines.line("items:1:mem_requested", bytes);
+    for name in [
+        "evicted",
+        "evicted_nonzero",
+        "evicted_time",
+        "outofmemory",
+        "tailrepairs",
+        "reclaimed",
+        "expired_unfetched",
+        "evicted_unfetched",
+    ] {
+        lines.line(&format!("items:1:{name}"), 0);
+    }
+    Ok(())
+}
+
+fn connections(shared: &Shared, lines: &mut Lines) {
+    let clients = shared.clients.list();
+    for client in clients
+        .iter()
+        .filter(|client| client.language == Language::Memcached)
+    {
+        let number = client.descriptor.load(Ordering::Relaxed);
+        let age_ms = client.since.elapsed().as_millis() as u64;
+        let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
+        lines.line(&format!("{number}:addr"), format_args!("tcp:{}", client.peer));
+        lines.line(
+            &format!("{number}:listen_addr"),
+            format_args!("tcp:{}", client.local),
+        );
+        lines.line(&format!("{number}:state"), "conn_read");
+        lines.line(&format!("{number}:secs_since_last_cmd"), idle_ms / 1000);
+    }
+}
+
+/// Some items: `stats cachedump 1 count`, all being of class 1.
+fn dump(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<(), Failure> {
+    let bad = Failure::say("CLIENT_ERROR bad command line format");
+    let (Some(class), Some(most)) = (number::<u32>(request.word(2)), number::<u32>(request.word(3))) else {
+        return Err(bad);
+    };
+    let most = if most == 0 { usize::MAX } else { most as usize };
+    let (start, now_ms) = (output.len(), shared.store.now_ms());
+    let mut count = 0;
+    for pair in shared.store.items.range::<&[u8]>(..) {
+        if class != 1 || count == most || output.len() - start > MOST_DUMPED {
+            break;
+        }
+        let (key, stored) = pair?;
+        let item = format::decode_item(&stored)?;
+        if item.expires_ms != 0 && item.expires_ms <= now_ms {
+            continue;
+        }
+        count += 1;
+        output.extend_from_slice(b"ITEM ");
+        output.extend_from_slice(&key);
+        let text = format!(" [{} b; {} s]\r\n", item.value.len(), item.expires_ms / 1000);
+        output.extend_from_slice(text.as_bytes());
+    }
+    output.extend_from_slice(b"END\r\n");
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The text commands.
 
+use super::counts::{Counts, Direction, count};
 use super::items::{self, Change, Items};
 use super::request::{MAX_KEY, Request, number};
 use crate::error::Failure;
@@ -57,7 +58,7 @@ pub(super) fn get(
         let kept = items.get(&[word])?.pop().flatten();
         if let Some(seconds) = seconds {
             // What a touch lets expire at once is still told.
-            touch_one(items, word, seconds)?;
+            counters.items.touched(touch_one(items, word, seconds)?);
         }
         counters.items_got.fetch_add(1, Ordering::Relaxed);
         let Some(kept) = kept else {
@@ -90,11 +91,9 @@ pub(super) fn store(
     let word = key(request.word(1))?;
     let flags = number::<u32>(request.word(2)).ok_or(BAD_LINE)?;
     let seconds = number::<i64>(request.word(3)).ok_or(BAD_LINE)?;
-    let wanted = if command == b"cas" {
-        Some(number::<u64>(request.word(5)).ok_or(BAD_LINE)?)
-    } else {
-        None
-    };
+    let compares = command == b"cas";
+    let wanted = compares.then(|| number::<u64>(request.word(5)).ok_or(BAD_LINE));
+    let wanted = wanted.transpose()?;
     counters.items_set.fetch_add(1, Ordering::Relaxed);
     if command == b"set" {
         let item = Item {
@@ -106,6 +105,7 @@ pub(super) fn store(
             value: request.block,
         };
         items.put(word, encode_item(&item))?;
+        count(&counters.items.stored);
         say(request, output, "STORED");
         return Ok(());
     }
@@ -146,11 +146,17 @@ pub(super) fn store(
         };
         Ok((Change::Put(encode_item(&new)), "STORED"))
     })?;
+    counters.items.has_said(command, said);
     say(request, output, said);
     Ok(())
 }
 
-pub(super) fn arithmetic(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
+pub(super) fn arithmetic(
+    request: &Request<'_>,
+    items: &mut Items<'_>,
+    counts: &Counts,
+    output: &mut Vec<u8>,
+) -> Done {
     if !(3..=4).contains(&request.words.len()) {
         return Err(ERROR);
     }
@@ -159,6 +165,8 @@ pub(super) fn arithmetic(request: &Request<'_>, items: &mut Items<'_>, output: &
     let delta = number::<u64>(request.word(2));
     let delta = delta.ok_or(Failure::say("CLIENT_ERROR invalid numeric delta argument"))?;
     let said = items.change(word, |items, old| {
+        let direction = if adds { Direction::Up } else { Direction::Down };
+        counts.changed(direction, old.is_some());
         let Some(old) = old else {
             return Ok((Change::Nothing, "NOT_FOUND".to_owned()));
         };
@@ -205,11 +213,17 @@ pub(super) fn touch(
     let seconds = number::<i64>(request.word(2)).ok_or(BAD_EXPIRY)?;
     counters.items_touched.fetch_add(1, Ordering::Relaxed);
     let was_there = touch_one(items, word, seconds)?;
+    counters.items.touched(was_there);
     say(request, output, if was_there { "TOUCHED" } else { "NOT_FOUND" });
     Ok(())
 }
 
-pub(super) fn delete(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
+pub(super) fn delete(
+    request: &Request<'_>,
+    items: &mut Items<'_>,
+    counts: &Counts,
+    output: &mut Vec<u8>,
+) -> Done {
     let is_usual = match request.words.len() {
         2 => true,
         3 => request.is_quiet() || request.word(2) == b"0",
@@ -227,6 +241,7 @@ pub(super) fn delete(request: &Request<'_>, items: &mut Items<'_>, output: &mut 
             None => (Change::Nothing, "NOT_FOUND"),
         })
     })?;
+    counts.deleted(said == "DELETED");
     say(request, output, said);
     Ok(())
 }

@@ -82,6 +82,13 @@ pub(crate) struct Text<'t> {
     pub(crate) expires_ms: u64,
 }
 
+impl Text<'_> {
+    /// Returns how long its record is.
+    pub(crate) fn record_len(&self) -> usize {
+        self.record.len()
+    }
+}
+
 impl Deref for Text<'_> {
     type Target = [u8];
 

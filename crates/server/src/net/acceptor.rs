@@ -150,7 +150,8 @@ impl Acceptor {
             self.shared.access.default_user(),
             self.shared.config.max_clients(),
         );
-        let Some(client) = self.shared.clients.admit(addresses, user, most) else {
+        let clients = &self.shared.clients;
+        let Some(client) = clients.admit(listener.language, addresses, user, most) else {
             self.shared.counters.rejected.fetch_add(1, Ordering::Relaxed);
             let refusal: &[u8] = match listener.language {
                 Language::Redis => b"-ERR max number of clients reached\r\n",
@@ -161,6 +162,7 @@ impl Acceptor {
             }
             return Ok(());
         };
+        client.descriptor.store(socket.number(), Ordering::Relaxed);
         self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         let connection = self
             .connection(socket, listener.language, &client)

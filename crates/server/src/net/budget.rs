@@ -267,6 +267,7 @@ impl Account {
     /// life; it is asked only where there is something to say.
     pub(super) fn settle(&mut self, held: Held, load: &Load, now_ms: impl Fn() -> u64) {
         let charge = rounded(held.input.max(self.promised) + held.output + held.queued);
+        load.received.store(held.received, Relaxed);
         if held == self.held && charge == self.charged && held.unread == 0 {
             return;
         }
@@ -277,7 +278,6 @@ impl Account {
         }
         self.charged = charge;
         self.held = held;
-        load.received.store(held.received, Relaxed);
         load.input.store(held.input, Relaxed);
         load.unread.store(held.unread, Relaxed);
         load.output.store(held.output, Relaxed);

@@ -68,6 +68,16 @@ pub(crate) trait Protocol: Send {
     /// Bytes that it holds beside input and output.
     fn held(&self) -> usize;
 
+    /// Appends what others have for the connection to `output`, and tells them to wake it by `waker` when there is more; false if it must end.
+    fn pushed(&mut self, _output: &mut Vec<u8>, _waker: &Waker) -> bool {
+        true
+    }
+
+    /// Whether others have had more for it than it took, so that it must end.
+    fn is_overrun(&self) -> bool {
+        false
+    }
+
     /// Whether what was served must be on the disk before its replies are sent; asked once after each call of `serve`.
     fn takes_sync(&mut self) -> bool;
 
@@ -202,10 +212,26 @@ impl Connection {
         }
     }
 
+    /// Takes what others have for the connection, unless it owes much already; false if it must end.
+    fn push(&mut self) -> bool {
+        if self.output.len() - self.sent > HIGH_WATER {
+            return !self.protocol.is_overrun();
+        }
+        self.protocol.pushed(&mut self.output, &self.waker)
+    }
+
     fn rounds(&mut self) -> io::Result<Turn> {
         // The socket may have said since the last turn that there is more, and says it only once.
         self.is_drained = false;
         for _ in 0..ROUNDS {
+            self.send()?;
+            if !self.push() {
+                tracing::warn!(
+                    client = self.client.id,
+                    "closed: it did not take what MONITOR shows"
+                );
+                return Ok(Turn::Closed);
+            }
             self.send()?;
             if self.output.len() - self.sent > HIGH_WATER {
                 return Ok(Turn::Idle);
@@ -297,6 +323,7 @@ impl Connection {
             Ok((asked, got)) => {
                 self.is_drained = got < asked && self.transport.is_drained_by_short_reads();
                 self.shared.counters.received.fetch_add(got as u64, Relaxed);
+                self.shared.counters.reads.fetch_add(1, Relaxed);
                 self.has_moved = true;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Received::Nothing(Turn::Idle)),
@@ -401,6 +428,7 @@ impl Connection {
                     self.account.has_sent(count);
                     self.has_moved = true;
                     self.shared.counters.sent.fetch_add(count as u64, Relaxed);
+                    self.shared.counters.writes.fetch_add(1, Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.drop_sent();

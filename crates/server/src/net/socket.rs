@@ -7,6 +7,7 @@ use mio::{Interest, Registry, Token};
 use socket2::SockRef;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +25,14 @@ impl Socket {
             Socket::Network(socket) => Some(SockRef::from(socket)),
             Socket::File(_) => None,
         }
+    }
+
+    /// The number that the system knows it by.
+    pub(super) fn number(&self) -> i64 {
+        i64::from(match self {
+            Socket::Network(socket) => socket.as_raw_fd(),
+            Socket::File(socket) => socket.as_raw_fd(),
+        })
     }
 
     pub(super) fn shutdown(&self) -> io::Result<()> {

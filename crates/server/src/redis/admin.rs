@@ -64,6 +64,11 @@ static SETTINGS: &[Setting] = &[
         let path = Path::new(OsStr::from_bytes(text));
         shared.backups.set_directory(path).map_err(|why| Failure::Refused(Cow::Owned(why)))
     }),
+    setting("latency-monitor-threshold", |shared| shared.latencies.threshold_ms.load(Ordering::Relaxed).to_string(), |shared, text| {
+        let threshold = u64::try_from(integer(text)?).map_err(|_| Failure::NOT_INTEGER)?;
+        shared.latencies.threshold_ms.store(threshold, Ordering::Relaxed);
+        Ok(())
+    }),
     setting("loglevel", |shared| shared.log_level.as_ref().map_or("notice", LogLevel::name).to_owned(), |shared, text| match &shared.log_level {
         None => Err(Failure::say("the program that runs the server decides what is logged")),
         Some(level) if level.set(text) => Ok(()),
@@ -156,12 +161,31 @@ pub(super) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
                 &counters.evicted,
                 &counters.memory_refusals,
                 &counters.timed_out,
+                &counters.received,
+                &counters.sent,
+                &counters.reads,
+                &counters.writes,
+                &counters.output_overflows,
                 &session.shared.store.hits,
                 &session.shared.store.misses,
             ] {
                 counter.store(0, Ordering::Relaxed);
             }
+            session.shared.store.expiring.reset_expired_keys();
+            session.shared.tally.reset();
+            session.shared.samples.reset_peak();
             reply.ok();
+        }
+        (b"HELP", 2) => {
+            let lines = [
+                "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "GET <pattern> [...] -- settings.",
+                "SET <setting> <value> [...] -- changes settings until the server ends.",
+                "RESETSTAT -- sets what INFO counts to zero.",
+                "HELP -- this text.",
+            ];
+            reply.array(lines.len());
+            lines.iter().for_each(|line| reply.simple(line));
         }
         (b"REWRITE", 2) => {
             return Err(Failure::say(
@@ -249,6 +273,7 @@ pub(super) fn slowlog(session: &mut Session, args: Args<'_>, reply: &mut Reply<'
             let most = args.get(2).map_or(Some(10), number::integer);
             let most = most.filter(|&most| most >= -1);
             let most = most.ok_or(Failure::say("ERR count should be greater than or equal to -1"))?;
+            // Minus one means all.
             let entries = slow.newest(usize::try_from(most).unwrap_or(usize::MAX));
             reply.array(entries.len());
             for entry in entries {
@@ -261,6 +286,17 @@ pub(super) fn slowlog(session: &mut Session, args: Args<'_>, reply: &mut Reply<'
                 reply.bulk(entry.peer.as_bytes());
                 reply.bulk(entry.name.as_bytes());
             }
+        }
+        (b"HELP", 2) => {
+            let lines = [
+                "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+                "GET [<count>] -- the last commands that took long, -1 meaning all.",
+                "LEN -- how many there are.",
+                "RESET -- forgets them.",
+                "HELP -- this text.",
+            ];
+            reply.array(lines.len());
+            lines.iter().for_each(|line| reply.simple(line));
         }
         _ => return Err(unknown_subcommand("slowlog", args)),
     }

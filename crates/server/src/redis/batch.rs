@@ -3,11 +3,12 @@
 use super::session::{Replies, Session};
 use super::strings::AT_ONCE;
 use super::table::{Action, Command};
+use super::watching;
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::resp::{Args, Reply, Tail};
 use crate::slowlog::Slow;
-use crate::store::{Held, Mode, Outcome, Store, Transaction, Wanted};
+use crate::store::{Held, Lookups, Mode, Outcome, Store, Transaction, Wanted};
 use alluvium::{MultiGet, Value};
 use smallvec::SmallVec;
 use std::pin::Pin;
@@ -151,7 +152,7 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Ran {
-        let began = Instant::now();
+        let began = *self.began.get_or_insert_with(Instant::now);
         let mut done = Done {
             commands: 0,
             position: output.len(),
@@ -163,15 +164,45 @@ impl Session {
                 // Nothing of the rest holds, so that every command of it gets the same reply.
                 self.paging.forget_cut();
                 output.truncate(done.position);
+                let text = failure.to_string();
                 let mut reply = Reply::new(output, self.version);
-                for _ in done.commands..batch.commands.len() {
-                    reply.error(&failure.to_string());
+                for (command, args) in &batch.commands[done.commands..] {
+                    reply.error(&text);
+                    self.shared.count_error(&text);
+                    self.shared.tally.of(command.counted_as(*args)).failed();
                 }
                 done.commands = batch.len();
             }
         }
-        self.note_slow(batch, began.elapsed());
+        Lookups::tell(&self.shared.store);
+        self.began = None;
+        self.count(
+            &batch.commands[..self.paging.executed(done.commands)],
+            began.elapsed(),
+        );
         Ran::Commands(done.commands)
+    }
+
+    /// Counts the commands of a batch that were executed. Its time is shared out evenly: they were executed together.
+    fn count(&self, executed: &[(&Command, Args<'_>)], took: Duration) {
+        let Some(&(first, args)) = executed.first() else {
+            return;
+        };
+        let each = took / executed.len() as u32;
+        let mut rest = executed;
+        while let Some((command, args)) = rest.first() {
+            let counted_as = command.counted_as(*args);
+            let same = |(other, args): &&(&Command, Args<'_>)| other.counted_as(*args) == counted_as;
+            let run = rest.iter().take_while(same).count();
+            self.shared.tally.of(counted_as).called(run as u64, each);
+            rest = &rest[run..];
+        }
+        if self.shared.monitors.are_there() {
+            for (command, args) in executed {
+                self.show(command, *args);
+            }
+        }
+        self.note_slow(first, args, took);
     }
 
     fn try_run(
@@ -272,18 +303,29 @@ impl Session {
         if length == Length::Parts {
             reply = reply.in_parts();
         }
+        let lookups = Lookups::counted();
         let result = match command.action {
             Action::Data(run) => run(transaction, args, &mut reply),
             Action::Session(run) => run(self, args, &mut reply),
         };
         let is_too_long = reply.position() - start > room;
+        if command.writes() {
+            lookups.forget_since();
+        }
         match result {
             Ok(()) | Err(Failure::Refused(_)) if is_too_long => {
                 self.take_back(&mut reply, start);
+                if self.paging.has_taken_back() {
+                    // It is executed again.
+                    lookups.forget_since();
+                } else {
+                    self.shared.tally.of(command.counted_as(args)).failed();
+                }
                 Ok(None)
             }
             Err(Failure::Refused(text)) => {
-                self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+                self.shared.count_error(&text);
+                self.shared.tally.of(command.counted_as(args)).failed();
                 reply.rewind(start);
                 reply.error(&text);
                 Ok(None)
@@ -301,7 +343,15 @@ impl Session {
         Ok(())
     }
 
-    fn note_slow(&self, batch: &Batch<'_>, took: Duration) {
+    /// Notes a command that took long, or a batch by its first command.
+    pub(super) fn note_slow(&self, command: &Command, args: Args<'_>, took: Duration) {
+        let event = if command.is_fast() {
+            "fast-command"
+        } else {
+            "command"
+        };
+        let at_s = || self.shared.store.now_ms() / 1000;
+        self.shared.latencies.note(event, at_s, took);
         let config = &self.shared.config;
         let threshold = config.slow_us.load(Ordering::Relaxed);
         let took_us = took.as_micros() as u64;
@@ -310,13 +360,13 @@ impl Session {
         }
         let slow = Slow {
             id: 0,
-            at_s: self.shared.store.now_ms() / 1000,
+            at_s: at_s(),
             took_us,
             args: Vec::new(),
             peer: self.client.peer.to_string(),
             name: self.client.name.lock().clone(),
         };
-        let args: Vec<&[u8]> = batch.commands[0].1.iter().collect();
+        let args: Vec<&[u8]> = watching::words(command, args).collect();
         let most = config.slow_entries.load(Ordering::Relaxed);
         self.shared.slow.note(slow, args.into_iter(), most);
     }

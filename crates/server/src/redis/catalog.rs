@@ -99,12 +99,21 @@ impl Catalog {
     }
 }
 
-/// The names of a command's classes.
-pub(super) fn classes_of(command: &Command) -> Vec<&'static str> {
-    let own = CATALOG.by_name.get(command.name);
+/// The names of the classes of a command, or of a subcommand as `command|subcommand`.
+pub(super) fn classes_of(name: &str) -> Vec<&'static str> {
+    let own = CATALOG.by_name.get(name);
     let own = own.map_or_else(Classes::default, |&id| CATALOG.entries[id].classes);
     let is_own = |name: &&&str| own.has(Classes::of(&[**name]));
     classes::NAMES.iter().filter(is_own).copied().collect()
+}
+
+/// Whether a command is for who runs the server; of those with subcommands these say it.
+pub(super) fn is_administrative(command: &Command, args: Args<'_>) -> bool {
+    let asked = Asked::of(command, args);
+    match CATALOG.entries[asked.id].is_subcommand {
+        true => CATALOG.entries[asked.id].classes.has(Classes::of(&["admin"])),
+        false => command.is_admin(),
+    }
 }
 
 /// What becomes of a key.
@@ -134,8 +143,8 @@ fn needs(command: &Command, args: Args<'_>) -> (Need, Need) {
     match command.name {
         "copy" => (Need::READ, Need::WRITE),
         "rename" | "renamenx" | "smove" | "lmove" | "rpoplpush" => (Need::BOTH, Need::WRITE),
-        "sdiffstore" | "sinterstore" | "sunionstore" | "zrangestore" | "zdiffstore" | "zinterstore"
-        | "zunionstore" => (Need::WRITE, Need::READ),
+        "bitop" | "sdiffstore" | "sinterstore" | "sunionstore" | "zrangestore" | "zdiffstore"
+        | "zinterstore" | "zunionstore" => (Need::WRITE, Need::READ),
         "set" if args.from(3).iter().any(|word| word.eq_ignore_ascii_case(b"GET")) => both(Need::BOTH),
         "append" | "del" | "expire" | "expireat" | "hdel" | "hmset" | "hset" | "hsetnx" | "linsert"
         | "lpush" | "lpushx" | "lrem" | "lset" | "ltrim" | "mset" | "msetnx" | "persist" | "pexpire"
@@ -143,8 +152,8 @@ fn needs(command: &Command, args: Args<'_>) -> (Need, Need) {
         | "srem" | "unlink" | "zadd" | "zrem" | "zremrangebylex" | "zremrangebyrank" | "zremrangebyscore" => {
             both(Need::WRITE)
         }
-        "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "object" | "scard" | "sismember" | "strlen"
-        | "touch" | "type" | "watch" | "zcard" => both(Need::ANY),
+        "exists" | "hexists" | "hlen" | "hstrlen" | "llen" | "memory" | "object" | "scard" | "sismember"
+        | "strlen" | "touch" | "type" | "watch" | "zcard" => both(Need::ANY),
         _ if command.writes() => both(Need::BOTH),
         _ => both(Need::READ),
     }

@@ -78,12 +78,14 @@ fn of_group(group: &str) -> &'static [&'static str] {
 /// What a command is besides what its group and its flags say.
 fn besides(name: &str) -> &'static [&'static str] {
     match name {
-        "keys" | "info" | "role" | "sort" | "sort_ro" => &["dangerous"],
+        "lolwut" => &["read"],
+        "wait" => &["connection"],
+        "keys" | "info" | "sort" | "sort_ro" => &["dangerous"],
         "delrange" => &["dangerous"],
         "dbsize" => &["keyspace"],
         "flushall" | "flushdb" | "swapdb" => &["keyspace", "dangerous"],
         "command" => &["connection"],
-        "bgsave" | "debug" | "lastsave" | "monitor" | "save" | "shutdown" => &["admin", "dangerous"],
+        "bgsave" | "debug" | "lastsave" | "monitor" | "role" | "save" | "shutdown" => &["admin", "dangerous"],
         _ => &[],
     }
 }
@@ -96,7 +98,9 @@ pub(super) fn of_command(command: &Command, has_subcommands: bool) -> Classes {
         if let Action::Data(_) = command.action {
             names.push(if command.writes() { "write" } else { "read" });
         }
-        names.extend(of_group(command.group));
+        if command.name != "wait" {
+            names.extend(of_group(command.group));
+        }
         names.extend(besides(command.name));
     }
     Classes::of(&names)

@@ -3,9 +3,9 @@
 use super::args::{Options, integer, is};
 use super::keys::database;
 use super::session::{Replies, Session};
+use super::watching;
 use crate::error::Failure;
 use crate::resp::{Args, Reply, Version};
-use crate::shared::Client;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
@@ -127,6 +127,8 @@ pub(super) fn quit(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
 
 pub(super) fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     forget(session);
+    watching::show_rest(session, reply);
+    watching::stop_monitoring(session);
     session.database = 0;
     session.version = Version::Two;
     session.replies = Replies::On;
@@ -146,95 +148,13 @@ pub(super) fn forget(session: &mut Session) {
     session.client.queued.store(-1, Ordering::Relaxed);
 }
 
-fn set_name(session: &Session, name: &[u8]) -> Done {
+pub(super) fn set_name(session: &Session, name: &[u8]) -> Done {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Err(Failure::say(
             "ERR Client names cannot contain spaces, newlines or special characters.",
         ));
     }
     *session.client.name.lock() = String::from_utf8_lossy(name).into_owned();
-    Ok(())
-}
-
-/// A connection in one line.
-pub(crate) fn line(client: &Client) -> String {
-    let age_ms = client.age_ms();
-    let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
-    let load = &client.load;
-    let received = load.received.load(Ordering::Relaxed);
-    format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} multi={} qbuf={} qbuf-free={} multi-mem={} obl={} omem={} tot-mem={} resp={} cmd={} user={}",
-        client.id,
-        client.peer,
-        client.local,
-        client.name.lock(),
-        age_ms / 1000,
-        idle_ms / 1000,
-        client.peer.flags(),
-        client.database.load(Ordering::Relaxed),
-        client.queued.load(Ordering::Relaxed),
-        received,
-        load.input.load(Ordering::Relaxed).saturating_sub(received),
-        load.queued.load(Ordering::Relaxed),
-        load.unread.load(Ordering::Relaxed),
-        load.output.load(Ordering::Relaxed),
-        load.total(),
-        client.version.load(Ordering::Relaxed),
-        client.last_command.lock(),
-        client.user.lock().name(),
-    )
-}
-
-const HELP: [&str; 9] = [
-    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "GETNAME / SETNAME <name> -- the name of this connection.",
-    "ID -- the number of this connection.",
-    "INFO -- this connection in a line.",
-    "KILL <ip:port> | KILL ID <id> -- ends a connection.",
-    "LIST -- all connections, a line each.",
-    "NO-EVICT (ON|OFF) -- whether this connection is spared when the memory of clients is used up.",
-    "REPLY (ON|OFF|SKIP) -- which replies are sent.",
-    "HELP -- this text.",
-];
-
-pub(super) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let verb = args.at(1).to_ascii_uppercase();
-    match (&verb[..], args.len()) {
-        (b"ID", 2) => reply.integer(session.client.id as i64),
-        (b"GETNAME", 2) => {
-            let name = session.client.name.lock().clone();
-            reply.bulk_or_null(Some(name.as_bytes()).filter(|name| !name.is_empty()));
-        }
-        (b"SETNAME", 3) => {
-            set_name(session, args.at(2))?;
-            reply.ok();
-        }
-        (b"SETINFO", 4) => reply.ok(),
-        (b"INFO", 2) => reply.verbatim(&(line(&session.client) + "\n")),
-        (b"LIST", 2..) => {
-            let all = session.shared.clients.list();
-            let lines: String = all.iter().map(|client| line(client) + "\n").collect();
-            reply.verbatim(&lines);
-        }
-        (b"REPLY", 3) => client_reply(session, args, reply)?,
-        (b"NO-EVICT" | b"NO-TOUCH", 3) if args.is(2, "ON") || args.is(2, "OFF") => {
-            if verb == b"NO-EVICT" {
-                session
-                    .client
-                    .load
-                    .stays
-                    .store(args.is(2, "ON"), Ordering::Relaxed);
-            }
-            reply.ok();
-        }
-        (b"NO-EVICT" | b"NO-TOUCH", 3) => return Err(Failure::SYNTAX),
-        (b"KILL", 3..) => kill(session, args, reply)?,
-        (b"HELP", 2) => {
-            reply.array(HELP.len());
-            HELP.iter().for_each(|line| reply.simple(line));
-        }
-        _ => return Err(unknown_subcommand("client", args)),
-    }
     Ok(())
 }
 
@@ -245,50 +165,4 @@ pub(super) fn unknown_subcommand(command: &str, args: Args<'_>) -> Failure {
         String::from_utf8_lossy(args.at(1)),
         command.to_ascii_uppercase(),
     )))
-}
-
-fn client_reply(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    if args.is(2, "ON") {
-        session.replies = Replies::On;
-        reply.ok();
-    } else if args.is(2, "OFF") {
-        session.replies = Replies::Off;
-    } else if args.is(2, "SKIP") {
-        if session.replies == Replies::On {
-            session.replies = Replies::SkipNext;
-        }
-    } else {
-        return Err(Failure::SYNTAX);
-    }
-    Ok(())
-}
-
-fn kill(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let by_id = args.len() == 4 && args.is(2, "ID");
-    let by_address = args.len() == 3 || (args.len() == 4 && args.is(2, "ADDR"));
-    let wanted = String::from_utf8_lossy(args.at(args.len() - 1)).into_owned();
-    let id = if by_id { Some(integer(args.at(3))?) } else { None };
-    if !by_id && !by_address {
-        return Err(Failure::SYNTAX);
-    }
-    let all = session.shared.clients.list();
-    let fits = |client: &&std::sync::Arc<Client>| match id {
-        Some(id) => client.id as i64 == id,
-        None => client.peer.to_string() == wanted,
-    };
-    let mut count = 0;
-    for client in all.iter().filter(fits) {
-        client.is_killed.store(true, Ordering::Relaxed);
-        session.is_ending |= client.id == session.client.id;
-        count += 1;
-    }
-    if let Some(wake) = session.shared.wake.get() {
-        wake();
-    }
-    match (args.len(), count) {
-        (3, 0) => return Err(Failure::say("ERR No such client")),
-        (3, _) => reply.ok(),
-        _ => reply.count(count),
-    }
-    Ok(())
 }

@@ -4,13 +4,27 @@ use super::args::is;
 use super::catalog;
 use super::connection::unknown_subcommand;
 use super::session::Session;
+use super::subcommands;
 use super::table::{self, Action, Command};
 use crate::error::Failure;
+use crate::glob;
 use crate::model::{Collection, Entry, Kind, format};
 use crate::resp::{Args, Reply, number};
 use crate::store::{Direction, Transaction};
 
 type Done = Result<(), Failure>;
+
+const HELP: [&str; 9] = [
+    "COMMAND [<subcommand> [<arg> [value] [opt] ...]]. Subcommands are:",
+    "(none) -- all commands.",
+    "COUNT -- how many there are.",
+    "DOCS [<name> ...] -- what commands do.",
+    "GETKEYS <command> [<arg> ...] -- the keys among the arguments.",
+    "GETKEYSANDFLAGS <command> [<arg> ...] -- the same, and what is done to them.",
+    "INFO [<name> ...] -- what commands take.",
+    "LIST [FILTERBY (MODULE <name> | ACLCAT <category> | PATTERN <pattern>)] -- their names.",
+    "HELP -- this text.",
+];
 
 pub(super) fn command(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let verb = args.at(1).to_ascii_uppercase();
@@ -21,37 +35,111 @@ pub(super) fn command(_session: &mut Session, args: Args<'_>, reply: &mut Reply<
         (b"INFO", _) => {
             reply.array(args.len() - 2);
             for name in args.from(2).iter() {
-                match table::find(name) {
-                    Some(command) => describe(command, reply),
+                match named(name) {
+                    Some((command, None)) => describe(command, reply),
+                    Some((command, Some(subcommand))) => describe_part(command, subcommand, reply),
                     None => reply.null_array(),
                 }
             }
         }
-        (b"LIST", 2) => {
-            reply.array(table::all().count());
-            table::all().for_each(|command| reply.bulk(command.name.as_bytes()));
-        }
-        (b"DOCS", _) => {
-            let is_wanted = |command: &&Command| {
-                args.len() == 2 || args.from(2).iter().any(|name| is(name, command.name))
-            };
-            reply.map(table::all().filter(is_wanted).count());
-            for command in table::all().filter(is_wanted) {
-                reply.bulk(command.name.as_bytes());
-                reply.map(2);
-                for (name, value) in [("summary", command.summary), ("group", command.group)] {
-                    reply.bulk(name.as_bytes());
-                    reply.bulk(value.as_bytes());
-                }
-            }
-        }
+        (b"LIST", 2..) => list(args, reply)?,
+        (b"DOCS", _) => docs(args, reply),
         (b"GETKEYS", 3..) => get_keys(args.from(2), reply)?,
+        (b"GETKEYSANDFLAGS", 3..) => get_keys_and_flags(args.from(2), reply)?,
+        (b"HELP", 2) => {
+            reply.array(HELP.len());
+            HELP.iter().for_each(|line| reply.simple(line));
+        }
         _ => return Err(unknown_subcommand("command", args)),
     }
     Ok(())
 }
 
-fn get_keys(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+/// A subcommand and how many arguments it takes.
+type Part = (&'static str, i32);
+
+/// The command of a name, or of `command|subcommand`.
+fn named(name: &[u8]) -> Option<(&'static Command, Option<&'static Part>)> {
+    let Some(at) = name.iter().position(|&byte| byte == b'|') else {
+        return Some((table::find(name)?, None));
+    };
+    let command = table::find(&name[..at])?;
+    let mut parts = subcommands::names(command.name).iter();
+    let part = parts.find(|(word, _)| is(&name[at + 1..], word))?;
+    Some((command, Some(part)))
+}
+
+/// What names of a list must have in common.
+enum Filter<'a> {
+    None,
+    Category(&'a [u8]),
+    Pattern(Vec<u8>),
+    /// Of a module: there are none.
+    Nothing,
+}
+
+fn list(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let filter = match args.len() {
+        2 => Filter::None,
+        5 if args.is(2, "FILTERBY") && args.is(3, "MODULE") => Filter::Nothing,
+        5 if args.is(2, "FILTERBY") && args.is(3, "ACLCAT") => Filter::Category(args.at(4)),
+        5 if args.is(2, "FILTERBY") && args.is(3, "PATTERN") => {
+            Filter::Pattern(args.at(4).to_ascii_lowercase())
+        }
+        _ => return Err(Failure::SYNTAX),
+    };
+    let mut names = Vec::new();
+    for command in table::all() {
+        let fits = |name: &str| match &filter {
+            Filter::None => true,
+            Filter::Nothing => false,
+            Filter::Category(wanted) => catalog::classes_of(name).iter().any(|class| is(wanted, class)),
+            Filter::Pattern(pattern) => glob::fits(pattern, name.as_bytes()),
+        };
+        if fits(command.name) {
+            names.push(command.name.to_owned());
+        }
+        for (word, _) in subcommands::names(command.name) {
+            let name = format!("{}|{word}", command.name);
+            if fits(&name) {
+                names.push(name);
+            }
+        }
+    }
+    reply.array(names.len());
+    names.iter().for_each(|name| reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+fn docs(args: Args<'_>, reply: &mut Reply<'_>) {
+    let is_wanted =
+        |command: &&Command| args.len() == 2 || args.from(2).iter().any(|name| is(name, command.name));
+    let found: Vec<&Command> = table::all().filter(is_wanted).collect();
+    reply.map(found.len());
+    for command in found {
+        let parts = subcommands::names(command.name);
+        reply.bulk(command.name.as_bytes());
+        reply.map(if parts.is_empty() { 2 } else { 3 });
+        for (name, value) in [("summary", command.summary), ("group", command.group)] {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
+        }
+        if parts.is_empty() {
+            continue;
+        }
+        reply.bulk(b"subcommands");
+        reply.map(parts.len());
+        for (word, _) in parts {
+            reply.bulk(format!("{}|{word}", command.name).as_bytes());
+            reply.map(1);
+            reply.bulk(b"group");
+            reply.bulk(command.group.as_bytes());
+        }
+    }
+}
+
+/// The command that arguments begin with, and its keys among them.
+fn keys_of<'a>(args: Args<'a>) -> Result<(&'static Command, Vec<&'a [u8]>), Failure> {
     let command = table::find(args.at(0)).ok_or(Failure::say("ERR Invalid command specified"))?;
     if !command.takes(args.len()) {
         return Err(Failure::say(
@@ -62,8 +150,31 @@ fn get_keys(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     if keys.is_empty() {
         return Err(Failure::say("ERR The command has no key arguments"));
     }
+    Ok((command, keys))
+}
+
+fn get_keys(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (_, keys) = keys_of(args)?;
     reply.array(keys.len());
     keys.iter().for_each(|key| reply.bulk(key));
+    Ok(())
+}
+
+fn get_keys_and_flags(args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (command, keys) = keys_of(args)?;
+    let flags: &[&str] = match command.name {
+        "set" | "setex" | "psetex" | "mset" => &["OW", "update"],
+        "del" | "unlink" => &["RM", "delete"],
+        _ if command.writes() => &["RW", "access", "update"],
+        _ => &["RO", "access"],
+    };
+    reply.array(keys.len());
+    for key in keys {
+        reply.array(2);
+        reply.bulk(key);
+        reply.set(flags.len());
+        flags.iter().for_each(|flag| reply.simple(flag));
+    }
     Ok(())
 }
 
@@ -72,7 +183,7 @@ fn all(reply: &mut Reply<'_>) {
     table::all().for_each(|command| describe(command, reply));
 }
 
-fn describe(command: &Command, reply: &mut Reply<'_>) {
+fn flags(command: &Command) -> Vec<&'static str> {
     let is_data = matches!(command.action, Action::Data(_));
     let mut flags = Vec::new();
     match (is_data, command.writes()) {
@@ -80,28 +191,57 @@ fn describe(command: &Command, reply: &mut Reply<'_>) {
         (true, false) => flags.push("readonly"),
         (false, _) => flags.push("noscript"),
     }
+    if command.is_admin() {
+        flags.push("admin");
+    }
     if command.is_fast() {
         flags.push("fast");
     }
     if command.is_for_strangers() {
         flags.push("no_auth");
     }
+    if command.is_refused_in_multi() {
+        flags.push("no_multi");
+    }
+    if command.has_movable_keys() {
+        flags.push("movablekeys");
+    }
+    flags
+}
+
+fn describe(command: &Command, reply: &mut Reply<'_>) {
+    begin(command, command.name, command.arity, reply);
+    let parts = subcommands::names(command.name);
+    reply.array(parts.len());
+    for part in parts {
+        describe_part(command, part, reply);
+    }
+}
+
+fn describe_part(command: &Command, (word, arity): &Part, reply: &mut Reply<'_>) {
+    begin(command, &format!("{}|{word}", command.name), *arity, reply);
+    reply.array(0);
+}
+
+/// All of a description but the subcommands.
+fn begin(command: &Command, name: &str, arity: i32, reply: &mut Reply<'_>) {
+    let flags = flags(command);
     reply.array(10);
-    reply.bulk(command.name.as_bytes());
-    reply.integer(i64::from(command.arity));
+    reply.bulk(name.as_bytes());
+    reply.integer(i64::from(arity));
     reply.set(flags.len());
     flags.iter().for_each(|flag| reply.simple(flag));
-    for number in [command.keys.0, command.keys.1, command.keys.2] {
+    let (first, last, step) = command.told_keys();
+    for number in [first, last, step] {
         reply.integer(i64::from(number));
     }
-    let classes = catalog::classes_of(command);
+    let classes = catalog::classes_of(name);
     reply.set(classes.len());
     classes
         .iter()
         .for_each(|class| reply.simple(&format!("@{class}")));
-    for _ in 0..3 {
-        reply.array(0);
-    }
+    reply.array(0);
+    reply.array(0);
 }
 
 /// Up to how many elements, and how long ones, Redis keeps in one piece.

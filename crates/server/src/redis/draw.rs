@@ -1,4 +1,4 @@
-//! Elements of hashes and sets that are drawn at random, each with the same chance.
+//! Elements of hashes, sets and sorted sets that are drawn at random, each with the same chance.
 //!
 //! Elements lie in the order of their hashes, which are spread evenly over 64 bits. That range is cut into windows that hold some elements on average. A
 //! window is drawn, and a number: if the window has an element of that number it is the one, otherwise both are drawn again. So all elements have the same
@@ -7,8 +7,8 @@
 
 use super::args::check_room;
 use crate::error::Failure;
-use crate::model::Collection;
-use crate::model::format;
+use crate::model::format::{self, InnerKey};
+use crate::model::{Collection, Kind};
 use crate::resp::Reply;
 use crate::store::{Direction, Pair, Transaction};
 use std::collections::BTreeSet;
@@ -26,11 +26,30 @@ const TRIES: usize = 200;
 /// To draw one element takes as long as to walk over so many.
 const WALKED: u64 = 256;
 
+/// Where the elements that are drawn lie: those of a sorted set that have the scores.
+fn whole(transaction: &Transaction<'_>, collection: &Collection) -> (InnerKey, InnerKey) {
+    let (database, number) = (transaction.database, collection.number);
+    if collection.kind == Kind::SortedSet {
+        let start = format::sorted_place_key(database, number, 0);
+        return (start, format::sorted_members_end(database, number));
+    }
+    let start = format::elements(database, number);
+    let end = format::behind(&start);
+    (start, end)
+}
+
+/// The first key that an element of a place can have.
+fn at(transaction: &Transaction<'_>, collection: &Collection, place: u64) -> InnerKey {
+    match collection.kind {
+        Kind::SortedSet => format::sorted_place_key(transaction.database, collection.number, place),
+        _ => format::place_key(transaction.database, collection.number, place),
+    }
+}
+
 /// Draws one element, which may be drawn again: its key and its value.
 fn one(transaction: &Transaction<'_>, collection: &Collection) -> Result<Option<Pair>, Failure> {
-    let whole = format::elements(transaction.database, collection.number);
-    let end = format::behind(&whole);
-    let at = |place| format::place_key(transaction.database, collection.number, place);
+    let (whole, end) = whole(transaction, collection);
+    let at = |place| at(transaction, collection, place);
     if collection.count <= SMALL {
         let mut scan = transaction.scan(whole, end, Direction::Forward);
         for _ in 0..fastrand::u64(..collection.count.max(1)) {
@@ -106,8 +125,7 @@ fn walk(
     collection: &Collection,
     mut each: impl FnMut(Pair) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let start = format::elements(transaction.database, collection.number);
-    let end = format::behind(&start);
+    let (start, end) = whole(transaction, collection);
     let mut scan = transaction.scan(start, end, Direction::Forward);
     while let Some(pair) = scan.next()? {
         each(pair)?;

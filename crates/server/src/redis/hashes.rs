@@ -224,7 +224,9 @@ pub(super) fn hincr_by_float(
     args: Args<'_>,
     reply: &mut Reply<'_>,
 ) -> Done {
-    super::args::double(args.at(3))?;
+    if super::args::double(args.at(3))?.is_infinite() {
+        return Err(Failure::say("ERR value is NaN or Infinity"));
+    }
     let (key, wanted) = (name(args.at(1))?, name(args.at(2))?);
     let (hash, old) = field(transaction, key, wanted)?;
     if old.as_ref().is_some_and(|text| number::double(text).is_none()) {
@@ -237,15 +239,15 @@ pub(super) fn hincr_by_float(
 
 pub(super) fn hscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let cursor = walks::cursor(args.at(2))?;
-    let wish = Wish::new(args, 3)?;
-    let (next, found) = match hash(transaction, args.at(1))? {
-        None => (0, Vec::new()),
-        Some(hash) => {
-            let start = format::place_key(transaction.database, hash.number, cursor);
-            let end = format::behind(&format::elements(transaction.database, hash.number));
-            walks::some_elements(transaction, (start, end), wish.count, format::member_of)?
-        }
+    // As in Redis, options are read only where there is something to walk over.
+    let Some(hash) = hash(transaction, args.at(1))? else {
+        walks::begin(reply, 0, 0);
+        return Ok(());
     };
+    let wish = Wish::new(args, 3)?;
+    let start = format::place_key(transaction.database, hash.number, cursor);
+    let end = format::behind(&format::elements(transaction.database, hash.number));
+    let (next, found) = walks::some_elements(transaction, (start, end), wish.count, format::member_of)?;
     let found: Vec<_> = found.into_iter().filter(|(field, _)| wish.fits(field)).collect();
     walks::begin(reply, next, 2 * found.len());
     for (field, value) in &found {

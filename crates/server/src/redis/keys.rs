@@ -111,6 +111,26 @@ pub(super) fn copy(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
+/// MOVE: what a key of this database holds goes to another, unless that has the key.
+pub(super) fn move_key(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let key = args.at(1);
+    let here = transaction.database;
+    let there = database(args.at(2))?;
+    if here == there {
+        return Err(Failure::say("ERR source and destination objects are the same"));
+    }
+    let source = held(transaction, key)?;
+    transaction.database = there;
+    let result = copy_to(transaction, here, key, source, false);
+    transaction.database = here;
+    let is_moved = result?;
+    if is_moved {
+        transaction.remove(key)?;
+    }
+    reply.truth(is_moved);
+    Ok(())
+}
+
 fn copy_to(
     transaction: &mut Transaction<'_>,
     here: u8,

@@ -78,6 +78,16 @@ impl Paging {
         self.cut.is_some()
     }
 
+    /// How many commands of a batch of `all` were executed.
+    pub(super) fn executed(&self, all: usize) -> usize {
+        self.cut.unwrap_or(all)
+    }
+
+    /// Whether the reply to the last command was taken back, to be made again.
+    pub(super) fn has_taken_back(&self) -> bool {
+        self.is_full
+    }
+
     /// The batch failed as a whole.
     pub(super) fn forget_cut(&mut self) {
         self.cut = None;
@@ -130,10 +140,11 @@ impl Session {
             self.paging.is_full = true;
             return;
         }
+        let text = no_room("the reply", &self.shared.budget);
         let counters = &self.shared.counters;
         counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
-        counters.errors.fetch_add(1, Ordering::Relaxed);
-        reply.error(&no_room("the reply", &self.shared.budget));
+        self.shared.count_error(&text);
+        reply.error(&text);
     }
 
     /// Whether a command may be queued behind MULTI.
@@ -150,8 +161,8 @@ impl Session {
         self.is_ending |= !self.parser.refuse(&mut requests);
         self.requests = Some(requests);
         self.multi.fail();
-        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
         let text = no_room("the request", &self.shared.budget);
+        self.shared.count_error(&text);
         self.reply(output, |reply| reply.error(&text));
     }
 }

@@ -1,7 +1,7 @@
 //! Whether the user of a connection may do what it asks for, and what it is told if not; who it is.
 
 use super::catalog::Asked;
-use super::connection;
+use super::clients;
 use super::session::Session;
 use super::table::Command;
 use crate::access::{Context, Denial, Denied, Login, Reason, User};
@@ -83,7 +83,7 @@ impl Session {
             object,
             user: user.to_vec(),
             at_ms: self.shared.store.now_ms(),
-            client: connection::line(&self.client),
+            client: clients::line(&self.client),
         });
     }
 

@@ -5,8 +5,9 @@ use super::paging::{Fits, Paging, no_room};
 use super::permission::{Hold, NotAllowed};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
-use super::{args, connection, subcommands};
+use super::{args, catalog, connection, subcommands, watching};
 use crate::access::User;
+use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
 use crate::shared::{Client, Shared};
@@ -16,7 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A reply that is longer is not held until it is due: no memory waits for a client. What it sends next waits all the same.
 const MOST_HELD: usize = 64 << 10;
@@ -49,6 +50,10 @@ pub(crate) struct Session {
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
     pub(super) paging: Paging,
+    /// What MONITOR shows it.
+    pub(super) feed: Option<Arc<Feed>>,
+    /// When the batch under way was begun.
+    pub(super) began: Option<Instant>,
     pub(super) parser: Parser,
     pub(super) requests: Option<Requests>,
     /// What stopped the reading of requests, behind those that were read.
@@ -76,13 +81,14 @@ enum Refusal {
     NotAllowed(NotAllowed),
 }
 
-/// Requests that wait for what a batch among them reads.
+/// Requests that wait for what a batch among them reads, or for the end of a pause.
 struct Waiting {
     /// The first request of the batch.
     at: usize,
     /// How many requests the batch has. It may have another number when it is next looked at: rules of users change.
     count: usize,
-    reading: Box<MultiGet>,
+    /// What it reads; nothing if it waits for the end of a pause.
+    reading: Option<Box<MultiGet>>,
 }
 
 /// What becomes of requests.
@@ -116,6 +122,8 @@ impl Session {
             is_ending: false,
             wants_sync: false,
             paging: Paging::default(),
+            feed: None,
+            began: None,
             parser: Parser::default(),
             requests: Some(Requests::default()),
             bad: None,
@@ -153,10 +161,18 @@ impl Session {
                 Ok(command) => command,
                 Err(refusal) => {
                     read = None;
-                    self.refuse_request(&refusal, output);
+                    self.refuse_request(args, &refusal, output);
                     continue;
                 }
             };
+            if self.shared.pause.is_on() && read.is_none() && self.is_paused(command, context) {
+                self.waiting = Some(Waiting {
+                    at,
+                    count: 0,
+                    reading: None,
+                });
+                return Flow::Wait;
+            }
             if self.multi.is_begun() && !command.runs_in_multi() {
                 self.queue(command, args, output);
                 continue;
@@ -164,7 +180,7 @@ impl Session {
             match command.action {
                 Action::Session(run) => {
                     let start = output.len();
-                    self.run_alone(run, args, output);
+                    self.run_alone((command, run), args, output);
                     if let Some(hold) = self.hold.take() {
                         let reply = match output.len() - start > MOST_HELD {
                             true => Vec::new(),
@@ -181,6 +197,7 @@ impl Session {
                     let read = read.map(|(_, result)| result);
                     match self.run(&batch, read, output, context) {
                         Ran::Waits(reading) => {
+                            let reading = Some(reading);
                             self.waiting = Some(Waiting { at, count, reading });
                             return Flow::Wait;
                         }
@@ -249,7 +266,10 @@ impl Session {
             return Ok((pause.at, None));
         }
         if let Some(mut waiting) = self.waiting.take() {
-            return match Pin::new(&mut waiting.reading).poll(context) {
+            let Some(reading) = &mut waiting.reading else {
+                return Ok((waiting.at, None));
+            };
+            return match Pin::new(reading).poll(context) {
                 Poll::Ready(result) => Ok((waiting.at, Some((waiting.count, result)))),
                 Poll::Pending => {
                     self.waiting = Some(waiting);
@@ -299,7 +319,8 @@ impl Session {
         self.pause = Some(pause);
     }
 
-    fn refuse_request(&mut self, refusal: &Refusal, output: &mut Vec<u8>) {
+    /// Refuses a request before it is executed.
+    fn refuse_request(&mut self, args: Args<'_>, refusal: &Refusal, output: &mut Vec<u8>) {
         let text = match refusal {
             Refusal::Say(text) => Cow::Borrowed(&**text),
             Refusal::NotAllowed(denied) => {
@@ -308,7 +329,10 @@ impl Session {
             }
         };
         self.multi.fail();
-        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+        if let Some(command) = table::find(args.at(0)) {
+            self.shared.tally.of(command.counted_as(args)).rejected();
+        }
+        self.shared.count_error(&text);
         self.reply(output, |reply| reply.error(&text));
     }
 
@@ -321,18 +345,55 @@ impl Session {
         );
     }
 
-    fn run_alone(&mut self, run: OnSession, args: Args<'_>, output: &mut Vec<u8>) {
+    /// Whether CLIENT PAUSE holds a command. What is queued for EXEC waits with it.
+    fn is_paused(&self, command: &Command, context: &Context<'_>) -> bool {
+        let is_queued = self.multi.is_begun() && !command.runs_in_multi();
+        let is_exempt = is_queued || command.name == "client" || command.is_for_strangers();
+        !is_exempt
+            && self
+                .shared
+                .pause
+                .holds(|| command.waits_for_writers(), context.waker())
+    }
+
+    /// Executes a command of the connection or the server.
+    fn run_alone(&mut self, (command, run): (&Command, OnSession), args: Args<'_>, output: &mut Vec<u8>) {
         let (start, replies, version) = (output.len(), self.replies, self.version);
+        let counted_as = command.counted_as(args);
+        self.client.set_last_command(counted_as);
+        // EXEC stands behind what it executes; one that says who it is may have to wait, and is executed later; who has said RESET watches no more.
+        let shows_first = command.is_seen() && !matches!(command.name, "auth" | "hello" | "reset");
+        if shows_first {
+            self.show(command, args);
+        }
+        let began = Instant::now();
         if let Err(failure) = run(self, args, &mut Reply::new(output, version)) {
             output.truncate(start);
             if matches!(self.hold, Some(Hold::Command(_))) {
                 // Nothing was executed yet.
                 return;
             }
-            self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-            Reply::new(output, self.version).error(&failure.to_string());
+            let text = failure.to_string();
+            self.shared.count_error(&text);
+            self.shared.tally.of(counted_as).failed();
+            Reply::new(output, self.version).error(&text);
+        }
+        let took = began.elapsed();
+        self.shared.tally.of(counted_as).called(1, took);
+        if !shows_first {
+            self.show(command, args);
+        }
+        if command.is_seen() {
+            self.note_slow(command, args, took);
         }
         self.hold_back(replies, output, start);
+    }
+
+    /// Shows a command to those who said MONITOR.
+    pub(super) fn show(&self, command: &Command, args: Args<'_>) {
+        if self.shared.monitors.are_there() && !catalog::is_administrative(command, args) {
+            watching::show(self, command, args);
+        }
     }
 
     /// Whether a request can be executed with those before it.
@@ -360,6 +421,10 @@ impl Session {
         if !self.user.allows_all() {
             self.permit(command, args).map_err(Refusal::NotAllowed)?;
         }
+        if self.multi.is_begun() && command.is_refused_in_multi() {
+            let text = "ERR Command not allowed inside a transaction";
+            return Err(Refusal::Say(Cow::Borrowed(text)));
+        }
         Ok(command)
     }
 
@@ -374,8 +439,9 @@ impl Session {
             self.multi.fail();
             let counters = &self.shared.counters;
             counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
-            counters.errors.fetch_add(1, Ordering::Relaxed);
             let text = no_room("the transaction", &self.shared.budget);
+            self.shared.count_error(&text);
+            self.shared.tally.of(command.counted_as(args)).rejected();
             return self.reply(output, |reply| reply.error(&text));
         }
         let result = self
@@ -395,6 +461,8 @@ impl Session {
         match before {
             Replies::Off if self.replies == Replies::On => {}
             Replies::Off => output.truncate(start),
+            // CLIENT REPLY ON has a reply even when it was to be skipped.
+            Replies::SkipNext if self.replies == Replies::On => {}
             Replies::SkipNext => {
                 output.truncate(start);
                 if self.replies == Replies::SkipNext {
@@ -418,8 +486,9 @@ impl Session {
             .fetch_add(count as u64, Ordering::Relaxed);
         let since = self.client.since.elapsed().as_millis() as u64;
         self.client.last_ms.store(since, Ordering::Relaxed);
-        if let Some(command) = table::find(requests.get(count - 1, buffer).at(0)) {
-            *self.client.last_command.lock() = command.name;
+        let last = requests.get(count - 1, buffer);
+        if let Some(command) = table::find(last.at(0)) {
+            self.client.set_last_command(command.counted_as(last));
         }
     }
 
@@ -434,6 +503,7 @@ impl Session {
 
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+        self.client.load.received.store(input.len(), Ordering::Relaxed);
         let mut requests = self.requests.take().unwrap_or_default();
         let most = self.shared.config.limits.batch;
         let is_held_up = self.waiting.is_some() || self.pause.is_some() || self.tail.is_some();
@@ -447,6 +517,9 @@ impl Protocol for Session {
         if flow == Flow::Full {
             // A reply that was taken back has made it long.
             output.shrink_to_fit();
+        }
+        if self.feed.is_some() && !self.pushed(output, waker) {
+            return Served::Close;
         }
         if flow != Flow::Done {
             self.requests = Some(requests);
@@ -489,7 +562,21 @@ impl Protocol for Session {
     }
 
     fn held(&self) -> usize {
-        self.requests.as_ref().map_or(0, Requests::memory) + self.multi.held()
+        let shown = self.feed.as_ref().map_or(0, |feed| feed.held());
+        self.requests.as_ref().map_or(0, Requests::memory) + self.multi.held() + shown
+    }
+
+    fn pushed(&mut self, output: &mut Vec<u8>, waker: &Waker) -> bool {
+        let Some(feed) = &self.feed else {
+            return true;
+        };
+        feed.is_woken_by(waker);
+        // Nothing comes between the parts of a long reply.
+        self.tail.is_some() || feed.take(output)
+    }
+
+    fn is_overrun(&self) -> bool {
+        self.feed.as_ref().is_some_and(|feed| feed.is_overrun())
     }
 
     fn takes_sync(&mut self) -> bool {
@@ -503,8 +590,9 @@ impl Protocol for Session {
 
 impl Session {
     fn refuse(&mut self, bad: &BadRequest, output: &mut Vec<u8>) {
-        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-        Reply::new(output, self.version).error(&format!("ERR {bad}"));
+        let text = format!("ERR {bad}");
+        self.shared.count_error(&text);
+        Reply::new(output, self.version).error(&text);
         self.is_ending = true;
     }
 }
@@ -512,6 +600,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         connection::forget(self);
+        watching::stop_monitoring(self);
     }
 }
 

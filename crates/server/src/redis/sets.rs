@@ -265,15 +265,15 @@ pub(super) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
 
 pub(super) fn sscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let cursor = walks::cursor(args.at(2))?;
-    let wish = Wish::new(args, 3)?;
-    let (next, found) = match set(transaction, args.at(1))? {
-        None => (0, Vec::new()),
-        Some(set) => {
-            let start = format::place_key(transaction.database, set.number, cursor);
-            let end = format::behind(&format::elements(transaction.database, set.number));
-            walks::some_elements(transaction, (start, end), wish.count, format::member_of)?
-        }
+    // As in Redis, options are read only where there is something to walk over.
+    let Some(set) = set(transaction, args.at(1))? else {
+        walks::begin(reply, 0, 0);
+        return Ok(());
     };
+    let wish = Wish::new(args, 3)?;
+    let start = format::place_key(transaction.database, set.number, cursor);
+    let end = format::behind(&format::elements(transaction.database, set.number));
+    let (next, found) = walks::some_elements(transaction, (start, end), wish.count, format::member_of)?;
     let found: Vec<_> = found
         .into_iter()
         .filter(|(member, _)| wish.fits(member))

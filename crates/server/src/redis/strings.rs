@@ -6,7 +6,6 @@ use crate::error::Failure;
 use crate::model::Entry;
 use crate::resp::{Args, Reply, number};
 use crate::store::Transaction;
-use std::sync::atomic::Ordering;
 
 type Done = Result<(), Failure>;
 
@@ -16,7 +15,7 @@ pub(super) const AT_ONCE: usize = 64;
 /// The longest string.
 const MAX_TEXT: usize = alluvium::MAX_VALUE - 16;
 
-fn fits(bytes: usize) -> Done {
+pub(super) fn fits(bytes: usize) -> Done {
     if bytes > MAX_TEXT {
         return Err(Failure::say(
             "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
@@ -26,14 +25,7 @@ fn fits(bytes: usize) -> Done {
 }
 
 pub(super) fn get(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let store = transaction.store;
     let text = transaction.text(args.at(1))?;
-    let counter = if text.is_some() {
-        &store.hits
-    } else {
-        &store.misses
-    };
-    counter.fetch_add(1, Ordering::Relaxed);
     reply.bulk_or_null(text.as_deref());
     Ok(())
 }

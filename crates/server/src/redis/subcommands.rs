@@ -13,19 +13,28 @@ static ACL: Subcommands = &[
 
 #[rustfmt::skip]
 static CLIENT: Subcommands = &[
-    ("getname", 2), ("help", 2), ("id", 2), ("info", 2), ("kill", -3), ("list", -2), ("no-evict", 3), ("no-touch", 3), ("reply", 3),
-    ("setinfo", 4), ("setname", 3),
+    ("caching", 3), ("getname", 2), ("getredir", 2), ("help", 2), ("id", 2), ("info", 2), ("kill", -3), ("list", -2), ("no-evict", 3),
+    ("no-touch", 3), ("pause", -3), ("reply", 3), ("setinfo", 4), ("setname", 3), ("tracking", -3), ("trackinginfo", 2), ("unblock", -3),
+    ("unpause", 2),
 ];
 
 static COMMAND: Subcommands = &[
     ("count", 2),
     ("docs", -2),
     ("getkeys", -3),
+    ("getkeysandflags", -3),
+    ("help", 2),
     ("info", -2),
     ("list", -2),
 ];
 
-static CONFIG: Subcommands = &[("get", -3), ("resetstat", 2), ("rewrite", 2), ("set", -4)];
+static CONFIG: Subcommands = &[
+    ("get", -3),
+    ("help", 2),
+    ("resetstat", 2),
+    ("rewrite", 2),
+    ("set", -4),
+];
 
 static OBJECT: Subcommands = &[
     ("encoding", 3),
@@ -35,7 +44,34 @@ static OBJECT: Subcommands = &[
     ("refcount", 3),
 ];
 
-static SLOWLOG: Subcommands = &[("get", -2), ("len", 2), ("reset", 2)];
+static SLOWLOG: Subcommands = &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)];
+
+static LATENCY: Subcommands = &[
+    ("doctor", 2),
+    ("graph", 3),
+    ("help", 2),
+    ("histogram", -2),
+    ("history", 3),
+    ("latest", 2),
+    ("reset", -2),
+];
+
+static MEMORY: Subcommands = &[
+    ("doctor", 2),
+    ("help", 2),
+    ("malloc-stats", 2),
+    ("purge", 2),
+    ("stats", 2),
+    ("usage", -3),
+];
+
+static MODULE: Subcommands = &[
+    ("help", 2),
+    ("list", 2),
+    ("load", -3),
+    ("loadex", -3),
+    ("unload", 3),
+];
 
 static SNAPSHOT: Subcommands = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
 
@@ -51,11 +87,26 @@ pub(super) fn of(command: &str) -> Option<Subcommands> {
         "client" => CLIENT,
         "command" => COMMAND,
         "config" => CONFIG,
+        "latency" => LATENCY,
+        "memory" => MEMORY,
+        "module" => MODULE,
         "object" => OBJECT,
         "slowlog" => SLOWLOG,
         "snapshot" => SNAPSHOT,
         _ => return None,
     })
+}
+
+/// Returns the subcommands of a command and their arguments, none if it has no subcommands.
+pub(super) fn names(command: &str) -> Subcommands {
+    of(command).unwrap_or_default()
+}
+
+/// Returns where a word is among a command's subcommands.
+pub(super) fn position(command: &str, word: &[u8]) -> Option<u16> {
+    let mut names = names(command).iter();
+    let position = names.position(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
+    position.map(|position| position as u16)
 }
 
 /// What is wrong with a command's subcommand, if it has one, as Redis words it.

@@ -4,9 +4,10 @@ use super::{
     acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, saving, sets, sorted,
     strings,
 };
+use super::{bits, clients, latency, memory, numbered, small, watching};
 use super::{session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
-use crate::resp::{Args, Reply};
+use crate::resp::{Args, Reply, number};
 use crate::store::{Mode, Transaction};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -41,21 +42,61 @@ const IN_MULTI: u16 = 64;
 const FAST: u16 = 128;
 /// With more arguments than its keys it reaches into another database, and locks everything.
 const ELSEWHERE: u16 = 256;
+/// It is refused between MULTI and EXEC.
+const NOT_IN_MULTI: u16 = 512;
+/// It is for who runs the server; MONITOR does not show it.
+const ADMIN: u16 = 1024;
+/// Neither MONITOR nor SLOWLOG has it: what it executes is there already.
+const UNSEEN: u16 = 2048;
 
 /// A command.
+#[derive(Clone, Copy)]
 pub(super) struct Command {
     pub(super) name: &'static str,
     /// How many arguments, the name included; at least as many, if negative.
     pub(super) arity: i32,
     flags: u16,
-    /// The first key, the last (from the end, if negative), and how far they are apart; all 0 if there are none.
+    /// The first key, the last (from the end, if negative), and how far they are apart; all 0 if there are none. The last 0 alone means
+    /// that the second says where the number of the keys stands, behind the first key if that is not 0.
     pub(super) keys: (i32, i32, i32),
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
     pub(super) action: Action,
+    /// Its number among all that is counted.
+    index: u16,
+    /// The number of its first subcommand, or 0.
+    subcommands_at: u16,
 }
 
 impl Command {
+    /// Returns the number under which a call is counted: of the subcommand, if it has any.
+    pub(super) fn counted_as(&self, args: Args<'_>) -> u16 {
+        if self.subcommands_at == 0 {
+            return self.index;
+        }
+        let position = args
+            .get(1)
+            .and_then(|word| subcommands::position(self.name, word));
+        position.map_or(self.index, |position| self.subcommands_at + position)
+    }
+
+    pub(super) fn is_refused_in_multi(&self) -> bool {
+        self.has(NOT_IN_MULTI)
+    }
+
+    pub(super) fn is_admin(&self) -> bool {
+        self.has(ADMIN)
+    }
+
+    pub(super) fn is_seen(&self) -> bool {
+        !self.has(UNSEEN)
+    }
+
+    /// Whether CLIENT PAUSE of writes holds it.
+    pub(super) fn waits_for_writers(&self) -> bool {
+        self.has(WRITE) || self.name == "exec"
+    }
+
     pub(super) fn takes(&self, count: usize) -> bool {
         subcommands::fits(self.arity, count)
     }
@@ -118,13 +159,44 @@ impl Command {
     /// Its keys among its arguments.
     pub(super) fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (first, last, step) = self.keys;
-        let last = if last < 0 { args.len() as i32 + last } else { last };
-        let count = if first > 0 && last >= first {
-            (last - first) / step + 1
+        let (alone, first, count, step) = if step == 0 && last > 0 {
+            // Their number is said by an argument. One that is none has no keys: the command refuses it.
+            let said = number::integer(args.at(last as usize)).unwrap_or(0);
+            let most = args.len() as i64 - i64::from(last) - 1;
+            let count = if (0..=most).contains(&said) {
+                said as i32
+            } else {
+                0
+            };
+            ((first > 0 && count > 0).then_some(first), last + 1, count, 1)
         } else {
-            0
+            let last = if last < 0 { args.len() as i32 + last } else { last };
+            let is_any = first > 0 && last >= first;
+            (
+                None,
+                first,
+                if is_any { (last - first) / step + 1 } else { 0 },
+                step,
+            )
         };
-        (0..count).filter_map(move |index| args.get((first + index * step) as usize))
+        let places = alone
+            .into_iter()
+            .chain((0..count).map(move |index| first + index * step));
+        places.filter_map(move |place| args.get(place as usize))
+    }
+
+    /// Whether an argument says how many keys there are.
+    pub(super) fn has_movable_keys(&self) -> bool {
+        matches!(self.keys, (_, 1.., 0))
+    }
+
+    /// The first key, the last, and how far they are apart, as COMMAND INFO tells them: nothing of those whose number is said.
+    pub(super) fn told_keys(&self) -> (i32, i32, i32) {
+        match self.keys {
+            (0, _, 0) => (0, 0, 0),
+            (first, _, 0) => (first, first, 1),
+            keys => keys,
+        }
     }
 }
 
@@ -133,6 +205,16 @@ const ONE: (i32, i32, i32) = (1, 1, 1);
 const TWO: (i32, i32, i32) = (1, 2, 1);
 const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
+
+/// Keys whose number stands at an index.
+const fn numbered(at: i32) -> (i32, i32, i32) {
+    (0, at, 0)
+}
+
+/// The same behind the key that something is stored under.
+const fn stored(at: i32) -> (i32, i32, i32) {
+    (1, at, 0)
+}
 
 const fn data(
     group: &'static str,
@@ -152,6 +234,8 @@ const fn data(
         group,
         summary,
         action,
+        index: 0,
+        subcommands_at: 0,
     }
 }
 
@@ -172,6 +256,8 @@ const fn session(
         group,
         summary,
         action,
+        index: 0,
+        subcommands_at: 0,
     }
 }
 
@@ -183,9 +269,13 @@ const fn with_keys(keys: (i32, i32, i32), command: &Command) -> Command {
 #[rustfmt::skip]
 static STRINGS: &[Command] = &[
     data("string", "append", 3, WRITE | FAST, ONE, strings::append, "Appends to a string, which is created if there is none."),
+    data("bitmap", "bitcount", -2, 0, ONE, bits::bit_count, "How many bits are set."),
+    data("bitmap", "bitop", -4, WRITE, (2, -1, 1), bits::bit_op, "Joins the bits of strings and stores them."),
+    data("bitmap", "bitpos", -3, 0, ONE, bits::bit_pos, "Where the first bit is that is set, or not set."),
     data("string", "decr", 2, WRITE | FAST, ONE, strings::decr, "Subtracts one from an integer."),
     data("string", "decrby", 3, WRITE | FAST, ONE, strings::decr_by, "Subtracts from an integer."),
     data("string", "get", 2, FAST, ONE, strings::get, "A string."),
+    data("bitmap", "getbit", 3, FAST, ONE, bits::get_bit, "A bit."),
     data("string", "getdel", 2, WRITE | FAST, ONE, strings::get_del, "A string, which is deleted."),
     data("string", "getex", -2, WRITE | FAST, ONE, strings::get_ex, "A string, whose expiry is set."),
     data("string", "getrange", 4, 0, ONE, strings::get_range, "A part of a string."),
@@ -193,11 +283,13 @@ static STRINGS: &[Command] = &[
     data("string", "incr", 2, WRITE | FAST, ONE, strings::incr, "Adds one to an integer."),
     data("string", "incrby", 3, WRITE | FAST, ONE, strings::incr_by, "Adds to an integer."),
     data("string", "incrbyfloat", 3, WRITE | FAST, ONE, strings::incr_by_float, "Adds to a decimal number."),
+    data("string", "lcs", -3, 0, TWO, bits::lcs, "The longest common subsequence of two strings."),
     data("string", "mget", -2, FAST, ALL_KEYS, strings::mget, "Several strings."),
     data("string", "mset", -3, WRITE | BLIND, PAIRS, strings::mset, "Sets several strings, all or none."),
     data("string", "msetnx", -3, WRITE, PAIRS, strings::mset_nx, "Sets several strings if none of the keys is there."),
     data("string", "psetex", 4, WRITE | BLIND, ONE, strings::pset_ex, "Sets a string that expires, in milliseconds."),
     data("string", "set", -3, WRITE | BLIND, ONE, strings::set, "Sets a string."),
+    data("bitmap", "setbit", 4, WRITE, ONE, bits::set_bit, "Sets a bit."),
     data("string", "setex", 4, WRITE | BLIND, ONE, strings::set_ex, "Sets a string that expires, in seconds."),
     data("string", "setnx", 3, WRITE | FAST, ONE, strings::set_nx, "Sets a string if the key is not there."),
     data("string", "setrange", 4, WRITE, ONE, strings::set_range, "Overwrites a part of a string."),
@@ -214,6 +306,7 @@ static KEYS: &[Command] = &[
     data("generic", "expireat", -3, WRITE | FAST, ONE, expiry::expire_at, "Lets a key expire at a time in seconds."),
     data("generic", "expiretime", 2, FAST, ONE, expiry::expire_time, "When a key expires, in seconds."),
     data("generic", "keys", 2, ALONE, NONE, walks::keys, "All keys that fit a pattern."),
+    data("generic", "move", 3, WRITE | FAST | ALL, ONE, keys::move_key, "Moves a key to another database."),
     data("generic", "object", -2, LOCKED, (2, 2, 1), describe::object, "What a key's value is like inside."),
     data("generic", "persist", 2, WRITE | FAST, ONE, expiry::persist, "Lets a key expire no more."),
     data("generic", "pexpire", -3, WRITE | FAST, ONE, expiry::pexpire, "Lets a key expire in so many milliseconds."),
@@ -264,6 +357,7 @@ static SETS: &[Command] = &[
     data("set", "sdiff", -2, LOCKED, ALL_KEYS, sets::sdiff, "The members of the first set that no other has."),
     data("set", "sdiffstore", -3, WRITE, ALL_KEYS, sets::sdiff_store, "Stores the members of the first set that no other has."),
     data("set", "sinter", -2, LOCKED, ALL_KEYS, sets::sinter, "The members that all sets have."),
+    data("set", "sintercard", -3, LOCKED, numbered(1), sorted::sintercard, "How many members all sets have."),
     data("set", "sinterstore", -3, WRITE, ALL_KEYS, sets::sinter_store, "Stores the members that all sets have."),
     data("set", "sismember", 3, LOCKED | FAST, ONE, sets::sismember, "Whether a member is there."),
     data("set", "smembers", 2, LOCKED, ONE, sets::smembers, "All members."),
@@ -282,6 +376,7 @@ static LISTS: &[Command] = &[
     data("list", "lindex", 3, LOCKED, ONE, lists::lindex, "An element by its index."),
     data("list", "linsert", 5, WRITE, ONE, lists::linsert, "Inserts an element before or behind another."),
     data("list", "llen", 2, FAST, ONE, lists::llen, "How many elements there are."),
+    data("list", "lmpop", -4, WRITE, numbered(1), numbered::lmpop, "Elements from an end of the first list that has any, which are removed."),
     data("list", "lmove", 5, WRITE, TWO, lists::lmove, "Moves an element from an end of a list to one of another."),
     data("list", "lpop", -2, WRITE | FAST, ONE, lists::lpop, "The first elements, which are removed."),
     data("list", "lpos", -3, LOCKED, ONE, lists::lpos, "Where an element is."),
@@ -302,14 +397,22 @@ static SORTED: &[Command] = &[
     data("sorted-set", "zadd", -4, WRITE | FAST, ONE, sorted::zadd, "Adds members with scores."),
     data("sorted-set", "zcard", 2, FAST, ONE, sorted::zcard, "How many members there are."),
     data("sorted-set", "zcount", 4, LOCKED | FAST, ONE, sorted::zcount, "How many members have scores of a range."),
+    data("sorted-set", "zdiff", -3, LOCKED, numbered(1), sorted::zdiff, "The members of the first set that no other has."),
+    data("sorted-set", "zdiffstore", -4, WRITE, stored(2), sorted::zdiff_store, "Stores the members of the first set that no other has."),
     data("sorted-set", "zincrby", 4, WRITE | FAST, ONE, sorted::zincr_by, "Adds to the score of a member."),
+    data("sorted-set", "zinter", -3, LOCKED, numbered(1), sorted::zinter, "The members that all sets have."),
+    data("sorted-set", "zintercard", -3, LOCKED, numbered(1), sorted::zintercard, "How many members all sets have."),
+    data("sorted-set", "zinterstore", -4, WRITE, stored(2), sorted::zinter_store, "Stores the members that all sets have."),
     data("sorted-set", "zlexcount", 4, LOCKED | FAST, ONE, sorted::zlexcount, "How many members there are in a range of members."),
+    data("sorted-set", "zmpop", -4, WRITE, numbered(1), numbered::zmpop, "Members from an end of the first set that has any, which are removed."),
     data("sorted-set", "zmscore", -3, LOCKED | FAST, ONE, sorted::zmscore, "The scores of members."),
     data("sorted-set", "zpopmax", -2, WRITE | FAST, ONE, sorted::zpopmax, "The last members, which are removed."),
     data("sorted-set", "zpopmin", -2, WRITE | FAST, ONE, sorted::zpopmin, "The first members, which are removed."),
+    data("sorted-set", "zrandmember", -2, LOCKED, ONE, sorted::zrandmember, "Any members."),
     data("sorted-set", "zrange", -4, LOCKED, ONE, sorted::zrange, "Members by their indexes, scores, or order."),
     data("sorted-set", "zrangebylex", -4, LOCKED, ONE, sorted::zrange_by_lex, "Members of a range of members."),
     data("sorted-set", "zrangebyscore", -4, LOCKED, ONE, sorted::zrange_by_score, "Members with scores of a range."),
+    data("sorted-set", "zrangestore", -5, WRITE, TWO, sorted::zrange_store, "Stores members by their indexes, scores, or order."),
     data("sorted-set", "zrank", 3, LOCKED | FAST, ONE, sorted::zrank, "The index of a member."),
     data("sorted-set", "zrem", -3, WRITE | FAST, ONE, sorted::zrem, "Removes members."),
     data("sorted-set", "zremrangebylex", 4, WRITE, ONE, sorted::zrem_range_by_lex, "Removes members of a range of members."),
@@ -321,34 +424,64 @@ static SORTED: &[Command] = &[
     data("sorted-set", "zrevrank", 3, LOCKED | FAST, ONE, sorted::zrev_rank, "The index of a member from the end."),
     data("sorted-set", "zscan", -3, LOCKED, ONE, sorted::zscan, "Some members with scores, and where to go on."),
     data("sorted-set", "zscore", 3, LOCKED | FAST, ONE, sorted::zscore, "The score of a member."),
+    data("sorted-set", "zunion", -3, LOCKED, numbered(1), sorted::zunion, "The members that any set has."),
+    data("sorted-set", "zunionstore", -4, WRITE, stored(2), sorted::zunion_store, "Stores the members that any set has."),
 ];
 
 #[rustfmt::skip]
 static SERVER: &[Command] = &[
-    session("server", "acl", -2, 0, acl::acl, "Users, and what they may do."),
+    session("server", "acl", -2, ADMIN, acl::acl, "Users, and what they may do."),
     session("connection", "auth", -2, STRANGER | FAST, connection::auth, "Says who the client is."),
-    session("connection", "client", -2, 0, connection::client, "What is known of connections."),
+    session("connection", "client", -2, 0, clients::client, "What is known of connections."),
     session("connection", "echo", 2, FAST, connection::echo, "What was sent."),
     session("connection", "hello", -1, STRANGER | FAST, connection::hello, "Chooses the version of the protocol."),
     session("connection", "ping", -1, FAST, connection::ping, "PONG, or what was sent."),
     session("connection", "quit", -1, STRANGER | IN_MULTI | FAST, connection::quit, "Ends the connection."),
     session("connection", "reset", 1, STRANGER | IN_MULTI | FAST, connection::reset, "Makes the connection as good as new."),
     session("connection", "select", 2, FAST, connection::select, "Chooses a database."),
-    session("server", "bgsave", -1, 0, saving::bgsave, "Makes a backup in the background."),
+    session("server", "bgsave", -1, ADMIN, saving::bgsave, "Makes a backup in the background."),
     session("server", "command", -1, 0, describe::command, "What commands there are."),
-    session("server", "config", -2, 0, admin::config, "Reads and changes settings."),
-    session("server", "debug", -2, 0, admin::debug, "Sleeps, for tests."),
+    session("server", "config", -2, ADMIN, admin::config, "Reads and changes settings."),
+    session("server", "debug", -2, ADMIN, admin::debug, "Sleeps, for tests."),
+    session("server", "latency", -2, ADMIN, latency::latency, "How long commands took."),
+    session("server", "lolwut", -1, FAST, small::lolwut, "A picture, and the version."),
+    Command { keys: (2, 2, 1), ..session("server", "memory", -2, 0, memory::memory, "What takes how much memory.") },
+    session("server", "module", -2, ADMIN, small::module, "Modules, of which there are none."),
+    session("server", "monitor", 1, ADMIN | NOT_IN_MULTI, watching::monitor, "Shows every command that is executed."),
+    session("server", "role", 1, FAST, small::role, "That this server is a master without replicas."),
+    session("server", "shutdown", -1, ADMIN | NOT_IN_MULTI, watching::shutdown, "Ends the server."),
+    session("generic", "wait", 3, 0, small::wait, "How many replicas have everything: none."),
     session("server", "info", -1, 0, info::info, "What the server is doing, in numbers."),
-    session("server", "lastsave", 1, FAST, saving::lastsave, "When the last backup was made."),
-    session("server", "save", 1, 0, saving::save, "Makes a backup."),
-    session("server", "slowlog", -2, 0, admin::slowlog, "Commands that took long."),
+    session("server", "lastsave", 1, FAST | ADMIN, saving::lastsave, "When the last backup was made."),
+    session("server", "save", 1, ADMIN | NOT_IN_MULTI, saving::save, "Makes a backup."),
+    session("server", "slowlog", -2, ADMIN, admin::slowlog, "Commands that took long."),
     session("server", "time", 1, FAST, admin::time, "The time."),
     session("transactions", "discard", 1, IN_MULTI | FAST, transactions::discard, "Forgets what was queued since MULTI."),
-    session("transactions", "exec", 1, IN_MULTI, transactions::exec, "Executes what was queued since MULTI, all or nothing."),
+    session("transactions", "exec", 1, IN_MULTI | UNSEEN, transactions::exec, "Executes what was queued since MULTI, all or nothing."),
     session("transactions", "multi", 1, IN_MULTI | FAST, transactions::multi, "Queues what follows."),
     session("transactions", "unwatch", 1, FAST, transactions::unwatch, "Forgets all watches."),
     with_keys(ALL_KEYS, &session("transactions", "watch", -2, IN_MULTI | FAST, transactions::watch, "Lets EXEC fail if a key is written to before.")),
 ];
+
+/// All commands, numbered, and the names under which calls are counted.
+static NUMBERED: LazyLock<(Vec<Command>, Vec<String>)> = LazyLock::new(|| {
+    let tables = [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, SERVER];
+    let mut commands: Vec<Command> = tables.into_iter().flatten().copied().collect();
+    let mut names: Vec<String> = commands.iter().map(|command| command.name.to_owned()).collect();
+    for (index, command) in commands.iter_mut().enumerate() {
+        command.index = index as u16;
+        let subcommands = subcommands::names(command.name);
+        if !subcommands.is_empty() {
+            command.subcommands_at = names.len() as u16;
+        }
+        names.extend(
+            subcommands
+                .iter()
+                .map(|(word, _)| format!("{}|{word}", command.name)),
+        );
+    }
+    (commands, names)
+});
 
 /// All commands by name.
 static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> =
@@ -356,9 +489,12 @@ static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> =
 
 /// All commands.
 pub(super) fn all() -> impl Iterator<Item = &'static Command> {
-    [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, SERVER]
-        .into_iter()
-        .flatten()
+    NUMBERED.0.iter()
+}
+
+/// Returns the names under which calls are counted, in the order of their numbers.
+pub(crate) fn counted_names() -> &'static [String] {
+    &NUMBERED.1
 }
 
 /// The command of a name, in capitals or not.
@@ -411,5 +547,10 @@ mod tests {
         assert_eq!(keys_of("OBJECT ENCODING a"), ["a"]);
         assert_eq!(keys_of("OBJECT HELP"), [""; 0]);
         assert_eq!(keys_of("PING a"), [""; 0]);
+        assert_eq!(keys_of("ZUNION 2 a b WITHSCORES"), ["a", "b"]);
+        assert_eq!(keys_of("ZUNIONSTORE to 1 a WEIGHTS 2"), ["to", "a"]);
+        assert_eq!(keys_of("ZUNION 9 a b"), [""; 0]);
+        assert_eq!(keys_of("ZUNION -1 a b"), [""; 0]);
+        assert_eq!(keys_of("LMPOP x a LEFT"), [""; 0]);
     }
 }

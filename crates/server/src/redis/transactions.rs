@@ -7,10 +7,11 @@ use super::session::Session;
 use super::table::{Action, Command};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
-use crate::store::{Store, Transaction, Wanted};
+use crate::store::{Lookups, Store, Transaction, Wanted};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 type Done = Result<(), Failure>;
 
@@ -203,10 +204,17 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
     for queued in queue {
         let (command, args) = (queued.command, queued.args());
         if let Some(text) = session.no_longer_allowed(command, args) {
+            session.shared.tally.of(command.counted_as(args)).rejected();
+            session.shared.count_error(&text);
             Reply::new(&mut output, session.version).error(&text);
             continue;
         }
+        let began = Instant::now();
+        session.show(command, args);
         session.apply(command, args, &mut transaction, &mut output, Length::Whole)?;
+        let took = began.elapsed();
+        session.shared.tally.of(command.counted_as(args)).called(1, took);
+        session.note_slow(command, args, took);
         if transaction.bytes() > session.shared.config.limits.transaction {
             return Err(Failure::say("ERR transaction exceeds the limit of its size"));
         }
@@ -216,6 +224,7 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
         }
         transaction.database = session.database;
     }
+    Lookups::tell(store);
     session.commit(transaction, &held)?;
     reply.array(queue.len());
     reply.raw(&output);

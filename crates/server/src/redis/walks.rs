@@ -279,6 +279,19 @@ pub(super) fn random_key(transaction: &mut Transaction<'_>, _args: Args<'_>, rep
     Ok(())
 }
 
+/// Returns a place that is drawn between two keys, as if those between lay evenly.
+pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey {
+    let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let part = |key: &[u8]| {
+        let bytes = (common..common + 8).map(|at| u64::from(key.get(at).copied().unwrap_or(0)));
+        bytes.fold(0u64, |all, byte| all << 8 | byte)
+    };
+    let place = fastrand::u64(part(first)..=part(last).max(part(first)));
+    let mut from = format::record_key(database, &first[..common]);
+    from.extend((0..8).map(|at| (place >> (56 - 8 * at)) as u8));
+    from
+}
+
 /// The first key behind a place that is drawn between the first and the last.
 fn drawn(transaction: &Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     let (start, end) = format::records(transaction.database);
@@ -286,15 +299,7 @@ fn drawn(transaction: &Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>,
     let Some((last, _)) = backward.next()? else {
         return Ok(None);
     };
-    let last = format::user_key(&last);
-    let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-    let part = |key: &[u8]| {
-        let bytes = (common..common + 8).map(|at| u64::from(key.get(at).copied().unwrap_or(0)));
-        bytes.fold(0u64, |all, byte| all << 8 | byte)
-    };
-    let place = fastrand::u64(part(first)..=part(last).max(part(first)));
-    let mut from = format::record_key(transaction.database, &first[..common]);
-    from.extend((0..8).map(|at| (place >> (56 - 8 * at)) as u8));
+    let from = place_between(transaction.database, first, format::user_key(&last));
     let mut scan = transaction.scan(from, end, Direction::Forward);
     while let Some((key, value)) = scan.next()? {
         if read(&value, transaction.now_ms)?.is_some() {
@@ -333,3 +338,17 @@ pub(crate) fn score_text(score: f64) -> Vec<u8> {
     number::write_double(&mut text, score);
     text
 }
+
+/// A score as ZSCAN shows it: those that are integers with all their digits.
+pub(super) fn scanned_score(score: f64) -> Vec<u8> {
+    let mut text = Vec::with_capacity(24);
+    if score.trunc() == score && score.abs() <= LARGEST_PLAIN {
+        number::write_integer(&mut text, score as i64);
+    } else {
+        number::write_double(&mut text, score);
+    }
+    text
+}
+
+/// Up to here Redis keeps integers as such.
+const LARGEST_PLAIN: f64 = (i64::MAX / 2) as f64;

@@ -40,10 +40,46 @@ pub fn double(text: &[u8]) -> Option<f64> {
     }
     let value: f64 = match rest.as_bytes() {
         [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits)?,
-        [b'0'..=b'9' | b'.', ..] => rest.parse().ok()?,
+        [b'0'..=b'9' | b'.', ..] => {
+            let value: f64 = rest.parse().ok()?;
+            let is_zero = !mantissa_has_digits(rest.as_bytes());
+            if value.is_infinite() || (value == 0.0 && !is_zero) {
+                return None;
+            }
+            value
+        }
         _ => return None,
     };
     Some(sign * value)
+}
+
+/// Whether any digit before the exponent is not zero.
+fn mantissa_has_digits(text: &[u8]) -> bool {
+    let mut mantissa = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+    mantissa.any(|byte| (b'1'..=b'9').contains(byte))
+}
+
+/// The end of a range of scores as Redis reads it: blanks may lead, nothing is zero, and what is too large is infinite.
+#[must_use]
+pub fn bound(text: &[u8]) -> Option<f64> {
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let blanks = text
+        .iter()
+        .take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b)
+        .count();
+    let text = &text[blanks..];
+    double(text).or_else(|| {
+        // Only numbers beyond what a double can be are left.
+        let is_number = text.last()?.is_ascii_digit() && text.iter().all(|&byte| is_of_number(byte));
+        let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+        is_number.then_some(value)
+    })
+}
+
+fn is_of_number(byte: u8) -> bool {
+    byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-')
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<f64> {
@@ -249,8 +285,29 @@ mod tests {
         assert_eq!(double(b"-1.5e3"), Some(-1500.0));
         assert_eq!(double(b"+inf"), Some(f64::INFINITY));
         assert_eq!(double(b"0x10"), Some(16.0));
-        for text in ["", "nan", " 1", "1 ", "1a", "--1", "-", "e5", "0x"] {
+        for text in [
+            "", "nan", " 1", "1 ", "1a", "--1", "-", "e5", "0x", "1e400", "-1e400", "1e-400",
+        ] {
             assert_eq!(double(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(double(b"0e5"), Some(0.0));
+    }
+
+    #[test]
+    fn ends_of_ranges_are_read_as_c_does() {
+        for (text, value) in [
+            ("", Some(0.0)),
+            (" 1.5", Some(1.5)),
+            ("1e400", Some(f64::INFINITY)),
+            ("-1e400", Some(f64::NEG_INFINITY)),
+            ("1e-400", Some(0.0)),
+            ("-inf", Some(f64::NEG_INFINITY)),
+            (" ", None),
+            ("1 ", None),
+            ("nan", None),
+            ("x", None),
+        ] {
+            assert_eq!(bound(text.as_bytes()), value, "{text:?}");
         }
     }
 

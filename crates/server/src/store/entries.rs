@@ -1,5 +1,6 @@
 //! Typed keys on top of a transaction.
 
+use super::lookups::Lookups;
 use super::transaction::Transaction;
 use crate::error::Failure;
 use crate::model::format;
@@ -10,10 +11,16 @@ impl Transaction<'_> {
     pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure> {
         let now_ms = self.now_ms;
         let inner = format::record_key(self.database, key);
-        match self.get(&inner)? {
-            Some(record) => Ok(Entry::read(record, now_ms)?),
-            None => Ok(None),
+        let Some(record) = self.get(&inner)? else {
+            Lookups::missed();
+            return Ok(None);
+        };
+        let entry = Entry::read(record, now_ms)?;
+        match entry {
+            Some(_) => Lookups::found(),
+            None => Lookups::missed(),
         }
+        Ok(entry)
     }
 
     /// Reads the records of several keys at once, unless that was done.

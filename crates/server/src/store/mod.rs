@@ -22,6 +22,7 @@ mod clock;
 mod entries;
 mod expiring;
 mod locks;
+mod lookups;
 mod marks;
 mod order;
 mod reaper;
@@ -32,6 +33,7 @@ mod transaction;
 mod upgrade;
 
 pub(crate) use locks::{Held, Mode, Wanted};
+pub(crate) use lookups::Lookups;
 pub(crate) use order::Counting;
 pub(crate) use reaper::Reaper;
 pub(crate) use scan::{Direction, Pair};
@@ -87,7 +89,7 @@ pub(crate) struct Store {
     waits_for_disk: AtomicBool,
     /// Where walks over all keys go on.
     pub(crate) cursors: Cursors,
-    /// Strings that were asked for and there, and not there.
+    /// Keys that commands which only read have asked for and that were there, and not there.
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
     /// How long values are that are read.

@@ -75,6 +75,7 @@ pub(crate) struct Transaction<'s> {
     bytes: usize,
     /// How many of them expire, and when the last ones do.
     expiring: u64,
+    expiring_keys: u64,
     last_expiry_ms: u64,
 }
 
@@ -95,6 +96,7 @@ impl<'s> Transaction<'s> {
             touched: Vec::new(),
             bytes: 0,
             expiring: 0,
+            expiring_keys: 0,
             last_expiry_ms: 0,
         }
     }
@@ -226,6 +228,7 @@ impl<'s> Transaction<'s> {
         self.bytes += bytes;
         if expires_ms != 0 {
             self.expiring += bytes as u64;
+            self.expiring_keys += 1;
             self.last_expiry_ms = self.last_expiry_ms.max(expires_ms);
         }
     }
@@ -349,7 +352,9 @@ impl<'s> Transaction<'s> {
         self.marks.after(&self.store.marks);
         self.keep_orders();
         if self.expiring > 0 {
-            self.store.expiring.note(self.last_expiry_ms, self.expiring);
+            self.store
+                .expiring
+                .note(self.last_expiry_ms, self.expiring, self.expiring_keys);
         }
         for (database, key) in &self.touched {
             held.touch(*database, key);

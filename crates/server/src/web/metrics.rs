@@ -1,5 +1,7 @@
 //! The same numbers as text for Prometheus.
 
+use crate::health::{self, Level, Vitals};
+use crate::process;
 use crate::shared::Shared;
 use alluvium::{DeviceCounts, Distribution, Purpose};
 use std::fmt::Write;
@@ -80,6 +82,7 @@ pub(super) fn text(shared: &Shared) -> String {
     space(shared, &mut text);
     work(shared, &mut text);
     due(shared, &mut text);
+    health(shared, &mut text);
     text.0
 }
 
@@ -140,6 +143,68 @@ fn client_memory(shared: &Shared, text: &mut Text) {
     ] {
         text.one(name, Counter, help, counter.load(Ordering::Relaxed) as f64);
     }
+}
+
+/// How the process, its disk and the server as a whole are.
+fn health(shared: &Shared, text: &mut Text) {
+    use Kind::{Counter, Gauge};
+    let findings = health::verdict(&Vitals::of(shared));
+    let worst = health::worst(&findings);
+    let levels = [Level::Good, Level::Warning, Level::Bad];
+    let levels = levels.map(|level| (level.word(), f64::from(u8::from(level == worst))));
+    text.each(
+        "health",
+        Gauge,
+        "1 for how well the server is: the web page and MEMORY DOCTOR say what is wrong and what to do.",
+        "level",
+        &levels,
+    );
+    let times = process::processor_time();
+    let seconds = [
+        ("user", times.user_us as f64 / 1e6),
+        ("system", times.system_us as f64 / 1e6),
+    ];
+    text.each(
+        "processor_seconds_total",
+        Counter,
+        "Processor time of the process.",
+        "mode",
+        &seconds,
+    );
+    for (name, help, value) in [
+        (
+            "resident_memory_bytes",
+            "Memory that the process has.",
+            process::resident_bytes(),
+        ),
+        (
+            "system_memory_bytes",
+            "Memory of the container or the machine.",
+            process::system_bytes(),
+        ),
+        (
+            "memory_used_bytes",
+            "Memory that the store uses.",
+            Some(shared.used_memory()),
+        ),
+    ] {
+        if let Some(value) = value {
+            text.one(name, Gauge, help, value as f64);
+        }
+    }
+    if let Ok(space) = shared.store.db.disk_space() {
+        let free = space.free_bytes as f64;
+        text.one("disk_free_bytes", Gauge, "Room on the disk of the store.", free);
+        let total = space.total_bytes as f64;
+        text.one("disk_total_bytes", Gauge, "Size of the disk of the store.", total);
+    }
+    let panics = shared.counters.panics.load(Ordering::Relaxed) as f64;
+    text.one(
+        "panics_total",
+        Counter,
+        "Connections that ended since a command panicked.",
+        panics,
+    );
 }
 
 fn counted(shared: &Shared, text: &mut Text) {

@@ -14,6 +14,8 @@
 //! - **S13** A request takes memory within limits that do not depend on the store, but for one value that is asked for as it is.
 
 mod browse;
+#[cfg(test)]
+mod contrast;
 mod guard;
 mod history;
 mod json;

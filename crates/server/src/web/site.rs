@@ -4,6 +4,8 @@ use super::history::History;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::{browse, guard, json, metrics, tree};
+use crate::health::{self, Vitals};
+use crate::process;
 use crate::shared::Shared;
 use axum::Router;
 use axum::extract::{RawQuery, State};
@@ -130,7 +132,30 @@ async fn stats(State(site): State<Arc<Site>>) -> Answer {
             .into_iter()
             .map(|figure| (figure.name, json!(figure.value)))
             .collect();
+        let findings = health::verdict(&Vitals::of(shared));
+        let space = shared.store.db.disk_space().ok();
+        let times = process::processor_time();
         Ok(json!({
+            "health": {
+                "level": health::worst(&findings).word(),
+                "words": health::summary(&findings),
+                "findings": findings.iter().map(|finding| json!({
+                    "level": finding.level.word(),
+                    "what": finding.what,
+                    "advice": finding.advice,
+                })).collect::<Vec<_>>(),
+            },
+            "process": {
+                "resident_bytes": process::resident_bytes(),
+                "system_memory_bytes": process::system_bytes(),
+                "used_memory_bytes": shared.used_memory(),
+                "processor_user_us": times.user_us,
+                "processor_system_us": times.system_us,
+            },
+            "disk": space.map(|space| json!({
+                "free_bytes": space.free_bytes,
+                "total_bytes": space.total_bytes,
+            })),
             "version": env!("CARGO_PKG_VERSION"),
             "process_id": std::process::id(),
             "now_ms": shared.store.now_ms(),
@@ -165,7 +190,7 @@ async fn clients(State(site): State<Arc<Site>>) -> Answer {
                 "age_ms": client.since.elapsed().as_millis() as u64,
                 "user": client.user.lock().name(),
                 "database": client.database.load(Ordering::Relaxed),
-                "last_command": *client.last_command.lock(),
+                "last_command": client.last_command(),
             })
         });
         let shown: Vec<Value> = shown.collect();

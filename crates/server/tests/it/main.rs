@@ -1,5 +1,6 @@
 //! A real server on a free port, and clients that speak to it.
 
+mod algebra;
 mod backups;
 mod blind;
 mod budget;
@@ -22,6 +23,8 @@ mod page;
 mod restart;
 mod sockets;
 mod strings;
+mod together;
+mod tools;
 mod transactions;
 mod users;
 mod web;

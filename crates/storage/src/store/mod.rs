@@ -90,6 +90,14 @@ pub struct Opening {
 }
 
 impl Store {
+    /// Returns the room on the file system that the store lies on.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn disk_space(&self) -> Result<alluvium_device::Space> {
+        Ok(self.directory.space()?)
+    }
+
     /// Creates a store in a directory that holds none, with a first generation that keeps `payload`.
     ///
     /// A crash meanwhile leaves no store: creating it again begins anew.

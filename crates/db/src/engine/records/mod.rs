@@ -110,6 +110,8 @@ pub struct RecordStats {
     pub budget_bytes: u64,
     /// Bytes that it takes when it is full.
     pub bytes: u64,
+    /// Bytes that it takes now.
+    pub used_bytes: u64,
     /// Bytes more that would be needed to keep what it remembers to have turned away.
     pub ghost_bytes: u64,
 }
@@ -269,6 +271,7 @@ impl Records {
             stats.ghost_hits += shard.ghost_hits;
             stats.records += shard.len() as u64;
             stats.bytes += shard.bytes() as u64;
+            stats.used_bytes += shard.used_bytes() as u64;
             stats.ghost_bytes += shard.ghost_bytes() as u64;
         }
         stats

@@ -74,6 +74,11 @@ impl Shard {
         self.table.bytes() + self.ring.bytes() + self.ghosts.bytes()
     }
 
+    /// Bytes that it was given and uses.
+    pub(super) fn used_bytes(&self) -> usize {
+        self.ring.filled() + self.len() * (Shard::bytes_of(0))
+    }
+
     /// How many records it keeps.
     pub(super) fn len(&self) -> usize {
         self.table.used()

@@ -22,7 +22,7 @@ type Done = Result<(), Failure>;
 
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Left,
     Right,
 }
@@ -172,7 +172,7 @@ fn pop(
         return Err(wrong_number(command));
     }
     let count = args.get(2).map(positive).transpose()?;
-    let Some(mut list) = list(transaction, args.at(1))? else {
+    let Some(list) = list(transaction, args.at(1))? else {
         match count {
             None => reply.null(),
             Some(_) => reply.null_array(),
@@ -183,15 +183,46 @@ fn pop(
     if count.is_some() {
         reply.array(usize::try_from(taken).unwrap_or(usize::MAX));
     }
+    pop_and_show(transaction, args.at(1), list, taken, end, reply)
+}
+
+/// Takes so many elements from an end of a list, which has as many, and shows them.
+fn pop_and_show(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    mut list: Collection,
+    taken: u64,
+    end: End,
+    reply: &mut Reply<'_>,
+) -> Done {
     // What does not fit the reply is not taken: the command fails before it has changed anything.
     take(transaction, &mut list, taken, end, |element| {
         reply.bulk(&element);
         check_room(reply)
     })?;
     if taken > 0 {
-        transaction.save(args.at(1), &list);
+        transaction.save(key, &list);
     }
     Ok(())
+}
+
+/// Takes up to so many elements from an end of a list and shows them behind its key; false if there is no such list.
+pub(super) fn pop_from(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    count: u64,
+    end: End,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Failure> {
+    let Some(list) = list(transaction, key)? else {
+        return Ok(false);
+    };
+    let taken = count.min(list.count);
+    reply.array(2);
+    reply.bulk(key);
+    reply.array(usize::try_from(taken).unwrap_or(usize::MAX));
+    pop_and_show(transaction, key, list, taken, end, reply)?;
+    Ok(true)
 }
 
 pub(super) fn lpop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {

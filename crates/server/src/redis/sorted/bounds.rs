@@ -40,7 +40,7 @@ pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, Failure> {
         Some((b'(', rest)) => (rest, true),
         _ => (text, false),
     };
-    let score = number::double(digits).ok_or(Failure::say("ERR min or max is not a float"))?;
+    let score = number::bound(digits).ok_or(Failure::say("ERR min or max is not a float"))?;
     Ok(ScoreEnd { score, is_open })
 }
 

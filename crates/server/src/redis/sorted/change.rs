@@ -3,7 +3,7 @@
 use super::super::args::{double, is, name, wrong_number};
 use super::super::sets::positive;
 use super::range::reply_scored;
-use super::{Done, put, remove, save, score, sorted_set};
+use super::{Done, Scored, put, remove, save, score, sorted_set};
 use crate::error::Failure;
 use crate::model::Kind;
 use crate::resp::{Args, Reply, Version};
@@ -177,6 +177,27 @@ pub(in super::super) fn zrem(
     Ok(())
 }
 
+/// Takes up to so many members from an end of a sorted set, if there is one.
+pub(in super::super) fn pop_some(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    count: u64,
+    direction: Direction,
+    reply: &Reply<'_>,
+) -> Result<Vec<Scored>, Failure> {
+    let Some(mut set) = sorted_set(transaction, key)? else {
+        return Ok(Vec::new());
+    };
+    let taken = super::range::first(transaction, &set, count, direction, reply)?;
+    for (member, score) in &taken {
+        remove(transaction, &mut set, member, *score)?;
+    }
+    if !taken.is_empty() {
+        save(transaction, key, &mut set)?;
+    }
+    Ok(taken)
+}
+
 fn pop(
     transaction: &mut Transaction<'_>,
     args: Args<'_>,
@@ -188,16 +209,10 @@ fn pop(
         return Err(wrong_number(command));
     }
     let count = args.get(2).map(positive).transpose()?;
-    let Some(mut set) = sorted_set(transaction, args.at(1))? else {
+    let taken = pop_some(transaction, args.at(1), count.unwrap_or(1), direction, reply)?;
+    if taken.is_empty() {
         reply.array(0);
         return Ok(());
-    };
-    let taken = super::range::first(transaction, &set, count.unwrap_or(1), direction, reply)?;
-    for (member, score) in &taken {
-        remove(transaction, &mut set, member, *score)?;
-    }
-    if !taken.is_empty() {
-        save(transaction, args.at(1), &mut set)?;
     }
     // Without a count RESP3 has no pairs within the reply.
     if count.is_none() && reply.version() == Version::Three {

@@ -5,21 +5,30 @@
 //! *Does not know*: how a score lies in a key; that is `model/format.rs`'s.
 //!
 //! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges), `range.rs` (reading ranges),
-//! `rewrite.rs` (removing them), `read.rs` (what is asked of single members).
+//! `rewrite.rs` (removing them), `read.rs` (what is asked of single members), `store.rs` (writing a new set), `algebra.rs` and `merge.rs` (what is made of several), `draw.rs`.
 
+mod algebra;
 mod bounds;
 mod change;
+mod draw;
+mod merge;
 mod range;
 mod read;
 mod rewrite;
+mod store;
 
-pub(super) use change::{zadd, zincr_by, zpopmax, zpopmin, zrem};
+pub(super) use algebra::{
+    sintercard, zdiff, zdiff_store, zinter, zinter_store, zintercard, zunion, zunion_store,
+};
+pub(super) use change::{pop_some, zadd, zincr_by, zpopmax, zpopmin, zrem};
+pub(super) use draw::zrandmember;
 pub(super) use range::{
     zcount, zlexcount, zrange, zrange_by_lex, zrange_by_score, zrev_range, zrev_range_by_lex,
     zrev_range_by_score,
 };
 pub(super) use read::{zcard, zmscore, zrank, zrev_rank, zscan, zscore};
 pub(super) use rewrite::{zrem_range_by_lex, zrem_range_by_rank, zrem_range_by_score};
+pub(super) use store::zrange_store;
 
 use crate::error::Failure;
 use crate::model::format;

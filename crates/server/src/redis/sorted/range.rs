@@ -260,18 +260,37 @@ pub(super) struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     pub(super) fn new(args: Args<'a>, by: By, direction: Direction) -> Wanted<'a> {
+        Wanted::with_ends_at(args, 2, by, direction)
+    }
+
+    fn with_ends_at(args: Args<'a>, at: usize, by: By, direction: Direction) -> Wanted<'a> {
         Wanted {
             by,
             direction,
-            ends: (args.at(2), args.at(3)),
+            ends: (args.at(at), args.at(at + 1)),
             limit: None,
             with_scores: false,
         }
     }
 
+    /// Of ZRANGESTORE.
+    pub(super) fn to_store(args: Args<'a>) -> Result<Wanted<'a>, Failure> {
+        let ends = Wanted::with_ends_at(args, 3, By::Rank, Direction::Forward);
+        let wanted = ends.read_from(args, 5, true)?;
+        match wanted.with_scores {
+            true => Err(Failure::SYNTAX),
+            false => Ok(wanted),
+        }
+    }
+
     /// With the options behind the ends. ZRANGE alone says by what, and in which direction.
-    fn read(mut self, args: Args<'a>, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
-        let mut options = Options::new(args, 4);
+    fn read(self, args: Args<'a>, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
+        self.read_from(args, 4, says_by_what)
+    }
+
+    fn read_from(mut self, args: Args<'a>, at: usize, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
+        let mut options = Options::new(args, at);
+        let mut may_say_by_what = says_by_what;
         while let Some(word) = options.next() {
             if is(word, "WITHSCORES") {
                 self.with_scores = true;
@@ -279,15 +298,17 @@ impl<'a> Wanted<'a> {
                 self.limit = Some((integer(options.value()?)?, integer(options.value()?)?));
             } else if says_by_what && is(word, "REV") {
                 self.direction = Direction::Backward;
-            } else if says_by_what && is(word, "BYSCORE") {
+            } else if may_say_by_what && is(word, "BYSCORE") {
                 self.by = By::Score;
-            } else if says_by_what && is(word, "BYLEX") {
+                may_say_by_what = false;
+            } else if may_say_by_what && is(word, "BYLEX") {
                 self.by = By::Member;
+                may_say_by_what = false;
             } else {
                 return Err(Failure::SYNTAX);
             }
         }
-        if self.limit.is_some() && self.by == By::Rank {
+        if self.limit.is_some_and(|(_, count)| count != -1) && self.by == By::Rank {
             return Err(Failure::say(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
             ));

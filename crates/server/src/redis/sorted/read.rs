@@ -1,6 +1,6 @@
 //! What is asked of a set or of single members: scores, ranks, walks.
 
-use super::super::walks::{self, Wish, score_text};
+use super::super::walks::{self, Wish, scanned_score};
 use super::{Done, score, sorted_set};
 use crate::model::format;
 use crate::resp::{Args, Reply};
@@ -101,15 +101,16 @@ pub(in super::super) fn zscan(
     reply: &mut Reply<'_>,
 ) -> Done {
     let cursor = walks::cursor(args.at(2))?;
-    let wish = Wish::new(args, 3)?;
-    let (next, found) = match sorted_set(transaction, args.at(1))? {
-        None => (0, Vec::new()),
-        Some(set) => {
-            let start = format::sorted_place_key(transaction.database, set.number, cursor);
-            let end = format::sorted_members_end(transaction.database, set.number);
-            walks::some_elements(transaction, (start, end), wish.count, format::sorted_member_of)?
-        }
+    // As in Redis, options are read only where there is something to walk over.
+    let Some(set) = sorted_set(transaction, args.at(1))? else {
+        walks::begin(reply, 0, 0);
+        return Ok(());
     };
+    let wish = Wish::new(args, 3)?;
+    let start = format::sorted_place_key(transaction.database, set.number, cursor);
+    let end = format::sorted_members_end(transaction.database, set.number);
+    let (next, found) =
+        walks::some_elements(transaction, (start, end), wish.count, format::sorted_member_of)?;
     let found: Vec<_> = found
         .into_iter()
         .filter(|(member, _)| wish.fits(member))
@@ -117,7 +118,7 @@ pub(in super::super) fn zscan(
     walks::begin(reply, next, 2 * found.len());
     for (member, value) in &found {
         reply.bulk(member);
-        reply.bulk(&score_text(format::decode_score(value)?));
+        reply.bulk(&scanned_score(format::decode_score(value)?));
     }
     Ok(())
 }

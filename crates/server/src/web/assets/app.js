@@ -70,7 +70,8 @@ export function tiles(into, list) {
 }
 
 function drawTiles() {
-  const { figures: f, server, recent: r } = state.stats;
+  const { figures: f, server, recent: r, process, disk } = state.stats;
+  const share = processorShare();
   const now = r ?? {};
   const isHeld = (now.delayed_share ?? 0) > 0.05 || (now.waits_per_s ?? 0) > 0;
   tiles($("tiles"), [
@@ -78,15 +79,40 @@ function drawTiles() {
     ["Reads", perSecond(now.reads_per_s), `${perSecond(now.device_reads_per_s)} reach the device`],
     ["Commit p99", nanoseconds(now.commit_p99_ns), `p50 ${nanoseconds(now.commit_p50_ns)}`],
     ["Read p99", nanoseconds(now.read_p99_ns), `p50 ${nanoseconds(now.read_p50_ns)}`],
-    ["Write amplification", times(f["amplification.write"]), now.write_amplification == null ? "since opening" : `${times(now.write_amplification)} in the last second`],
+    ["Write amplification", times(f["amplification.write"]), now.write_amplification == null ? "since opening, log included" : `${times(now.write_amplification)} in the last second`],
     ["Read amplification", f["amplification.read"] == null ? "–" : f["amplification.read"].toFixed(3), "device reads a key"],
     ["Space amplification", times(f["amplification.space"]), `${bytes(f["space.live_bytes"])} live`],
-    ["Memory", bytes(f["memory.total"]), `of ${bytes(f["memory.budget"])}`],
+    ["Memory", bytes(process.used_memory_bytes), `of ${bytes(f["memory.budget"])}`],
+    ["Resident memory", process.resident_bytes == null ? "–" : bytes(process.resident_bytes), process.system_memory_bytes == null ? "" : `of the system's ${bytes(process.system_memory_bytes)}`],
+    ["Processor", share == null ? "–" : percent(share), "of one processor"],
+    ["Free disk space", disk == null ? "–" : bytes(disk.free_bytes), disk == null ? "" : `of ${bytes(disk.total_bytes)}`],
     ["Debt", bytes((f["debt.pending_bytes"] ?? 0) + (f["debt.running_bytes"] ?? 0)), `${some((f["debt.pending_jobs"] ?? 0) + (f["debt.running_jobs"] ?? 0), "compaction")}, ${some(f["debt.sealed_memtables"], "memtable")}`],
     ["Back-pressure", isHeld ? "holding back" : "none", `${whole(f["work.waits"])} stops since opening`, isHeld ? "warn" : ""],
     ["Connections", whole(server.connections), `${count(server.commands)} commands`],
     ["Page cache", percent(f["cache.pages.hit_rate"]), `records ${percent(f["cache.records.hit_rate"])}`],
   ]);
+}
+
+// The verdict in words. It is written anew only when it changes, so that it is read out once.
+function drawHealth() {
+  const { health } = state.stats;
+  const text = JSON.stringify(health);
+  if ($("health").dataset.shown === text) return;
+  $("health").dataset.shown = text;
+  $("health").className = `card health ${health.level}`;
+  $("health").replaceChildren(
+    h("h2", null, health.words),
+    h("ul", null, health.findings.map((finding) => h("li", { class: finding.level }, h("strong", null, finding.what), ` ${finding.advice}`))));
+}
+
+// The share of one processor that was used since the last look.
+let processorBefore = null;
+function processorShare() {
+  const { process, uptime_ms: at } = state.stats;
+  const used = process.processor_user_us + process.processor_system_us;
+  const before = processorBefore;
+  processorBefore = { at, used };
+  return before && at > before.at ? (used - before.used) / 1000 / (at - before.at) : null;
 }
 
 function drawPurposes() {
@@ -148,6 +174,7 @@ async function lookOnce() {
       state.stats = stats;
       $("facts").textContent = `${stats.version} · up ${duration(stats.uptime_ms)} · ${stats.durability}`;
       if (state.view === "overview") {
+        drawHealth();
         drawTiles();
         drawCharts();
         if (turn % 3 === 0) drawPurposes();

@@ -1,0 +1,336 @@
+//! A verdict: whether the server is well, what is wrong, and what to do.
+//!
+//! [`verdict`] is a pure function of [`Vitals`]; the rest reads them.
+
+use crate::process;
+use crate::sampler::Pressure;
+use crate::shared::Shared;
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    /// Nothing needs to be done.
+    Good,
+    /// Something should be done soon.
+    Warning,
+    /// Something must be done now.
+    Bad,
+}
+
+impl Level {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Level::Good => "good",
+            Level::Warning => "warning",
+            Level::Bad => "bad",
+        }
+    }
+}
+
+/// What is wrong, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) level: Level,
+    pub(crate) what: String,
+    pub(crate) advice: &'static str,
+}
+
+/// What a verdict depends on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Vitals {
+    pub(crate) disk_free_bytes: Option<u64>,
+    pub(crate) disk_total_bytes: u64,
+    pub(crate) used_bytes: u64,
+    pub(crate) budget_bytes: u64,
+    pub(crate) resident_bytes: Option<u64>,
+    pub(crate) system_bytes: Option<u64>,
+    pub(crate) log_bytes: u64,
+    pub(crate) log_limit_bytes: u64,
+    pub(crate) pressure: Pressure,
+    pub(crate) connections: usize,
+    pub(crate) most_connections: usize,
+    pub(crate) rejected: u64,
+    pub(crate) overflows: u64,
+    pub(crate) panics: u64,
+}
+
+impl Vitals {
+    pub(crate) fn of(shared: &Shared) -> Vitals {
+        let stats = shared.store.db.stats();
+        let space = shared.store.db.disk_space().ok();
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &shared.counters;
+        Vitals {
+            disk_free_bytes: space.map(|space| space.free_bytes),
+            disk_total_bytes: space.map_or(0, |space| space.total_bytes),
+            used_bytes: shared.used_memory(),
+            budget_bytes: stats.memory.budget,
+            resident_bytes: process::resident_bytes(),
+            system_bytes: process::system_bytes(),
+            log_bytes: stats.log.live_bytes,
+            log_limit_bytes: stats.log.limit_bytes,
+            pressure: shared.samples.pressure(),
+            connections: shared.clients.len(),
+            most_connections: shared.config.max_clients(),
+            rejected: count(&counters.rejected),
+            overflows: count(&counters.output_overflows),
+            panics: count(&counters.panics),
+        }
+    }
+}
+
+/// Below so many bytes a disk is nearly full, however large it is.
+const LITTLE_ROOM: u64 = 1 << 30;
+const NO_ROOM: u64 = 128 << 20;
+
+/// Resident memory may exceed the budget by this: the program itself, and what the allocator has not given back.
+const BESIDE_BUDGET: u64 = 64 << 20;
+
+fn mib(bytes: u64) -> u64 {
+    bytes >> 20
+}
+
+/// Returns what is wrong, the worst first; nothing if all is well.
+pub(crate) fn verdict(vitals: &Vitals) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut say = |level, what: String, advice| findings.push(Finding { level, what, advice });
+    if let Some(free) = vitals.disk_free_bytes {
+        let what = format!(
+            "{} MiB of {} MiB of the disk are free",
+            mib(free),
+            mib(vitals.disk_total_bytes)
+        );
+        let advice = "Free room on the disk, or move the store to a larger one: writes are refused when it is full. \
+                      DEL and FLUSHDB still work then, and give room back after a compaction.";
+        if free < NO_ROOM {
+            say(Level::Bad, what, advice);
+        } else if free < LITTLE_ROOM.min(vitals.disk_total_bytes / 10) {
+            say(Level::Warning, what, advice);
+        }
+    }
+    if vitals.panics > 0 {
+        say(
+            Level::Bad,
+            format!("{} commands have ended in a panic", vitals.panics),
+            "The server's log has the message of each: report it. Only the connection that sent such a command was closed.",
+        );
+    }
+    let pressure = &vitals.pressure;
+    let held = (pressure.delayed_share * 100.0).round();
+    if pressure.waits > 0 {
+        say(
+            Level::Bad,
+            format!(
+                "writers had to stop {} times in the last {} seconds",
+                pressure.waits, pressure.seconds
+            ),
+            "Writes come faster than the disk takes them: write less at a time, use a faster disk, or give the store more --memory.",
+        );
+    } else if pressure.delayed_share > 0.2 {
+        say(
+            Level::Warning,
+            format!(
+                "writers were held back for {held} % of the last {} seconds",
+                pressure.seconds
+            ),
+            "Compactions are behind: they catch up by themselves if this is a burst; if it lasts, use a faster disk or more --memory.",
+        );
+    }
+    of_memory_use(vitals, &mut say);
+    of_connections(vitals, &mut say);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    findings
+}
+
+fn of_connections(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static str)) {
+    if vitals.connections * 10 >= vitals.most_connections * 9 {
+        say(
+            Level::Warning,
+            format!(
+                "{} of at most {} clients are connected",
+                vitals.connections, vitals.most_connections
+            ),
+            "Use connection pools, or raise maxclients with CONFIG SET: clients beyond it are refused.",
+        );
+    } else if vitals.rejected > 0 {
+        say(
+            Level::Warning,
+            format!("{} clients were refused since the start", vitals.rejected),
+            "There were too many at once: use connection pools, or raise maxclients with CONFIG SET.",
+        );
+    }
+    if vitals.overflows > 0 {
+        say(
+            Level::Warning,
+            format!(
+                "{} connections were closed since they did not take their replies",
+                vitals.overflows
+            ),
+            "Ask for less at a time (SCAN instead of KEYS, ranges instead of whole collections), and read replies at once.",
+        );
+    }
+}
+
+fn of_memory_use(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static str)) {
+    let (Some(resident), Some(system)) = (vitals.resident_bytes, vitals.system_bytes) else {
+        return;
+    };
+    if resident / 10 * 10 > system / 10 * 9 {
+        say(
+            Level::Bad,
+            format!(
+                "the process has {} MiB of the {} MiB that it may have",
+                mib(resident),
+                mib(system)
+            ),
+            "The system may end the process: give it less with CONFIG SET maxmemory or --memory, or the container more.",
+        );
+    } else if vitals.budget_bytes > 0 && resident > vitals.budget_bytes / 10 * 15 + BESIDE_BUDGET {
+        say(
+            Level::Warning,
+            format!(
+                "the process has {} MiB, the budget is {} MiB",
+                mib(resident),
+                mib(vitals.budget_bytes)
+            ),
+            "Requests and replies of clients take the rest: CLIENT LIST says whose (tot-mem).",
+        );
+    }
+    if vitals.used_bytes > vitals.budget_bytes / 100 * 110 && vitals.budget_bytes > 0 {
+        say(
+            Level::Warning,
+            format!(
+                "the store uses {} MiB of a budget of {} MiB",
+                mib(vitals.used_bytes),
+                mib(vitals.budget_bytes)
+            ),
+            "Iterators and snapshots hold memory: SNAPSHOT LIST names those that were kept, give the store more --memory otherwise.",
+        );
+    }
+    if vitals.log_limit_bytes > 0 && vitals.log_bytes / 10 >= vitals.log_limit_bytes / 10 {
+        say(
+            Level::Warning,
+            format!(
+                "the log has {} MiB of at most {} MiB",
+                mib(vitals.log_bytes),
+                mib(vitals.log_limit_bytes)
+            ),
+            "Writers wait until a checkpoint has made it shorter: the disk is slower than the writes.",
+        );
+    }
+}
+
+/// Returns how bad the worst of the findings is.
+pub(crate) fn worst(findings: &[Finding]) -> Level {
+    let worst = findings.iter().map(|finding| finding.level).max();
+    worst.unwrap_or(Level::Good)
+}
+
+/// Returns the verdict in a sentence.
+pub(crate) fn summary(findings: &[Finding]) -> &'static str {
+    match worst(findings) {
+        Level::Good => "All is well.",
+        Level::Warning => "Something should be done soon.",
+        Level::Bad => "Something must be done now.",
+    }
+}
+
+/// Returns the verdict as text: a line that sums it up, and one for each finding.
+pub(crate) fn in_words(findings: &[Finding]) -> String {
+    let mut text = format!("{}\n", summary(findings));
+    for finding in findings {
+        let _ = writeln!(
+            text,
+            "* {}: {}. {}",
+            finding.level.word(),
+            finding.what,
+            finding.advice
+        );
+    }
+    text
+}
+
+/// Returns what is wrong with the use of memory, in words.
+pub(crate) fn of_memory(shared: &Shared) -> String {
+    let vitals = Vitals::of(shared);
+    let mut findings = Vec::new();
+    of_memory_use(&vitals, &mut |level, what, advice| {
+        findings.push(Finding { level, what, advice });
+    });
+    let used = format!(
+        "The store uses {} MiB of its {} MiB, the process has {} MiB.\n",
+        mib(vitals.used_bytes),
+        mib(vitals.budget_bytes),
+        mib(vitals.resident_bytes.unwrap_or(0))
+    );
+    used + &in_words(&findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn well() -> Vitals {
+        Vitals {
+            disk_free_bytes: Some(50 << 30),
+            disk_total_bytes: 100 << 30,
+            used_bytes: 40 << 20,
+            budget_bytes: 64 << 20,
+            resident_bytes: Some(80 << 20),
+            system_bytes: Some(8 << 30),
+            log_bytes: 1 << 20,
+            log_limit_bytes: 64 << 20,
+            most_connections: 10_000,
+            ..Vitals::default()
+        }
+    }
+
+    fn levels(vitals: &Vitals) -> Vec<Level> {
+        verdict(vitals).iter().map(|finding| finding.level).collect()
+    }
+
+    #[test]
+    fn a_server_that_is_well_is_told_so() {
+        assert_eq!(levels(&well()), []);
+        assert_eq!(in_words(&verdict(&well())), "All is well.\n");
+    }
+
+    #[test]
+    fn each_thing_that_is_wrong_is_found_and_the_worst_comes_first() {
+        let full = |free: u64| Vitals {
+            disk_free_bytes: Some(free),
+            ..well()
+        };
+        assert_eq!(levels(&full(900 << 20)), [Level::Warning]);
+        assert_eq!(levels(&full(1 << 20)), [Level::Bad]);
+        let small_disk = Vitals {
+            disk_free_bytes: Some(900 << 20),
+            disk_total_bytes: 2 << 30,
+            ..well()
+        };
+        assert_eq!(levels(&small_disk), [], "half of it is free");
+        let crowded = Vitals {
+            connections: 9_500,
+            panics: 1,
+            ..well()
+        };
+        assert_eq!(levels(&crowded), [Level::Bad, Level::Warning]);
+        let stopped = Vitals {
+            pressure: Pressure {
+                waits: 3,
+                delayed_share: 0.9,
+                seconds: 10,
+            },
+            ..well()
+        };
+        assert_eq!(levels(&stopped), [Level::Bad]);
+        assert!(in_words(&verdict(&stopped)).contains("writers had to stop 3 times"));
+        let starved = Vitals {
+            resident_bytes: Some(7900 << 20),
+            ..well()
+        };
+        assert_eq!(levels(&starved), [Level::Bad]);
+    }
+}

@@ -1,0 +1,105 @@
+//! LATENCY: when commands took longer than a threshold, by kinds of events.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Samples that are kept of an event, as Redis keeps them.
+const KEPT: usize = 160;
+
+/// What took long, at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    pub(crate) at_s: u64,
+    pub(crate) took_ms: u64,
+}
+
+/// What is known of an event.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Event {
+    pub(crate) samples: VecDeque<Sample>,
+    pub(crate) most_ms: u64,
+}
+
+/// Events by name.
+#[derive(Debug, Default)]
+pub(crate) struct Latencies {
+    /// From how many milliseconds on something is noted; 0 means never.
+    pub(crate) threshold_ms: AtomicU64,
+    events: Mutex<BTreeMap<&'static str, Event>>,
+}
+
+impl Latencies {
+    /// Notes an event if it took as long as the threshold says. Of several in one second the longest is kept.
+    pub(crate) fn note(&self, name: &'static str, at_s: impl FnOnce() -> u64, took: Duration) {
+        let threshold = self.threshold_ms.load(Ordering::Relaxed);
+        let took_ms = took.as_millis() as u64;
+        if threshold == 0 || took_ms < threshold {
+            return;
+        }
+        let at_s = at_s();
+        let mut events = self.events.lock();
+        let event = events.entry(name).or_default();
+        event.most_ms = event.most_ms.max(took_ms);
+        match event.samples.back_mut() {
+            Some(last) if last.at_s == at_s => last.took_ms = last.took_ms.max(took_ms),
+            _ => event.samples.push_back(Sample { at_s, took_ms }),
+        }
+        if event.samples.len() > KEPT {
+            event.samples.pop_front();
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<(&'static str, Event)> {
+        let events = self.events.lock();
+        events
+            .iter()
+            .map(|(name, event)| (*name, event.clone()))
+            .collect()
+    }
+
+    /// Forgets an event, whatever the spelling of its name; whether there was one.
+    pub(crate) fn reset(&self, name: &[u8]) -> bool {
+        let mut events = self.events.lock();
+        let before = events.len();
+        events.retain(|known, _| !name.eq_ignore_ascii_case(known.as_bytes()));
+        events.len() < before
+    }
+
+    /// Forgets all events; how many there were.
+    pub(crate) fn reset_all(&self) -> usize {
+        let mut events = self.events.lock();
+        let count = events.len();
+        events.clear();
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_above_the_threshold_are_kept_the_longest_of_each_second() {
+        let latencies = Latencies::default();
+        let note = |at_s: u64, ms: u64| latencies.note("command", || at_s, Duration::from_millis(ms));
+        note(1, 900);
+        assert!(latencies.all().is_empty(), "without a threshold nothing is noted");
+        latencies.threshold_ms.store(10, Ordering::Relaxed);
+        note(1, 9);
+        note(2, 20);
+        note(2, 30);
+        note(2, 25);
+        let all = latencies.all();
+        let expected = Sample { at_s: 2, took_ms: 30 };
+        assert_eq!(all[0].1.samples, [expected]);
+        for second in 0..1000 {
+            note(second, 10 + second);
+        }
+        assert_eq!(latencies.all()[0].1.samples.len(), KEPT);
+        assert_eq!(latencies.all()[0].1.most_ms, 1009);
+        assert!(!latencies.reset(b"none") && latencies.reset(b"COMMAND"));
+        assert_eq!(latencies.reset_all(), 0);
+    }
+}

@@ -1,0 +1,106 @@
+//! What is counted of items, under the names that memcached gives it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Commands about items, by what became of them.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(super) delete_hits: AtomicU64,
+    pub(super) delete_misses: AtomicU64,
+    pub(super) incr_hits: AtomicU64,
+    pub(super) incr_misses: AtomicU64,
+    pub(super) decr_hits: AtomicU64,
+    pub(super) decr_misses: AtomicU64,
+    pub(super) cas_hits: AtomicU64,
+    pub(super) cas_misses: AtomicU64,
+    pub(super) cas_badval: AtomicU64,
+    pub(super) touch_hits: AtomicU64,
+    pub(super) touch_misses: AtomicU64,
+    /// Meta commands.
+    pub(super) meta: AtomicU64,
+    /// Items that were stored, whatever the command.
+    pub(super) stored: AtomicU64,
+    /// Lookups that met an item whose time had come.
+    pub(super) expired: AtomicU64,
+}
+
+impl Counts {
+    /// All of them, with the names under which `stats` shows them.
+    pub(super) fn all(&self) -> [(&'static str, &AtomicU64); 14] {
+        [
+            ("cmd_meta", &self.meta),
+            ("get_expired", &self.expired),
+            ("delete_misses", &self.delete_misses),
+            ("delete_hits", &self.delete_hits),
+            ("incr_misses", &self.incr_misses),
+            ("incr_hits", &self.incr_hits),
+            ("decr_misses", &self.decr_misses),
+            ("decr_hits", &self.decr_hits),
+            ("cas_misses", &self.cas_misses),
+            ("cas_hits", &self.cas_hits),
+            ("cas_badval", &self.cas_badval),
+            ("touch_hits", &self.touch_hits),
+            ("touch_misses", &self.touch_misses),
+            ("total_items", &self.stored),
+        ]
+    }
+
+    /// Counts what a `cas`, of the text commands or the meta commands, has come to.
+    pub(super) fn compared(&self, found: bool, is_same: bool) {
+        count(match (found, is_same) {
+            (false, _) => &self.cas_misses,
+            (true, false) => &self.cas_badval,
+            (true, true) => &self.cas_hits,
+        });
+    }
+
+    /// Counts what a text command that stores has come to, by what it said.
+    pub(super) fn has_said(&self, command: &[u8], said: &str) {
+        if command == b"cas" {
+            self.compared(said != "NOT_FOUND", said == "STORED");
+        }
+        if said == "STORED" {
+            count(&self.stored);
+        }
+    }
+
+    /// Counts an `incr` or `decr`.
+    pub(super) fn changed(&self, direction: Direction, found: bool) {
+        count(match (direction, found) {
+            (Direction::Up, true) => &self.incr_hits,
+            (Direction::Up, false) => &self.incr_misses,
+            (Direction::Down, true) => &self.decr_hits,
+            (Direction::Down, false) => &self.decr_misses,
+        });
+    }
+
+    /// Counts a deletion.
+    pub(super) fn deleted(&self, found: bool) {
+        count(if found {
+            &self.delete_hits
+        } else {
+            &self.delete_misses
+        });
+    }
+
+    /// Counts a touch.
+    pub(super) fn touched(&self, found: bool) {
+        count(if found {
+            &self.touch_hits
+        } else {
+            &self.touch_misses
+        });
+    }
+}
+
+/// Which way a number goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Up,
+    Down,
+}
+
+/// Adds one.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,135 @@
+//! CLIENT PAUSE: commands of all connections wait until a moment, or until somebody ends the pause.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Which commands wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those that write.
+    Writes,
+    /// All.
+    All,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    until: Option<(Instant, Scope)>,
+    waiting: Vec<Waker>,
+    is_over: bool,
+}
+
+/// A pause, if there is one, and what waits for its end.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    is_on: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Pause {
+    /// Begins a pause, or prolongs the one that there is.
+    pub(crate) fn begin(&self, length: Duration, scope: Scope) {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let until = now.checked_add(length).unwrap_or(now);
+        let (end, wider) = match state.until {
+            Some((other, Scope::All)) => (other.max(until), Scope::All),
+            Some((other, Scope::Writes)) => (other.max(until), scope),
+            None => (until, scope),
+        };
+        state.until = Some((end, wider));
+        self.is_on.store(!state.is_over, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Ends the pause: what waits goes on.
+    pub(crate) fn end(&self) {
+        Pause::release(&self.is_on, &mut self.state.lock());
+    }
+
+    /// Ends it, and lets none begin.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        Pause::release(&self.is_on, &mut state);
+        self.changed.notify_all();
+    }
+
+    fn release(is_on: &AtomicBool, state: &mut State) {
+        state.until = None;
+        is_on.store(false, Ordering::Release);
+        state.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    /// Whether there is a pause.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether a command must wait; its connection is woken when it need not any more.
+    pub(crate) fn holds(&self, writes: impl FnOnce() -> bool, waker: &Waker) -> bool {
+        if !self.is_on() {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let holds = match state.until {
+            Some((_, Scope::All)) => true,
+            Some((_, Scope::Writes)) => writes(),
+            None => false,
+        };
+        if holds && !state.waiting.iter().any(|other| other.will_wake(waker)) {
+            state.waiting.push(waker.clone());
+        }
+        holds
+    }
+
+    /// Waits for `most`, and ends a pause whose time comes meanwhile; false once it was closed.
+    pub(crate) fn watch(&self, most: Duration) -> bool {
+        let end = Instant::now() + most;
+        let mut state = self.state.lock();
+        loop {
+            let now = Instant::now();
+            if state.until.is_some_and(|(until, _)| until <= now) {
+                Pause::release(&self.is_on, &mut state);
+            }
+            if state.is_over || now >= end {
+                return !state.is_over;
+            }
+            let until = state.until.map_or(end, |(until, _)| until.min(end));
+            self.changed.wait_until(&mut state, until);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_of_writes_holds_writes_alone_and_a_wider_one_takes_over() {
+        let pause = Pause::default();
+        let holds = |writes: bool| pause.holds(|| writes, Waker::noop());
+        assert!(!holds(true));
+        pause.begin(Duration::from_secs(60), Scope::Writes);
+        assert!(holds(true) && !holds(false));
+        pause.begin(Duration::ZERO, Scope::All);
+        assert!(holds(false));
+        pause.end();
+        assert!(!holds(true));
+    }
+
+    #[test]
+    fn a_pause_ends_when_its_time_comes_and_none_begins_after_the_last() {
+        let pause = Pause::default();
+        pause.begin(Duration::from_millis(1), Scope::All);
+        assert!(pause.watch(Duration::from_millis(50)));
+        assert!(!pause.is_on());
+        pause.close();
+        pause.begin(Duration::from_secs(60), Scope::All);
+        assert!(!pause.is_on());
+        assert!(!pause.watch(Duration::from_secs(60)));
+    }
+}

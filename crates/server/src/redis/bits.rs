@@ -1,0 +1,379 @@
+//! Strings as rows of bits: the first bit is the highest of the first byte.
+
+use super::args::{Options, integer, is, name};
+use super::strings::fits;
+use crate::error::Failure;
+use crate::resp::{Args, Reply};
+use crate::store::Transaction;
+
+type Done = Result<(), Failure>;
+
+const BAD_OFFSET: Failure = Failure::say("ERR bit offset is not an integer or out of range");
+const BAD_BIT: Failure = Failure::say("ERR bit is not an integer or out of range");
+
+/// The number of a bit: which byte, and which mask in it.
+fn place(text: &[u8]) -> Result<(usize, u8), Failure> {
+    let number = integer(text).map_err(|_| BAD_OFFSET)?;
+    let number = u64::try_from(number).map_err(|_| BAD_OFFSET)?;
+    let byte = usize::try_from(number / 8).map_err(|_| BAD_OFFSET)?;
+    fits(byte.saturating_add(1)).map_err(|_| BAD_OFFSET)?;
+    Ok((byte, 0x80 >> (number % 8)))
+}
+
+pub(super) fn get_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (byte, mask) = place(args.at(2))?;
+    let text = transaction.text(args.at(1))?;
+    let byte = text.and_then(|text| text.get(byte).copied()).unwrap_or(0);
+    reply.truth(byte & mask != 0);
+    Ok(())
+}
+
+pub(super) fn set_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let key = name(args.at(1))?;
+    let (byte, mask) = place(args.at(2))?;
+    let on = match args.at(3) {
+        b"0" => false,
+        b"1" => true,
+        _ => return Err(BAD_BIT),
+    };
+    let (mut text, expires_ms) = match transaction.text(key)? {
+        Some(text) => (text.to_vec(), text.expires_ms),
+        None => (Vec::new(), 0),
+    };
+    if text.len() <= byte {
+        text.resize(byte + 1, 0);
+    }
+    let was_on = text[byte] & mask != 0;
+    text[byte] = if on { text[byte] | mask } else { text[byte] & !mask };
+    transaction.overwrite_text(key, &[&text], expires_ms);
+    reply.truth(was_on);
+    Ok(())
+}
+
+/// A range of bits within a string: from and to, in bits, the last excluded.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u64,
+    end: u64,
+}
+
+/// The unit of a range.
+#[derive(Clone, Copy)]
+enum Unit {
+    Byte,
+    Bit,
+}
+
+fn unit(word: Option<&[u8]>) -> Result<Unit, Failure> {
+    match word {
+        None => Ok(Unit::Byte),
+        Some(word) if is(word, "BYTE") => Ok(Unit::Byte),
+        Some(word) if is(word, "BIT") => Ok(Unit::Bit),
+        Some(_) => Err(Failure::SYNTAX),
+    }
+}
+
+/// The bits between two places of a string, negative ones from its end; none if the range is empty.
+fn span(start: i64, end: i64, unit: Unit, bytes: usize) -> Option<Span> {
+    let width = match unit {
+        Unit::Byte => 8,
+        Unit::Bit => 1,
+    };
+    let total = bytes as i64 * 8 / width;
+    if start < 0 && end < 0 && start > end {
+        return None;
+    }
+    let from_end = |index: i64| match index {
+        index if index < 0 => index.saturating_add(total).max(0),
+        index => index,
+    };
+    let (start, end) = (from_end(start), from_end(end).min(total - 1));
+    (start <= end).then(|| Span {
+        start: (start * width) as u64,
+        end: ((end + 1) * width) as u64,
+    })
+}
+
+/// Calls `each` with the bytes of a range, bits outside of it being `filler`, and where the byte begins, until it returns something.
+fn bytes_of<T>(
+    text: &[u8],
+    span: Span,
+    filler: bool,
+    mut each: impl FnMut(u64, u8) -> Option<T>,
+) -> Option<T> {
+    let (first, last) = (span.start / 8, (span.end - 1) / 8);
+    for index in first..=last {
+        let mut byte = *text.get(index as usize)?;
+        let mut inside = 0xffu8;
+        if index == first {
+            inside &= 0xff >> (span.start % 8);
+        }
+        if index == last {
+            inside &= 0xffu8 << (7 - (span.end - 1) % 8);
+        }
+        byte = if filler { byte | !inside } else { byte & inside };
+        if let Some(found) = each(index * 8, byte) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+pub(super) fn bit_count(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let range = match args.len() {
+        2 => None,
+        4 | 5 => Some((integer(args.at(2))?, integer(args.at(3))?, unit(args.get(4))?)),
+        _ => return Err(Failure::SYNTAX),
+    };
+    let Some(text) = transaction.text(args.at(1))? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let (start, end, unit) = range.unwrap_or((0, -1, Unit::Byte));
+    let mut count = 0;
+    if let Some(span) = span(start, end, unit, text.len()) {
+        bytes_of(&text, span, false, |_, byte| {
+            count += i64::from(byte.count_ones());
+            None::<()>
+        });
+    }
+    reply.integer(count);
+    Ok(())
+}
+
+pub(super) fn bit_pos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let wanted = match integer(args.at(2))? {
+        0 => false,
+        1 => true,
+        _ => return Err(Failure::say("ERR The bit argument must be 1 or 0.")),
+    };
+    if args.len() > 6 {
+        return Err(Failure::SYNTAX);
+    }
+    let start = args.get(3).map(integer).transpose()?.unwrap_or(0);
+    let end = args.get(4).map(integer).transpose()?;
+    let unit = unit(args.get(5))?;
+    let Some(text) = transaction.text(args.at(1))? else {
+        // An empty string is one of zeros without an end.
+        reply.integer(if wanted { -1 } else { 0 });
+        return Ok(());
+    };
+    let Some(span) = span(start, end.unwrap_or(-1), unit, text.len()) else {
+        reply.integer(-1);
+        return Ok(());
+    };
+    let found = bytes_of(&text, span, !wanted, |at, byte| {
+        let lead = if wanted {
+            byte.leading_zeros()
+        } else {
+            byte.leading_ones()
+        };
+        (lead < 8).then(|| at + u64::from(lead))
+    });
+    reply.integer(match found {
+        Some(at) => at as i64,
+        // Behind the end all bits are zero, if no end was said.
+        None if !wanted && end.is_none() => text.len() as i64 * 8,
+        None => -1,
+    });
+    Ok(())
+}
+
+pub(super) fn bit_op(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let join: fn(u8, u8) -> u8 = match args.at(1).to_ascii_uppercase().as_slice() {
+        b"AND" => |one, other| one & other,
+        b"OR" => |one, other| one | other,
+        b"XOR" => |one, other| one ^ other,
+        b"NOT" if args.len() == 4 => |one, _| !one,
+        b"NOT" => {
+            return Err(Failure::say(
+                "ERR BITOP NOT must be called with a single source key.",
+            ));
+        }
+        _ => return Err(Failure::SYNTAX),
+    };
+    let key = name(args.at(2))?;
+    let mut texts = Vec::new();
+    for source in args.from(3).iter() {
+        texts.push(
+            transaction
+                .text(source)?
+                .map_or_else(Vec::new, |text| text.to_vec()),
+        );
+    }
+    let length = texts.iter().map(Vec::len).max().unwrap_or(0);
+    let mut sources = texts.into_iter();
+    let mut made = sources.next().unwrap_or_default();
+    made.resize(length, 0);
+    if args.is(1, "NOT") {
+        made.iter_mut().for_each(|byte| *byte = join(*byte, 0));
+    }
+    for source in sources {
+        for (index, byte) in made.iter_mut().enumerate() {
+            *byte = join(*byte, source.get(index).copied().unwrap_or(0));
+        }
+    }
+    if made.is_empty() {
+        transaction.remove(key)?;
+    } else {
+        transaction.remove(key)?;
+        transaction.overwrite_text(key, &[&made], 0);
+    }
+    reply.count(length);
+    Ok(())
+}
+
+/// The most cells of the table that LCS fills, four bytes each.
+const MOST_CELLS: usize = 64 << 20;
+
+pub(super) fn lcs(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let (mut length_alone, mut places, mut with_lengths, mut least) = (false, false, false, 0);
+    let mut options = Options::new(args, 3);
+    while let Some(word) = options.next() {
+        if is(word, "LEN") {
+            length_alone = true;
+        } else if is(word, "IDX") {
+            places = true;
+        } else if is(word, "WITHMATCHLEN") {
+            with_lengths = true;
+        } else if is(word, "MINMATCHLEN") && options.left() >= 1 {
+            least = usize::try_from(integer(options.value()?)?.max(0)).unwrap_or(0);
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+    }
+    if length_alone && places {
+        return Err(Failure::say(
+            "ERR If you want both the length and indexes, please just use IDX.",
+        ));
+    }
+    const NOT_TEXT: Failure = Failure::say("ERR The specified keys must contain string values");
+    let mut text = |key: &[u8]| match transaction.text(key) {
+        Ok(text) => Ok(text.map_or_else(Vec::new, |text| text.to_vec())),
+        Err(Failure::Refused(_)) => Err(NOT_TEXT),
+        Err(other) => Err(other),
+    };
+    let (one, other) = (text(args.at(1))?, text(args.at(2))?);
+    let cells = (one.len() + 1).saturating_mul(other.len() + 1);
+    if cells > MOST_CELLS {
+        return Err(Failure::say("ERR String too long for LCS"));
+    }
+    let found = Common::of(&one, &other);
+    if length_alone {
+        reply.count(found.text.len());
+    } else if !places {
+        reply.bulk(&found.text);
+    } else {
+        let shown: Vec<&Match> = found
+            .matches
+            .iter()
+            .filter(|found| found.length >= least)
+            .collect();
+        reply.map(2);
+        reply.bulk(b"matches");
+        reply.array(shown.len());
+        for found in shown {
+            reply.array(if with_lengths { 3 } else { 2 });
+            for start in [found.one, found.other] {
+                reply.array(2);
+                reply.count(start);
+                reply.count(start + found.length - 1);
+            }
+            if with_lengths {
+                reply.count(found.length);
+            }
+        }
+        reply.bulk(b"len");
+        reply.count(found.text.len());
+    }
+    Ok(())
+}
+
+/// A stretch that two strings have in common, and where it begins in each.
+struct Match {
+    one: usize,
+    other: usize,
+    length: usize,
+}
+
+/// The longest common subsequence of two strings, and its stretches, the last one first.
+struct Common {
+    text: Vec<u8>,
+    matches: Vec<Match>,
+}
+
+impl Common {
+    fn of(one: &[u8], other: &[u8]) -> Common {
+        let width = other.len() + 1;
+        let mut table = vec![0u32; (one.len() + 1) * width];
+        for (row, a) in one.iter().enumerate() {
+            for (column, b) in other.iter().enumerate() {
+                let at = (row + 1) * width + column + 1;
+                table[at] = if a == b {
+                    table[at - width - 1] + 1
+                } else {
+                    table[at - 1].max(table[at - width])
+                };
+            }
+        }
+        let (mut text, mut matches): (Vec<u8>, Vec<Match>) = (Vec::new(), Vec::new());
+        let (mut row, mut column) = (one.len(), other.len());
+        while row > 0 && column > 0 {
+            if one[row - 1] == other[column - 1] {
+                (row, column) = (row - 1, column - 1);
+                text.push(one[row]);
+                match matches.last_mut() {
+                    Some(last) if last.one == row + 1 && last.other == column + 1 => {
+                        (last.one, last.other) = (row, column);
+                        last.length += 1;
+                    }
+                    _ => matches.push(Match {
+                        one: row,
+                        other: column,
+                        length: 1,
+                    }),
+                }
+            } else if table[(row - 1) * width + column] > table[row * width + column - 1] {
+                row -= 1;
+            } else {
+                column -= 1;
+            }
+        }
+        text.reverse();
+        Common { text, matches }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_common_subsequence_has_its_stretches_from_the_end() {
+        let found = Common::of(b"ohmytext", b"mynewtext");
+        assert_eq!(found.text, b"mytext");
+        let places: Vec<_> = found
+            .matches
+            .iter()
+            .map(|found| (found.one, found.other, found.length))
+            .collect();
+        assert_eq!(places, [(4, 5, 4), (2, 0, 2)]);
+    }
+
+    #[test]
+    fn bits_of_a_range_are_counted_whatever_bytes_it_begins_and_ends_in() {
+        let text = [0b1111_0000, 0b1010_1010, 0xff];
+        for start in 0..24i64 {
+            for end in start..24 {
+                let span = span(start, end, Unit::Bit, text.len()).unwrap();
+                let mut count = 0;
+                bytes_of(&text, span, false, |_, byte| {
+                    count += byte.count_ones();
+                    None::<()>
+                });
+                let bit = |at: i64| u32::from(text[at as usize / 8] >> (7 - at % 8) & 1);
+                assert_eq!(count, (start..=end).map(bit).sum::<u32>(), "{start} {end}");
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The section Keyspace: how many keys there are, how many expire, and when on average.
+//!
+//! A database of few keys is counted; of a larger one the store says about how many there are, and a sample of records from several
+//! places, drawn between the first key and the last, says how many of them expire.
+
+use super::line;
+use crate::model::{Entry, Found, format};
+use crate::redis::walks;
+use crate::shared::Shared;
+use crate::store::{DATABASES, Store};
+
+/// Up to so many records all are looked at.
+const COUNTED: usize = 1024;
+
+/// Places of a sample, and records at each.
+const PLACES: usize = 8;
+const AT_EACH: usize = 64;
+
+/// What was seen of some records.
+#[derive(Debug, Default)]
+struct Seen {
+    records: u64,
+    keys: u64,
+    expires: u64,
+    sum_ttl_ms: u128,
+}
+
+impl Seen {
+    fn add(&mut self, record: &[u8], now_ms: u64) {
+        self.records += 1;
+        let Ok(Some(entry)) = Entry::read(Found::Borrowed(record), now_ms) else {
+            return;
+        };
+        self.keys += 1;
+        if entry.expires_ms() != 0 {
+            self.expires += 1;
+            self.sum_ttl_ms += u128::from(entry.expires_ms() - now_ms);
+        }
+    }
+
+    fn mean_ttl_ms(&self) -> u64 {
+        let mean = self.sum_ttl_ms.checked_div(u128::from(self.expires));
+        mean.map_or(0, |mean| u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+}
+
+/// Looks at records from a place on; whether there were fewer than `most`.
+fn look(store: &Store, from: &[u8], end: &[u8], most: usize, seen: &mut Seen) -> alluvium::Result<bool> {
+    let mut count = 0;
+    for pair in store.data.range(from..end).take(most) {
+        let (_, record) = pair?;
+        seen.add(&record, store.now_ms());
+        count += 1;
+    }
+    Ok(count < most)
+}
+
+/// Keys, keys that expire, and the milliseconds that these have left on average.
+fn count(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
+    let (start, end) = format::records(database);
+    let mut seen = Seen::default();
+    if look(store, &start, &end, COUNTED, &mut seen)? {
+        return Ok((seen.keys, seen.expires, seen.mean_ttl_ms()));
+    }
+    let ends = |pair: Option<alluvium::Result<(Vec<u8>, alluvium::Value)>>| pair.transpose();
+    let mut range = store.data.range(&start[..]..&end[..]);
+    let (first, last) = (ends(range.next())?, ends(range.next_back())?);
+    let mut seen = Seen::default();
+    if let (Some((first, _)), Some((last, _))) = (first, last) {
+        for _ in 0..PLACES {
+            let from = walks::place_between(database, format::user_key(&first), format::user_key(&last));
+            look(store, &from, &end, AT_EACH, &mut seen)?;
+        }
+    }
+    let all = store.data.approximate_len_of(&start[..]..&end[..])?;
+    let share = |part: u64| (u128::from(all) * u128::from(part) / u128::from(seen.records.max(1))) as u64;
+    Ok((share(seen.keys), share(seen.expires), seen.mean_ttl_ms()))
+}
+
+pub(super) fn keyspace(shared: &Shared, text: &mut String) {
+    for database in 0..DATABASES {
+        if let Ok((keys, expires, ttl_ms)) = count(&shared.store, database)
+            && keys > 0
+        {
+            let value = format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms}");
+            line(text, &format!("db{database}"), value);
+        }
+    }
+}

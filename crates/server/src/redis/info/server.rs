@@ -1,0 +1,188 @@
+//! The sections Server, Clients, Memory and Persistence.
+
+use super::{REDIS_VERSION, human, line};
+use crate::net::{Language, Load};
+use crate::process;
+use crate::shared::Shared;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub(super) fn server(shared: &Shared, text: &mut String) {
+    let kernel = process::kernel().unwrap_or_default();
+    let now_ms = shared.store.now_ms();
+    let uptime = shared.since.elapsed().as_secs();
+    line(text, "redis_version", REDIS_VERSION);
+    line(text, "redis_git_sha1", "00000000");
+    line(text, "redis_git_dirty", 0);
+    line(
+        text,
+        "redis_build_id",
+        format_args!("alluvium-{}", env!("CARGO_PKG_VERSION")),
+    );
+    line(text, "redis_mode", "standalone");
+    line(text, "alluvium_version", env!("CARGO_PKG_VERSION"));
+    line(text, "os", os(&kernel));
+    line(text, "arch_bits", usize::BITS);
+    line(
+        text,
+        "multiplexing_api",
+        if cfg!(target_os = "linux") {
+            "epoll"
+        } else {
+            "kqueue"
+        },
+    );
+    line(text, "process_id", std::process::id());
+    line(text, "process_supervised", "no");
+    line(text, "run_id", &shared.run_id);
+    line(text, "tcp_port", shared.redis_port);
+    line(text, "server_time_usec", now_ms * 1000);
+    line(text, "uptime_in_seconds", uptime);
+    line(text, "uptime_in_days", uptime / 86_400);
+    line(text, "hz", 10);
+    line(text, "configured_hz", 10);
+    line(text, "lru_clock", now_ms / 1000 % (1 << 24));
+    let executable = std::env::current_exe().unwrap_or_default();
+    line(text, "executable", executable.display());
+    line(text, "config_file", "");
+    line(text, "io_threads_active", 0);
+}
+
+fn os(kernel: &str) -> String {
+    let name = match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "Darwin",
+        other => other,
+    };
+    format!("{name} {kernel} {}", std::env::consts::ARCH)
+}
+
+pub(super) fn clients(shared: &Shared, text: &mut String) {
+    let all = shared.clients.list();
+    let spoken = |language| all.iter().filter(|client| client.language == language).count();
+    let most = |of: fn(&Load) -> &AtomicUsize| {
+        let bytes = all.iter().map(|client| of(&client.load).load(Ordering::Relaxed));
+        bytes.max().unwrap_or(0)
+    };
+    line(text, "connected_clients", spoken(Language::Redis));
+    line(text, "cluster_connections", 0);
+    line(text, "maxclients", shared.config.max_clients());
+    line(
+        text,
+        "client_recent_max_input_buffer",
+        most(|load| &load.received),
+    );
+    line(text, "client_recent_max_output_buffer", most(|load| &load.unread));
+    line(text, "blocked_clients", 0);
+    line(text, "tracking_clients", 0);
+    line(text, "clients_in_timeout_table", 0);
+    line(text, "alluvium_memcached_clients", spoken(Language::Memcached));
+    line(
+        text,
+        "alluvium_clients_waiting_for_memory",
+        shared.budget.waiting(),
+    );
+}
+
+pub(super) fn memory(shared: &Shared, text: &mut String) {
+    let stats = shared.store.db.stats();
+    let memory = &stats.memory;
+    let used = shared.used_memory();
+    let resident = process::resident_bytes().unwrap_or(used);
+    let peak = shared.samples.peak_used(used);
+    let system = process::system_bytes().unwrap_or(0);
+    let clients = shared.client_bytes();
+    let overhead = memory.tables + memory.log + clients;
+    let percent = |part: u64, whole: u64| format!("{:.2}%", part as f64 * 100.0 / whole.max(1) as f64);
+    for (name, bytes) in [
+        ("used_memory", used),
+        ("used_memory_rss", resident),
+        ("used_memory_peak", peak),
+    ] {
+        line(text, name, bytes);
+        line(text, &format!("{name}_human"), human(bytes));
+    }
+    line(text, "used_memory_peak_perc", percent(used, peak));
+    line(text, "used_memory_overhead", overhead.min(used));
+    line(text, "used_memory_startup", memory.tables);
+    line(text, "used_memory_dataset", used.saturating_sub(overhead));
+    line(
+        text,
+        "used_memory_dataset_perc",
+        percent(used.saturating_sub(overhead), used),
+    );
+    line(text, "total_system_memory", system);
+    line(text, "total_system_memory_human", human(system));
+    for name in ["used_memory_lua", "used_memory_vm_eval", "used_memory_scripts"] {
+        line(text, name, 0);
+        line(text, &format!("{name}_human"), human(0));
+    }
+    line(text, "number_of_cached_scripts", 0);
+    line(text, "maxmemory", memory.budget);
+    line(text, "maxmemory_human", human(memory.budget));
+    line(text, "maxmemory_policy", "noeviction");
+    let ratio = resident as f64 / used.max(1) as f64;
+    line(text, "mem_fragmentation_ratio", format_args!("{ratio:.2}"));
+    line(text, "mem_fragmentation_bytes", resident as i64 - used as i64);
+    line(text, "mem_not_counted_for_evict", 0);
+    line(text, "mem_replication_backlog", 0);
+    line(text, "mem_total_replication_buffers", 0);
+    line(text, "mem_clients_slaves", 0);
+    line(text, "mem_clients_normal", clients);
+    line(text, "maxmemory_clients", shared.budget.limit());
+    line(text, "mem_cluster_links", 0);
+    line(text, "mem_aof_buffer", memory.log);
+    line(text, "mem_allocator", "system");
+    line(text, "active_defrag_running", 0);
+    line(text, "lazyfree_pending_objects", 0);
+    line(text, "lazyfreed_objects", 0);
+    line(text, "alluvium_memtables", memory.memtables);
+    line(text, "alluvium_log", memory.log);
+    line(text, "alluvium_page_cache", stats.cache.resident_bytes);
+    line(text, "alluvium_page_cache_budget", memory.pages);
+    line(text, "alluvium_record_cache", stats.records.used_bytes);
+    line(text, "alluvium_record_cache_budget", memory.records);
+    line(text, "alluvium_tree", memory.tree);
+    line(text, "alluvium_tables", memory.tables);
+}
+
+pub(super) fn persistence(shared: &Shared, text: &mut String) {
+    let stats = shared.store.db.stats();
+    let sequence = shared.store.db.sequence();
+    line(text, "loading", 0);
+    line(text, "async_loading", 0);
+    for (name, value) in shared.backups.lines(sequence) {
+        line(text, name, value);
+    }
+    line(text, "rdb_last_save_time", shared.saved.load(Ordering::Relaxed));
+    line(text, "rdb_last_cow_size", 0);
+    line(text, "aof_enabled", 1);
+    line(text, "aof_rewrite_in_progress", 0);
+    line(text, "aof_rewrite_scheduled", 0);
+    line(text, "aof_last_rewrite_time_sec", -1);
+    line(text, "aof_current_rewrite_time_sec", -1);
+    line(text, "aof_last_bgrewrite_status", "ok");
+    line(text, "aof_last_write_status", "ok");
+    line(text, "aof_last_cow_size", 0);
+    line(text, "aof_current_size", stats.log.live_bytes);
+    line(text, "aof_base_size", 0);
+    line(text, "aof_pending_rewrite", 0);
+    line(text, "aof_buffer_length", 0);
+    line(text, "aof_rewrite_buffer_length", 0);
+    line(text, "aof_pending_bio_fsync", 0);
+    line(text, "aof_delayed_fsync", 0);
+    line(
+        text,
+        "alluvium_durability",
+        if shared.store.waits_for_disk() {
+            "Disk"
+        } else {
+            "Process"
+        },
+    );
+    line(text, "alluvium_checkpoints", stats.checkpoints);
+    line(text, "alluvium_sequence", sequence);
+    if let Ok(space) = shared.store.db.disk_space() {
+        line(text, "alluvium_disk_free", space.free_bytes);
+        line(text, "alluvium_disk_total", space.total_bytes);
+    }
+}

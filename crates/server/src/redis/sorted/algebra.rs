@@ -1,0 +1,234 @@
+//! Unions, intersections and differences of sorted sets; plain sets count as sorted ones whose scores are 1.
+
+use super::super::args::{Options, integer, is, name, too_long};
+use super::super::numbered;
+use super::merge::{Aggregate, Inputs, Next, Sum, visit};
+use super::range::reply_scored;
+use super::store::Making;
+use super::{Done, Scored};
+use crate::error::Failure;
+use crate::model::{Collection, Entry, Kind};
+use crate::resp::{Args, Reply};
+use crate::store::Transaction;
+
+/// What a command says: its keys with their weights, and how scores are joined.
+struct Wish<'a> {
+    inputs: Vec<(&'a [u8], f64)>,
+    aggregate: Aggregate,
+    with_scores: bool,
+}
+
+/// Whether a command shows what it has made, or stores it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Shows,
+    Stores,
+}
+
+impl<'a> Wish<'a> {
+    fn read(
+        args: Args<'a>,
+        at: usize,
+        sum: Sum,
+        what_for: Use,
+        none: &'static str,
+    ) -> Result<Wish<'a>, Failure> {
+        // Redis says the one thing of a number that is none, and the other of zero.
+        integer(args.at(at))?;
+        let (keys, rest) = numbered::keys_at(args, at, none)?;
+        let mut wish = Wish {
+            inputs: keys.into_iter().map(|key| (key, 1.0)).collect(),
+            aggregate: Aggregate::Sum,
+            with_scores: false,
+        };
+        let mut options = Options::new(args, rest);
+        while let Some(word) = options.next() {
+            let weighs = sum != Sum::Difference;
+            if weighs && is(word, "WEIGHTS") && options.left() >= wish.inputs.len() {
+                for (_, weight) in &mut wish.inputs {
+                    let text = options.value()?;
+                    *weight = super::super::args::double(text)
+                        .map_err(|_| Failure::say("ERR weight value is not a float"))?;
+                }
+            } else if weighs && is(word, "AGGREGATE") && options.left() >= 1 {
+                wish.aggregate = match options.value()? {
+                    word if is(word, "SUM") => Aggregate::Sum,
+                    word if is(word, "MIN") => Aggregate::Least,
+                    word if is(word, "MAX") => Aggregate::Most,
+                    _ => return Err(Failure::SYNTAX),
+                };
+            } else if what_for == Use::Shows && is(word, "WITHSCORES") {
+                wish.with_scores = true;
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        Ok(wish)
+    }
+}
+
+/// A set or sorted set.
+fn input(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
+    match transaction.entry(key)? {
+        None => Ok(None),
+        Some(Entry::Collection(collection)) if matches!(collection.kind, Kind::Set | Kind::SortedSet) => {
+            Ok(Some(collection))
+        }
+        Some(_) => Err(Failure::WRONG_TYPE),
+    }
+}
+
+/// The sets that a command names.
+fn inputs(transaction: &mut Transaction<'_>, wish: &Wish<'_>) -> Result<Inputs, Failure> {
+    let mut sets = Vec::with_capacity(wish.inputs.len());
+    for (key, weight) in &wish.inputs {
+        sets.push((input(transaction, key)?, *weight));
+    }
+    Ok(sets)
+}
+
+/// Shows what is made of the inputs, in the order of scores. As they are found in another order, all of it is in memory before.
+fn show(transaction: &mut Transaction<'_>, wish: &Wish<'_>, sum: Sum, reply: &mut Reply<'_>) -> Done {
+    let sets = inputs(transaction, wish)?;
+    let (mut made, mut bytes): (Vec<Scored>, _) = (Vec::new(), reply.position());
+    visit(transaction, sets, sum, wish.aggregate, |member, score| {
+        bytes += member.len() + size_of::<Scored>();
+        made.push((member.to_vec(), score));
+        if bytes > reply.most() {
+            return Err(too_long(reply.most()));
+        }
+        Ok(Next::GoesOn)
+    })?;
+    made.sort_by(|(one, score), (other, other_score)| score.total_cmp(other_score).then(one.cmp(other)));
+    reply_scored(reply, &made, wish.with_scores);
+    Ok(())
+}
+
+/// Has a key hold what is made of the inputs.
+fn keep(
+    transaction: &mut Transaction<'_>,
+    key: &[u8],
+    wish: &Wish<'_>,
+    sum: Sum,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let sets = inputs(transaction, wish)?;
+    let mut making = Making::new(transaction)?;
+    visit(transaction, sets, sum, wish.aggregate, |member, score| {
+        making.add(member, score)?;
+        Ok(Next::GoesOn)
+    })?;
+    let count = making.finish(transaction, key)?;
+    reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+macro_rules! sums {
+    ($($show:ident, $store:ident, $sum:ident, $word:literal;)+) => {$(
+        pub(in super::super) fn $show(
+            transaction: &mut Transaction<'_>,
+            args: Args<'_>,
+            reply: &mut Reply<'_>,
+        ) -> Done {
+            let none = concat!("ERR at least 1 input key is needed for '", $word, "' command");
+            let wish = Wish::read(args, 1, Sum::$sum, Use::Shows, none)?;
+            show(transaction, &wish, Sum::$sum, reply)
+        }
+
+        pub(in super::super) fn $store(
+            transaction: &mut Transaction<'_>,
+            args: Args<'_>,
+            reply: &mut Reply<'_>,
+        ) -> Done {
+            let none = concat!("ERR at least 1 input key is needed for '", $word, "store' command");
+            let key = name(args.at(1))?;
+            let wish = Wish::read(args, 2, Sum::$sum, Use::Stores, none)?;
+            keep(transaction, key, &wish, Sum::$sum, reply)
+        }
+    )+};
+}
+
+sums! {
+    zunion, zunion_store, Union, "zunion";
+    zinter, zinter_store, Intersection, "zinter";
+    zdiff, zdiff_store, Difference, "zdiff";
+}
+
+/// ZINTERCARD and SINTERCARD: the number of members that all have, counted up to a limit.
+fn count_common(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+    kinds: Kinds,
+) -> Done {
+    let (none, too_many) = match kinds {
+        Kinds::Sets => (
+            Failure::say("ERR numkeys should be greater than 0"),
+            Failure::say("ERR Number of keys can't be greater than number of args"),
+        ),
+        Kinds::SetsAndSorted => {
+            integer(args.at(1))?;
+            let none = "ERR at least 1 input key is needed for 'zintercard' command";
+            (Failure::say(none), Failure::SYNTAX)
+        }
+    };
+    let count = integer(args.at(1))
+        .ok()
+        .and_then(|count| usize::try_from(count).ok())
+        .filter(|&count| count > 0)
+        .ok_or(none)?;
+    if count > args.len() - 2 {
+        return Err(too_many);
+    }
+    let mut most = usize::MAX;
+    let mut options = Options::new(args, 2 + count);
+    while let Some(word) = options.next() {
+        if !is(word, "LIMIT") || options.left() == 0 {
+            return Err(Failure::SYNTAX);
+        }
+        let limit = integer(options.value()?).ok();
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+        most = match limit.ok_or(Failure::say("ERR LIMIT can't be negative"))? {
+            0 => usize::MAX,
+            limit => limit,
+        };
+    }
+    let mut sets = Vec::with_capacity(count);
+    for index in 2..2 + count {
+        let set = match kinds {
+            Kinds::Sets => transaction.collection(args.at(index), Kind::Set)?,
+            Kinds::SetsAndSorted => input(transaction, args.at(index))?,
+        };
+        sets.push((set, 1.0));
+    }
+    let mut found = 0;
+    visit(transaction, sets, Sum::Intersection, Aggregate::Sum, |_, _| {
+        found += 1;
+        Ok(if found == most { Next::Stops } else { Next::GoesOn })
+    })?;
+    reply.count(found);
+    Ok(())
+}
+
+/// What a command takes.
+#[derive(Clone, Copy)]
+enum Kinds {
+    Sets,
+    SetsAndSorted,
+}
+
+pub(in super::super) fn zintercard(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    count_common(transaction, args, reply, Kinds::SetsAndSorted)
+}
+
+pub(in super::super) fn sintercard(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    count_common(transaction, args, reply, Kinds::Sets)
+}

@@ -1,0 +1,177 @@
+//! A thread that looks at the counters several times a second, so that rates and peaks can be told; it also ends pauses in time.
+
+use crate::shared::Shared;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often it looks.
+const TICK: Duration = Duration::from_millis(100);
+
+/// After how many looks it looks at the store, which takes longer.
+const TICKS_PER_PEAK: u32 = 10;
+
+/// How many of these looks are kept.
+const PRESSURE_LOOKS: usize = 10;
+
+/// Rates are means over so many looks.
+const LOOKS: usize = 16;
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Instant,
+    counts: [u64; 3],
+}
+
+/// What is done per second at the moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rates {
+    pub(crate) commands: f64,
+    pub(crate) received_bytes: f64,
+    pub(crate) sent_bytes: f64,
+}
+
+/// How much writers were held up in the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Pressure {
+    /// How often one had to stop.
+    pub(crate) waits: u64,
+    /// The share of the time for which they were held back, a little at a time.
+    pub(crate) delayed_share: f64,
+    /// How many seconds that is about.
+    pub(crate) seconds: u64,
+}
+
+/// What the store had counted at one moment: stops of writers, and microseconds for which they were held back.
+type Held = (Instant, u64, u64);
+
+/// The last looks, and the most that was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    looks: Mutex<Vec<Look>>,
+    held: Mutex<Vec<Held>>,
+    peak_used: AtomicU64,
+}
+
+impl Samples {
+    fn look(&self, at: Instant, counts: [u64; 3]) {
+        let mut looks = self.looks.lock();
+        if looks.len() > LOOKS {
+            looks.remove(0);
+        }
+        looks.push(Look { at, counts });
+    }
+
+    /// Returns the means of the last looks.
+    pub(crate) fn rates(&self) -> Rates {
+        let looks = self.looks.lock();
+        let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
+            return Rates::default();
+        };
+        let seconds = last.at.duration_since(first.at).as_secs_f64();
+        // A counter that was reset meanwhile has no rate.
+        let rate = |index: usize| match last.counts[index].saturating_sub(first.counts[index]) {
+            count if seconds > 0.0 => count as f64 / seconds,
+            _ => 0.0,
+        };
+        Rates {
+            commands: rate(0),
+            received_bytes: rate(1),
+            sent_bytes: rate(2),
+        }
+    }
+
+    fn note_pressure(&self, held: Held) {
+        let mut looks = self.held.lock();
+        if looks.len() > PRESSURE_LOOKS {
+            looks.remove(0);
+        }
+        looks.push(held);
+    }
+
+    /// Returns how much writers were held up in the last ten seconds or so.
+    pub(crate) fn pressure(&self) -> Pressure {
+        let looks = self.held.lock();
+        let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
+            return Pressure::default();
+        };
+        let passed = last.0.duration_since(first.0);
+        let delayed_us = last.2.saturating_sub(first.2) as f64;
+        Pressure {
+            waits: last.1.saturating_sub(first.1),
+            delayed_share: delayed_us / (passed.as_micros() as f64).max(1.0),
+            seconds: passed.as_secs_f64().round() as u64,
+        }
+    }
+
+    /// Returns the most bytes that were in use at any look, `now` included.
+    pub(crate) fn peak_used(&self, now: u64) -> u64 {
+        self.peak_used.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// Forgets the peak.
+    pub(crate) fn reset_peak(&self) {
+        self.peak_used.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Starts the thread. It ends when the server's pause is closed.
+pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new()
+        .name("alluvium-sample".to_owned())
+        .spawn(move || {
+            let mut ticks = 0u32;
+            while shared.pause.watch(TICK) {
+                ticks = ticks.wrapping_add(1);
+                let counters = &shared.counters;
+                let counts = [&counters.commands, &counters.received, &counters.sent]
+                    .map(|counter| counter.load(Ordering::Relaxed));
+                shared.samples.look(Instant::now(), counts);
+                if ticks.is_multiple_of(TICKS_PER_PEAK) {
+                    shared.samples.peak_used(shared.used_memory());
+                    let stats = shared.store.db.stats();
+                    let held = (Instant::now(), stats.waits, stats.delays.total_us());
+                    shared.samples.note_pressure(held);
+                }
+            }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_means_over_the_looks_that_are_kept() {
+        let samples = Samples::default();
+        let began = Instant::now();
+        for step in 0..100u64 {
+            samples.look(
+                began + Duration::from_millis(100 * step),
+                [50 * step, 1000 * step, 0],
+            );
+        }
+        let rates = samples.rates();
+        assert!((rates.commands - 500.0).abs() < 1e-6, "{rates:?}");
+        assert!((rates.received_bytes - 10_000.0).abs() < 1e-6, "{rates:?}");
+        assert!(rates.sent_bytes.abs() < 1e-6, "{rates:?}");
+        assert_eq!(samples.peak_used(5), 5);
+        assert_eq!(samples.peak_used(3), 5);
+    }
+
+    #[test]
+    fn pressure_is_what_was_held_up_within_the_looks_that_are_kept() {
+        let samples = Samples::default();
+        let began = Instant::now();
+        for step in 0..100u64 {
+            samples.note_pressure((began + Duration::from_secs(step), step / 50, 500_000 * step));
+        }
+        let pressure = samples.pressure();
+        assert_eq!((pressure.waits, pressure.seconds), (0, 10));
+        assert!((pressure.delayed_share - 0.5).abs() < 1e-6, "{pressure:?}");
+    }
+}

@@ -1,0 +1,233 @@
+//! What is counted of commands: calls, the time they took, refusals and failures; and errors by their kinds.
+//!
+//! Counting is a few relaxed additions for each batch of neighbours that are the same command.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Times below this many nanoseconds are not told apart.
+const LEAST_NS: u64 = 1 << LEAST_BITS;
+const LEAST_BITS: u32 = 10;
+
+/// Each power of two has so many buckets.
+const PARTS: u64 = 4;
+const PART_BITS: u32 = 2;
+
+/// Buckets up to 17 seconds; the last one has whatever took longer.
+const BUCKETS: usize = 102;
+
+/// Kinds of errors that are told apart. Beyond them errors are counted together.
+const MOST_KINDS: usize = 128;
+
+/// What is counted of one command.
+#[derive(Debug)]
+pub(crate) struct CommandCounts {
+    calls: AtomicU64,
+    took_ns: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+    buckets: [AtomicU64; BUCKETS],
+}
+
+/// The counts of one command at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandFigures {
+    pub(crate) calls: u64,
+    pub(crate) took_us: u64,
+    pub(crate) rejected: u64,
+    pub(crate) failed: u64,
+    buckets: Vec<u64>,
+}
+
+impl CommandFigures {
+    /// Returns the microseconds within which a share of the calls ended, as far as buckets tell.
+    pub(crate) fn within_us(&self, share: f64) -> f64 {
+        let all: u64 = self.buckets.iter().sum();
+        let wanted = ((all as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (index, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return bound_ns(index) as f64 / 1000.0;
+            }
+        }
+        0.0
+    }
+
+    /// Returns pairs of microseconds, which are powers of two times 1.024, and how many calls took at most that long. Only
+    /// those are listed at which calls were added.
+    pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
+        let (mut pairs, mut seen, mut told) = (Vec::new(), 0, 0);
+        for (index, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            let bound = bound_ns(index);
+            if bound.is_power_of_two() && seen > told {
+                pairs.push((bound / 1000, seen));
+                told = seen;
+            }
+        }
+        if seen > told {
+            pairs.push((bound_ns(BUCKETS - 1) / 1000, seen));
+        }
+        pairs
+    }
+}
+
+/// The bucket of a time.
+fn bucket(ns: u64) -> usize {
+    if ns < LEAST_NS {
+        return 0;
+    }
+    let power = ns.ilog2();
+    let part = (ns >> (power - PART_BITS)) % PARTS;
+    let index = 1 + u64::from(power - LEAST_BITS) * PARTS + part;
+    (index as usize).min(BUCKETS - 1)
+}
+
+/// Where a bucket ends.
+fn bound_ns(index: usize) -> u64 {
+    let Some(above) = (index as u64).checked_sub(1) else {
+        return LEAST_NS;
+    };
+    let power = LEAST_BITS + (above / PARTS) as u32;
+    (PARTS + above % PARTS + 1) << (power - PART_BITS)
+}
+
+impl CommandCounts {
+    fn new() -> CommandCounts {
+        CommandCounts {
+            calls: AtomicU64::new(0),
+            took_ns: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+
+    /// Counts calls that took so long each.
+    pub(crate) fn called(&self, calls: u64, each: Duration) {
+        let ns = each.as_nanos() as u64;
+        self.calls.fetch_add(calls, Ordering::Relaxed);
+        self.took_ns.fetch_add(calls * ns, Ordering::Relaxed);
+        self.buckets[bucket(ns)].fetch_add(calls, Ordering::Relaxed);
+    }
+
+    /// Counts a call that was refused before it began.
+    pub(crate) fn rejected(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a call that ended in an error.
+    pub(crate) fn failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn figures(&self) -> CommandFigures {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CommandFigures {
+            calls: read(&self.calls),
+            took_us: read(&self.took_ns) / 1000,
+            rejected: read(&self.rejected),
+            failed: read(&self.failed),
+            buckets: self.buckets.iter().map(read).collect(),
+        }
+    }
+
+    fn reset(&self) {
+        let all = [&self.calls, &self.took_ns, &self.rejected, &self.failed];
+        all.into_iter()
+            .chain(&self.buckets)
+            .for_each(|counter| counter.store(0, Ordering::Relaxed));
+    }
+}
+
+/// What is counted of all commands.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    commands: Box<[CommandCounts]>,
+    errors: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Tally {
+    /// Returns counts of zero for so many commands.
+    pub(crate) fn new(commands: usize) -> Tally {
+        Tally {
+            commands: (0..commands).map(|_| CommandCounts::new()).collect(),
+            errors: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn of(&self, index: u16) -> &CommandCounts {
+        &self.commands[usize::from(index)]
+    }
+
+    /// Counts an error reply by its first word.
+    pub(crate) fn error(&self, text: &str) {
+        let kind = text.split(' ').next().unwrap_or_default();
+        let mut errors = self.errors.lock();
+        if let Some(count) = errors.get_mut(kind) {
+            *count += 1;
+        } else {
+            let kind = if errors.len() < MOST_KINDS { kind } else { "OTHER" };
+            *errors.entry(kind.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Returns the kinds of errors that there were, and how many of each.
+    pub(crate) fn errors(&self) -> Vec<(String, u64)> {
+        let errors = self.errors.lock();
+        errors
+            .iter()
+            .map(|(kind, count)| (kind.clone(), *count))
+            .collect()
+    }
+
+    pub(crate) fn reset(&self) {
+        self.commands.iter().for_each(CommandCounts::reset);
+        self.errors.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_lies_below_the_bound_of_its_bucket_and_above_the_one_before() {
+        for ns in [0, 1, 1023, 1024, 1279, 1280, 5_000, 1_000_000, 123_456_789] {
+            let index = bucket(ns);
+            assert!(ns < bound_ns(index), "{ns}");
+            assert!(index == 0 || ns >= bound_ns(index - 1), "{ns}");
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn shares_of_calls_and_cumulative_counts_are_those_of_the_calls() {
+        let counts = CommandCounts::new();
+        counts.called(98, Duration::from_micros(3));
+        counts.called(2, Duration::from_millis(9));
+        let figures = counts.figures();
+        assert_eq!((figures.calls, figures.took_us), (100, 98 * 3 + 2 * 9_000));
+        assert!(figures.within_us(0.5) < 5.0);
+        assert!(figures.within_us(0.99) > 8_000.0);
+        assert_eq!(figures.cumulative(), [(4, 98), (16_777, 100)]);
+    }
+
+    #[test]
+    fn errors_are_counted_by_their_first_word_and_kinds_have_a_bound() {
+        let tally = Tally::new(1);
+        tally.error("ERR one");
+        tally.error("ERR two");
+        for number in 0..2 * MOST_KINDS {
+            tally.error(&format!("KIND{number} of a script"));
+        }
+        let errors = tally.errors();
+        assert!(errors.contains(&("ERR".to_owned(), 2)));
+        assert!(errors.len() <= MOST_KINDS + 1);
+        let sum: u64 = errors.iter().map(|(_, count)| count).sum();
+        assert_eq!(sum, 2 + 2 * MOST_KINDS as u64);
+    }
+}
