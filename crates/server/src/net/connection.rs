@@ -214,10 +214,25 @@ impl Connection {
 
     /// Takes what others have for the connection, unless it owes much already; false if it must end.
     fn push(&mut self) -> bool {
-        if self.output.len() - self.sent > HIGH_WATER {
-            return !self.protocol.is_overrun();
+        let goes_on = match self.output.len() - self.sent > HIGH_WATER {
+            true => !self.protocol.is_overrun(),
+            false => self.protocol.pushed(&mut self.output, &self.waker),
+        };
+        if !goes_on {
+            tracing::warn!(
+                client = self.client.id,
+                "closed: it did not take what MONITOR shows"
+            );
         }
-        self.protocol.pushed(&mut self.output, &self.waker)
+        goes_on
+    }
+
+    /// What a connection that ends waits for.
+    fn last_turn(&self) -> Turn {
+        match self.has_output() {
+            true => Turn::Idle,
+            false => Turn::Closed,
+        }
     }
 
     fn rounds(&mut self) -> io::Result<Turn> {
@@ -226,10 +241,6 @@ impl Connection {
         for _ in 0..ROUNDS {
             self.send()?;
             if !self.push() {
-                tracing::warn!(
-                    client = self.client.id,
-                    "closed: it did not take what MONITOR shows"
-                );
                 return Ok(Turn::Closed);
             }
             self.send()?;
@@ -237,11 +248,7 @@ impl Connection {
                 return Ok(Turn::Idle);
             }
             if self.is_ending {
-                return Ok(if self.has_output() {
-                    Turn::Idle
-                } else {
-                    Turn::Closed
-                });
+                return Ok(self.last_turn());
             }
             if self.has_output() && self.account.budget().is_tight() {
                 // Who owes replies takes them first; the socket says when it can.

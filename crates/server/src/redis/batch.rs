@@ -6,7 +6,7 @@ use super::table::{Action, Command};
 use super::watching;
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
-use crate::resp::{Args, Reply, Tail};
+use crate::resp::{Args, Reply, Requests, Tail};
 use crate::slowlog::Slow;
 use crate::store::{Held, Lookups, Mode, Outcome, Store, Transaction, Wanted};
 use alluvium::{MultiGet, Value};
@@ -141,6 +141,31 @@ struct Done {
 }
 
 impl Session {
+    /// The command of the request `at`, and those of its neighbours that are executed with it.
+    pub(super) fn gather<'a>(
+        &self,
+        requests: &'a Requests,
+        buffer: &'a [u8],
+        command: &'static Command,
+        at: usize,
+    ) -> Batch<'a> {
+        let args = requests.get(at, buffer);
+        let mut batch = Batch::new(command, args);
+        let most = self.paging.most(&self.shared.store.sizes);
+        let mut reading = command.records(args);
+        for index in at + 1..requests.len() {
+            let args = requests.get(index, buffer);
+            match self.joins(args) {
+                Some(next) if self.replies == Replies::On && (reading < most || !next.reads_records()) => {
+                    reading += next.records(args);
+                    batch.push(next, args);
+                }
+                _ => break,
+            }
+        }
+        batch
+    }
+
     /// Executes a batch and writes its replies; or nothing of it, and what it waits for. It is handed in the next time what came of that: records that no
     /// lock is needed for are taken from there, others are in memory then.
     ///

@@ -192,26 +192,11 @@ impl Session {
                 }
                 Action::Data(_) => {
                     let batch = self.gather(requests, buffer, command, at);
-                    let (start, replies, count) = (output.len(), self.replies, batch.len());
-                    let read = read.take().filter(|(of, _)| *of == count);
+                    let read = read.take().filter(|(of, _)| *of == batch.len());
                     let read = read.map(|(_, result)| result);
-                    match self.run(&batch, read, output, context) {
-                        Ran::Waits(reading) => {
-                            let reading = Some(reading);
-                            self.waiting = Some(Waiting { at, count, reading });
-                            return Flow::Wait;
-                        }
-                        Ran::Commands(count) => index = at + count,
-                    }
-                    self.hold_back(replies, output, start);
-                    if self.tail.is_some() {
-                        self.behind_tail = index;
-                        return Flow::Part;
-                    }
-                    let fits;
-                    (index, fits) = self.paging.learn(at, index - at);
-                    if fits == Fits::NotYet {
-                        return Flow::Full;
+                    match self.run_batch(&batch, at, read, output, context) {
+                        Ok(next) => index = next,
+                        Err(flow) => return flow,
                     }
                 }
             }
@@ -220,29 +205,36 @@ impl Session {
         Flow::Done
     }
 
-    /// The command of the request `at`, and those of its neighbours that are executed with it.
-    fn gather<'a>(
-        &self,
-        requests: &'a Requests,
-        buffer: &'a [u8],
-        command: &'static Command,
+    /// Executes a batch that begins with the request `at`. Returns the request that is next, or why that is not executed now.
+    fn run_batch(
+        &mut self,
+        batch: &Batch<'_>,
         at: usize,
-    ) -> Batch<'a> {
-        let args = requests.get(at, buffer);
-        let mut batch = Batch::new(command, args);
-        let most = self.paging.most(&self.shared.store.sizes);
-        let mut reading = command.records(args);
-        for index in at + 1..requests.len() {
-            let args = requests.get(index, buffer);
-            match self.joins(args) {
-                Some(next) if self.replies == Replies::On && (reading < most || !next.reads_records()) => {
-                    reading += next.records(args);
-                    batch.push(next, args);
-                }
-                _ => break,
+        read: Option<ReadResult>,
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Result<usize, Flow> {
+        let (start, replies) = (output.len(), self.replies);
+        let executed = match self.run(batch, read, output, context) {
+            Ran::Commands(executed) => executed,
+            Ran::Waits(reading) => {
+                self.waiting = Some(Waiting {
+                    at,
+                    count: batch.len(),
+                    reading: Some(reading),
+                });
+                return Err(Flow::Wait);
             }
+        };
+        self.hold_back(replies, output, start);
+        if self.tail.is_some() {
+            self.behind_tail = at + executed;
+            return Err(Flow::Part);
         }
-        batch
+        match self.paging.learn(at, executed) {
+            (next, Fits::Yes) => Ok(next),
+            (_, Fits::NotYet) => Err(Flow::Full),
+        }
     }
 
     /// Which request is next, and what was read for it if it had to wait; or why it still has to.
@@ -397,7 +389,7 @@ impl Session {
     }
 
     /// Whether a request can be executed with those before it.
-    fn joins(&self, args: Args<'_>) -> Option<&'static Command> {
+    pub(super) fn joins(&self, args: Args<'_>) -> Option<&'static Command> {
         if self.multi.is_begun() {
             return None;
         }
