@@ -9,6 +9,8 @@ use alluvium_base::message::LAST;
 use alluvium_base::{Message, Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{BootId, Directory, FileOptions};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_filters::{Geometry, Shape};
 use alluvium_server::control::format::{Part, frame};
 use alluvium_server::control::{self, Change, Redis as Commands, Reply, Request};
@@ -18,9 +20,7 @@ use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
-use alluvium_dictionary::range::KeyRange;
 use alluvium_trees::run::{Builder, RunOptions, Weight};
-use alluvium_dictionary::values::{ValuePointer};
 use alluvium_trees::tiered::format::{Form, GroupName, PartName, Payload, PivotForm, RunName};
 use std::fs;
 use std::path::PathBuf;
@@ -82,7 +82,9 @@ fn messages_of_managers() -> Vec<Vec<u8>> {
         },
     ];
     let requests = requests.iter().filter_map(|request| frame(request).ok());
-    requests.chain(parts.iter().filter_map(|part| frame(part).ok())).collect()
+    requests
+        .chain(parts.iter().filter_map(|part| frame(part).ok()))
+        .collect()
 }
 
 fn requests_of_redis() -> Vec<Vec<u8>> {

@@ -6,8 +6,8 @@
 //! *Does not know*: how engines work. What is not Alluvium comes from the room `rivals`, in a process of its own.
 //!
 //! *Read in this order*: `engine.rs` (what is measured), `workload/` (keys, values, distributions, phases), `run/` (jobs, threads, windows; the runner
-//! and its children), `account/` (what it cost), `cgroup.rs`, `report/`; `servers/` (Redis and memcached beside the server); `engines/` are those that are at
-//! hand here, `prove.rs` is what adapters are tested with.
+//! and its children), `account/` (what it cost), `cgroup.rs`, `report/`; `servers/` (Redis and memcached beside the server); `lab/` (published
+//! experiments, their figures and ours); `engines/` are those that are at hand here, `prove.rs` is what adapters are tested with.
 //!
 //! Invariants:
 //!
@@ -23,6 +23,7 @@ pub mod account;
 pub mod cgroup;
 pub mod engine;
 pub mod engines;
+pub mod lab;
 pub mod prove;
 pub mod report;
 pub mod run;

@@ -3,8 +3,8 @@
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::verbs::{
-    backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, man, put,
-    repair, scan, serve, stats,
+    backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, lab, man,
+    put, repair, scan, serve, stats,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Serve the store to Redis and memcached clients.
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Print the values of keys.
     Get(get::Get),
     /// Give a key a value.
@@ -68,6 +68,8 @@ pub enum Verb {
     Compact(compact::Compact),
     /// Measure it, and other engines beside it.
     Bench(bench::Bench),
+    /// Run the experiments of the research it builds on, and show published figures and ours side by side.
+    Lab(lab::Lab),
     /// Draw the tree.
     Inspect(inspect::Inspect),
     /// Print a completion script for a shell.

@@ -89,6 +89,24 @@ enum State {
     Stopping,
 }
 
+/// Starts the web page, if there is to be one.
+fn start_web(
+    options: &ServerOptions,
+    shared: &Arc<Shared>,
+    tls: Option<&Arc<ServerConfig>>,
+) -> Result<Option<Web>> {
+    let Some(address) = options.web else {
+        return Ok(None);
+    };
+    let setting = Setting {
+        address,
+        names: options.web_names.clone(),
+        tls: tls.cloned(),
+        grace: options.grace,
+    };
+    Ok(Some(Web::start(shared, setting)?))
+}
+
 impl Server {
     /// Starts to serve a store.
     ///
@@ -130,16 +148,7 @@ impl Server {
         let syncer = Arc::new(Syncer::new(db));
         let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| Driver::seat(&syncer)).collect();
         let pool = Arc::new(Pool::new(seats?));
-        let web = options.web.map(|address| {
-            let setting = Setting {
-                address,
-                names: options.web_names.clone(),
-                tls: tls.clone(),
-                grace: options.grace,
-            };
-            Web::start(&shared, setting)
-        });
-        let web = web.transpose()?;
+        let web = start_web(&options, &shared, tls.as_ref())?;
         let (acceptor, control) = Acceptor::new(listeners, &shared, &pool, tls)?;
         let waking = Arc::downgrade(&pool);
         let wake = move || {

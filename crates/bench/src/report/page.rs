@@ -56,7 +56,8 @@ pub fn page(report: &Report, plots: &[Plot]) -> String {
     page
 }
 
-fn escaped(text: &str) -> String {
+/// Text as it stands in HTML.
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

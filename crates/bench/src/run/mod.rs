@@ -5,7 +5,8 @@
 //! *Does not know*: engines beyond their contract; how figures are shown.
 //!
 //! *Read in this order*: `job.rs` (what is said), `worker.rs` (one thread), `pass.rs` (all threads over one window), `child.rs` (one engine), `runner.rs` (all of
-//! them), `copy.rs` (files that are loaded once), `records.rs` (which records there are while some are put).
+//! them), `copy.rs` (files that are loaded once), `records.rs` (which records there are while some are put),
+//! `sweep.rs` (a job, and one thing in it that changes from point to point).
 
 mod child;
 mod copy;
@@ -13,6 +14,7 @@ mod job;
 mod pass;
 mod records;
 mod runner;
+pub mod sweep;
 mod worker;
 
 pub use child::{child, run_job};

@@ -17,6 +17,7 @@ pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod keyspaces;
+pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod put;
 pub(crate) mod repair;
@@ -44,6 +45,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Export(verb) => verb.run(&context),
         Verb::Stats(verb) => verb.run(&context),
         Verb::Bench(verb) => verb.run(&context),
+        Verb::Lab(verb) => verb.run(&context),
         Verb::Inspect(verb) => verb.run(&context),
         Verb::Check(verb) => verb.run(&context),
         Verb::Repair(verb) => verb.run(&context),

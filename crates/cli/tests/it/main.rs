@@ -10,6 +10,7 @@ mod consent;
 mod errors;
 mod formats;
 mod keyspaces;
+mod lab;
 mod managed;
 mod read_only;
 mod resume;

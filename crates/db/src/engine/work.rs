@@ -407,9 +407,13 @@ impl Engine {
             Some(step) => Some(step),
             None => {
                 self.raise_horizon();
-                self.tree
+                let step = self
+                    .tree
                     .next_step()
-                    .inspect_err(|error| self.pressure.note_compaction(error))?
+                    .inspect_err(|error| self.pressure.note_compaction(error))?;
+                // The caches make room before it begins.
+                self.fit_memory()?;
+                step
             }
         };
         let Some(mut step) = step else {

@@ -22,3 +22,4 @@ mod sizes;
 mod space;
 mod stats;
 mod story;
+mod undone;

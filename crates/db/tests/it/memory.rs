@@ -3,7 +3,7 @@
 //! Each kind of work is done by a process of its own, whose peak Linux counts. What is the caller's comes on top: a batch that he has filled, the
 //! values that he hands over. `ALLUVIUM_MEMORY_FULL=1` does more of everything, with data of four times the budget.
 
-use alluvium::{Db, Error, Keyspace, Options, WriteBatch};
+use alluvium::{Db, Error, Keyspace, Options, Snapshot, WriteBatch};
 use alluvium_device::machine;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_sim::environment::number;
@@ -18,6 +18,8 @@ const ROW: &str = "ALLUVIUM_MEMORY_ROW";
 
 const VALUE: [u8; 100] = [7; 100];
 const LONG_VALUE: u64 = 16 * MIB;
+/// Range deletes that a snapshot sees.
+const SEEN: u64 = 300_000;
 /// Writes of the long batch, and about what each takes in it.
 const BATCH: u64 = 1_000_000;
 const PER_WRITE: u64 = 16 + 62 + 4;
@@ -74,6 +76,7 @@ const ROWS: &[Row] = &[
     row("compact after those apart", "apart", compact),
     // A snapshot sees what each of them deletes.
     row("range deletes, snapshot", "seen", range_deletes_seen),
+    row("opening with those seen", "seen", open_seen),
 ];
 
 fn is_full() -> bool {
@@ -298,18 +301,29 @@ fn range_deletes_apart(path: &Path, memory: u64) -> u64 {
 
 fn range_deletes_seen(path: &Path, memory: u64) -> u64 {
     let (db, keyspace) = open(path, memory);
-    let count = much(60_000, 300_000);
+    let count = SEEN;
     for number in 0..count {
         keyspace.put((10 * number).to_be_bytes(), b"seen").unwrap();
     }
-    let before = db.snapshot();
+    let before = db.create_snapshot("before").unwrap();
     delete_apart(&keyspace, count);
     db.compact().unwrap();
+    check_seen(&keyspace, &before, count);
+    db.close().unwrap();
+    0
+}
+
+fn check_seen(keyspace: &Keyspace, before: &Snapshot, count: u64) {
     for number in [0, count / 2, count - 1] {
         let key = (10 * number).to_be_bytes();
-        assert!(before.get(&keyspace, key).unwrap().is_some());
+        assert!(before.get(keyspace, key).unwrap().is_some());
         assert!(keyspace.get(key).unwrap().is_none());
     }
+}
+
+fn open_seen(path: &Path, memory: u64) -> u64 {
+    let (db, keyspace) = open(path, memory);
+    check_seen(&keyspace, &db.open_snapshot("before").unwrap(), SEEN);
     0
 }
 

@@ -1,7 +1,10 @@
 //! Thousands of range deletes that overlap: a log that is trimmed from its start, a history that is cut off, batches of them.
+//!
+//! `ALLUVIUM_RANGE_DELETES` is how often the log is trimmed, 20,000 times otherwise.
 
 use alluvium::{Db, KeyspaceOptions, Options, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_sim::environment::number;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,7 +35,8 @@ fn trim(db: &Db, from: u32, to: u32) {
 fn a_log_that_is_trimmed_at_every_record_stays_as_small_as_it_is() {
     let directory = Arc::new(MemoryDirectory::new());
     let db = small().workers(0).open_in(directory.clone()).unwrap();
-    trim(&db, 0, 20_000);
+    let count = number("ALLUVIUM_RANGE_DELETES", 20_000) as u32;
+    trim(&db, 0, count);
     let keyspace = db.keyspace("log").unwrap();
     assert_eq!(keyspace.iter().count(), 1);
     db.checkpoint().unwrap();
@@ -55,7 +59,7 @@ fn a_log_that_is_trimmed_at_every_record_stays_as_small_as_it_is() {
         .iter()
         .map(|pair| pair.unwrap().0.to_vec())
         .collect();
-    assert_eq!(all, [key(19_999)]);
+    assert_eq!(all, [key(count - 1)]);
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: whose deletes they are: a memtable's or a run's.
 //!
-//! *Read in this order*: `list.rs` (deletes as they come, and what readers can tell apart of them), this file (the index).
+//! *Read in this order*: `list.rs` (deletes as they come), `format.rs` (their keys, in memory and in a run), `draft.rs` (deletes of several sources
+//! together, and what readers can tell apart of them), `packed.rs`, `tree.rs`, this file (the index).
 //!
 //! The index is a segment tree (Bentley, 1977). The keys at which any delete begins or ends cut the keys into cells. A delete is entered
 //! at those nodes of a tree over the cells that together are its range: two a level at most. A lookup visits the nodes above one cell, and
@@ -16,24 +17,35 @@
 //!   tree       each node: the deletes that cover all its cells, and not all its parent's; oldest first
 //! ```
 //!
+//! A snapshot may keep hundreds of thousands of them, which are in memory as long as their run is open. So keys are kept without what they share with
+//! the one before, in groups of 16, and numbers in as few bits as do (`packed.rs`): about 20 bytes for a delete of short keys that overlaps few others.
+//!
 //! Invariants:
 //!
 //! - **Z1** Every delete is kept once, and a reader at any place finds the newest one at or before it.
 //! - **Z2** A delete takes at most its two keys and [`OVERHEAD`] bytes, however many overlap it.
 //! - **Z3** Folding changes the answer of no reader that it was told of, and of none above the last of those.
 
+mod draft;
+mod format;
 mod list;
+mod packed;
+mod tree;
 
 #[cfg(test)]
 mod tests;
 
+pub use draft::Draft;
 pub use list::List;
 
 use crate::range::KeyRange;
 use alluvium_base::Sequence;
-use std::collections::BTreeSet;
+use format::Keys;
+use packed::Packed;
+use std::ops::Range;
+use tree::Tree;
 
-/// What a delete takes beside its two keys, at most: where they end (8 bytes), itself (16), its share of the tree's nodes (16), two entries
+/// What a delete takes beside its two keys, at most: how long they are (8 bytes), itself (16), its share of the tree's nodes (16), two entries
 /// in each of up to 32 levels (256), and what there is once for an index.
 pub const OVERHEAD: usize = 448;
 
@@ -43,6 +55,27 @@ struct Delete {
     sequence: Sequence,
     start: u32,
     end: u32,
+}
+
+/// Sequence numbers that ascend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Sequences {
+    /// The first.
+    base: Sequence,
+    /// All of them without the first.
+    beyond: Packed,
+}
+
+impl Sequences {
+    fn of(all: &[Sequence]) -> Sequences {
+        let base = all.first().copied().unwrap_or(0);
+        let beyond = Packed::of(all.iter().map(|one| one - base));
+        Sequences { base, beyond }
+    }
+
+    fn get(&self, number: usize) -> Sequence {
+        self.base + self.beyond.get(number)
+    }
 }
 
 /// Range deletes, indexed.
@@ -57,17 +90,16 @@ struct Delete {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeDeletes {
-    /// The keys at which any delete begins or ends, in order, behind each other.
-    keys: Box<[u8]>,
-    /// Where each of them ends.
-    ends: Box<[u32]>,
-    /// The oldest first.
-    deletes: Box<[Delete]>,
-    /// Where the entries of each of the tree's nodes begin. The root is node 1, the children of `n` are `2n` and `2n + 1`; the cells are the
-    /// last nodes.
-    firsts: Box<[u32]>,
-    /// Numbers of deletes, the oldest first within a node.
-    entries: Box<[u32]>,
+    /// The keys at which any delete begins or ends.
+    keys: Keys,
+    /// Of each delete, the oldest first.
+    sequences: Sequences,
+    /// Of each, from which boundary on.
+    starts: Packed,
+    /// Of each, how many boundaries on it ends.
+    lengths: Packed,
+    count: u32,
+    tree: Tree,
 }
 
 impl RangeDeletes {
@@ -87,146 +119,135 @@ impl RangeDeletes {
     /// When there are 4 GiB of keys.
     #[must_use]
     pub fn of(list: &List) -> RangeDeletes {
-        let mut boundaries: Vec<&[u8]> = Vec::with_capacity(2 * list.len());
-        boundaries.extend(list.iter().flat_map(|(start, end, _)| [start, end]));
-        // In place: a list may be long.
-        boundaries.sort_unstable();
-        boundaries.dedup();
-        let number = |key: &[u8]| boundaries.partition_point(|boundary| *boundary < key) as u32;
-        let mut deletes: Vec<Delete> = list
-            .iter()
-            .map(|(start, end, sequence)| Delete {
-                sequence,
-                start: number(start),
-                end: number(end),
-            })
-            .collect();
-        deletes.sort_unstable_by_key(|delete| (delete.sequence, delete.start, delete.end));
-        let mut at = 0;
-        let end = |key: &&[u8]| {
-            at += key.len();
-            u32::try_from(at).expect("range deletes with less than 4 GiB of keys")
-        };
-        let ends: Box<[u32]> = boundaries.iter().map(end).collect();
-        let keys = boundaries.concat().into();
-        let cells = boundaries.len().saturating_sub(1);
-        let (firsts, entries) = tree(&deletes, cells as u32);
-        RangeDeletes {
-            keys,
-            ends,
-            deletes: deletes.into(),
-            firsts,
-            entries,
-        }
+        Draft::of(list).finish()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.deletes.is_empty()
+        self.count == 0
     }
 
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.deletes.len()
+        self.count as usize
     }
 
-    /// Every delete, the oldest first: start, end, sequence number.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8], Sequence)> {
-        let parts = |delete: &Delete| (self.key(delete.start), self.key(delete.end), delete.sequence);
-        self.deletes.iter().map(parts)
+    fn delete(&self, number: usize) -> Delete {
+        let start = self.starts.get(number) as u32;
+        Delete {
+            sequence: self.sequences.get(number),
+            start,
+            end: start + self.lengths.get(number) as u32,
+        }
+    }
+
+    fn deletes(&self) -> impl ExactSizeIterator<Item = Delete> {
+        (0..self.len()).map(|number| self.delete(number))
+    }
+
+    /// Tells every delete, the oldest first: start, end, sequence number.
+    pub fn each(&self, mut tell: impl FnMut(&[u8], &[u8], Sequence)) {
+        for delete in self.deletes() {
+            tell(
+                &self.keys.get(delete.start),
+                &self.keys.get(delete.end),
+                delete.sequence,
+            );
+        }
+    }
+
+    /// The sequence number of every delete, the oldest first.
+    pub fn sequences(&self) -> impl ExactSizeIterator<Item = Sequence> + DoubleEndedIterator {
+        (0..self.len()).map(|number| self.sequences.get(number))
     }
 
     /// The first key that is deleted, and the first behind all that are.
     #[must_use]
-    pub fn bounds(&self) -> Option<(&[u8], &[u8])> {
-        let last = self.ends.len().checked_sub(1)?;
-        Some((self.key(0), self.key(last as u32)))
+    pub fn bounds(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let last = self.keys.len().checked_sub(1)?;
+        Some((self.keys.get(0), self.keys.get(last as u32)))
     }
 
-    /// A key at which a delete begins or ends.
-    fn key(&self, number: u32) -> &[u8] {
-        let number = number as usize;
-        let from = number.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.keys[from as usize..self.ends[number] as usize]
+    /// Only the deletes that are newer.
+    #[must_use]
+    pub fn newer(&self, than: Sequence) -> RangeDeletes {
+        let older = self.sequences().take_while(|&sequence| sequence <= than).count();
+        let draft = Draft {
+            keys: self.keys.clone(),
+            ranges: self
+                .deletes()
+                .skip(older)
+                .map(|delete| (delete.start, delete.end))
+                .collect(),
+            sequences: self.sequences().skip(older).collect(),
+        };
+        draft.finish()
     }
 
-    /// How many boundaries are at or before a key (`included`), or before it.
-    fn boundaries(&self, key: &[u8], included: bool) -> usize {
-        let (mut low, mut high) = (0, self.ends.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            let boundary = self.key(middle as u32);
-            if boundary < key || (included && boundary == key) {
-                low = middle + 1;
+    /// The oldest delete at each node above a cell, and the newest that a reader at `at` sees; nodes without any are left out.
+    fn above(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = (usize, usize)> {
+        self.tree.above(cell).filter_map(move |entries| {
+            let is_seen = |place: usize| self.sequences.get(self.tree.entry(place)) <= at;
+            let Range { start, end } = entries;
+            // Nearly every reader sees all of them.
+            let (mut low, mut high) = if is_seen(end - 1) {
+                (end, end)
             } else {
-                high = middle;
-            }
-        }
-        low
-    }
-
-    /// The deletes at each node above a cell that a reader at `at` sees, the oldest first; nodes without any are left out.
-    fn above(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = &[u32]> {
-        let cells = self.ends.len().saturating_sub(1);
-        let mut node = cell.filter(|&cell| cell < cells).map_or(0, |cell| cells + cell);
-        std::iter::from_fn(move || {
-            while node > 0 {
-                let entries = &self.entries[self.firsts[node] as usize..self.firsts[node + 1] as usize];
-                node /= 2;
-                let is_seen = |entry: &u32| self.deletes[*entry as usize].sequence <= at;
-                // Nearly every reader sees all of them.
-                let seen = match entries.last() {
-                    None => 0,
-                    Some(newest) if is_seen(newest) => entries.len(),
-                    Some(_) => entries.partition_point(is_seen),
-                };
-                if seen > 0 {
-                    return Some(&entries[..seen]);
+                (start, end - 1)
+            };
+            while low < high {
+                let middle = low.midpoint(high);
+                if is_seen(middle) {
+                    low = middle + 1;
+                } else {
+                    high = middle;
                 }
             }
-            None
+            (low > start).then(|| (self.tree.entry(start), self.tree.entry(low - 1)))
         })
+    }
+
+    /// The cell that a key is in.
+    fn cell(&self, key: &[u8]) -> Option<usize> {
+        self.keys.count_before(key, true).checked_sub(1)
     }
 
     /// The newest delete at or before `at` that covers a key, by its sequence number.
     #[must_use]
     pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
-        let cell = self.boundaries(key, true).checked_sub(1);
-        let newest = |seen: &[u32]| self.deletes[seen[seen.len() - 1] as usize].sequence;
-        self.above(cell, at).map(newest).max()
+        let newest = |(_, newest)| self.sequences.get(newest);
+        self.above(self.cell(key), at).map(newest).max()
     }
 
     /// The range of a delete at or before `at` that covers a key: of those looked at, one that goes on furthest.
     #[must_use]
-    pub fn around(&self, key: &[u8], at: Sequence) -> Option<(&[u8], &[u8])> {
-        let cell = self.boundaries(key, true).checked_sub(1);
-        let furthest = self.ends_of(cell, at).max_by_key(|delete| delete.end)?;
-        Some((self.key(furthest.start), self.key(furthest.end)))
+    pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
+        let furthest = self.ends_of(self.cell(key), at).max_by_key(|delete| delete.end)?;
+        Some((self.keys.get(furthest.start), self.keys.get(furthest.end)))
     }
 
     /// The range of a delete at or before `at` that covers every key just below `end`: of those looked at, one that begins first.
     #[must_use]
-    pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(&[u8], &[u8])> {
-        let cell = self.boundaries(end, false).checked_sub(1);
+    pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
+        let cell = self.keys.count_before(end, false).checked_sub(1);
         let first = self.ends_of(cell, at).min_by_key(|delete| delete.start)?;
-        Some((self.key(first.start), self.key(first.end)))
+        Some((self.keys.get(first.start), self.keys.get(first.end)))
     }
 
     /// The newest and the oldest delete at each node above a cell: where ranges grow or shrink from delete to delete, the widest is one of them.
-    fn ends_of(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = &Delete> {
-        let delete = |entry: u32| &self.deletes[entry as usize];
+    fn ends_of(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = Delete> {
         self.above(cell, at)
-            .flat_map(move |seen| [delete(seen[0]), delete(seen[seen.len() - 1])])
+            .flat_map(|(oldest, newest)| [self.delete(oldest), self.delete(newest)])
     }
 
     /// Whether deletes at or before `at` cover every key from `low` on that is in a range, or is not above `last`.
     #[must_use]
     pub fn cover(&self, low: &[u8], last: &[u8], range: &KeyRange, at: Sequence) -> bool {
-        let mut low = low;
-        while low <= last && !range.ends_before(low) {
-            match self.around(low, at) {
+        let mut low = low.to_vec();
+        while *low <= *last && !range.ends_before(&low) {
+            match self.around(&low, at) {
                 Some((_, end)) => low = end,
                 None => return false,
             }
@@ -237,88 +258,28 @@ impl RangeDeletes {
     /// How many deletes touch a range.
     #[must_use]
     pub fn touching(&self, range: &KeyRange) -> usize {
-        let low = self.boundaries(&range.low, true) as u32;
+        let low = self.keys.count_before(&range.low, true) as u32;
         let high = range.high.as_deref();
-        let high = high.map_or(u32::MAX, |high| self.boundaries(high, false) as u32);
+        let high = high.map_or(u32::MAX, |high| self.keys.count_before(high, false) as u32);
         // A delete ends behind the range's low when its end is none of the boundaries at or before it.
-        let touches = |delete: &&Delete| delete.end >= low && delete.start < high;
-        self.deletes.iter().filter(touches).count()
-    }
-
-    /// Adds to a list what deletes keys of a range, cut to it.
-    pub fn add_within(&self, range: &KeyRange, to: &mut List) {
-        for (start, end, sequence) in self.iter() {
-            let end = range.high.as_deref().map_or(end, |high| high.min(end));
-            to.push(start.max(&range.low), end, sequence);
-        }
+        let touches = |delete: &Delete| delete.end >= low && delete.start < high;
+        self.deletes().filter(touches).count()
     }
 
     /// How many sequence numbers there are.
+    #[must_use]
     pub fn count_distinct(&self) -> usize {
-        self.deletes
-            .chunk_by(|one, next| one.sequence == next.sequence)
+        let mut last = None;
+        self.sequences()
+            .filter(|&sequence| last.replace(sequence) != Some(sequence))
             .count()
-    }
-
-    /// Bytes of all keys, at most.
-    pub fn key_bytes(&self) -> usize {
-        let len = |delete: &Delete| self.key(delete.start).len() + self.key(delete.end).len();
-        self.deletes.iter().map(len).sum()
-    }
-
-    /// Which sequence numbers there are.
-    pub fn distinct(&self) -> BTreeSet<Sequence> {
-        self.deletes.iter().map(|delete| delete.sequence).collect()
     }
 
     /// Bytes of memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let numbers = size_of_val(&*self.ends) + size_of_val(&*self.firsts) + size_of_val(&*self.entries);
-        self.keys.len() + numbers + size_of_val(&*self.deletes)
-    }
-}
-
-/// Where each node's entries begin, and the entries.
-fn tree(deletes: &[Delete], cells: u32) -> (Box<[u32]>, Box<[u32]>) {
-    if deletes.is_empty() {
-        return Default::default();
-    }
-    let mut firsts = vec![0u32; 2 * cells as usize + 1];
-    for delete in deletes {
-        nodes(delete, cells, |node| firsts[node + 1] += 1);
-    }
-    let mut sum = 0;
-    for first in &mut firsts {
-        sum += *first;
-        *first = sum;
-    }
-    let mut entries = vec![0u32; sum as usize];
-    // Each node's first entry is counted up as they are entered, and ends where the next node's begin.
-    for (number, delete) in deletes.iter().enumerate() {
-        nodes(delete, cells, |node| {
-            entries[firsts[node] as usize] = number as u32;
-            firsts[node] += 1;
-        });
-    }
-    firsts.rotate_right(1);
-    firsts[0] = 0;
-    (firsts.into(), entries.into())
-}
-
-/// Tells the nodes that together are a delete's range.
-fn nodes(delete: &Delete, cells: u32, mut tell: impl FnMut(usize)) {
-    let (mut low, mut high) = (delete.start + cells, delete.end + cells);
-    while low < high {
-        if low % 2 == 1 {
-            tell(low as usize);
-            low += 1;
-        }
-        if high % 2 == 1 {
-            high -= 1;
-            tell(high as usize);
-        }
-        low /= 2;
-        high /= 2;
+        let numbers = [&self.sequences.beyond, &self.starts, &self.lengths];
+        let numbers: usize = numbers.map(Packed::memory_bytes).iter().sum();
+        self.keys.memory_bytes() + numbers + self.tree.memory_bytes()
     }
 }

@@ -6,7 +6,7 @@ type Small = (u8, u8, Sequence);
 /// The range of a step.
 type Shape = fn(u32) -> (u32, u32);
 
-fn random(seed: u64, most: usize) -> Vec<Small> {
+fn random_deletes(seed: u64, most: usize) -> Vec<Small> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..random.usize(..most))
         .map(|_| (random.u8(..20), random.u8(..20), random.u64(1..30)))
@@ -21,6 +21,11 @@ fn list(deletes: &[Small]) -> List {
     list
 }
 
+fn folded(mut draft: Draft, places: &[Sequence]) -> Draft {
+    draft.fold(places);
+    draft
+}
+
 fn newest(deletes: &[Small], key: u8, at: Sequence) -> Option<Sequence> {
     let covers = |&&(start, end, sequence): &&Small| start <= key && key < end && sequence <= at;
     deletes.iter().filter(covers).map(|delete| delete.2).max()
@@ -29,7 +34,7 @@ fn newest(deletes: &[Small], key: u8, at: Sequence) -> Option<Sequence> {
 #[test]
 fn the_index_says_what_the_deletes_say() {
     for seed in 0..500 {
-        let deletes = random(seed, 24);
+        let deletes = random_deletes(seed, 24);
         let index = RangeDeletes::of(&list(&deletes));
         let meant = deletes.iter().filter(|delete| delete.0 < delete.1).count();
         assert_eq!(index.len(), meant);
@@ -62,7 +67,7 @@ fn the_index_says_what_the_deletes_say() {
 #[test]
 fn parts_of_ranges_are_counted_cut_and_covered() {
     for seed in 0..500 {
-        let deletes = random(seed, 12);
+        let deletes = random_deletes(seed, 12);
         let index = RangeDeletes::of(&list(&deletes));
         let mut random = fastrand::Rng::with_seed(!seed);
         let (low, high) = (random.u8(..20), random.u8(..20));
@@ -71,9 +76,10 @@ fn parts_of_ranges_are_counted_cut_and_covered() {
         if low < high {
             assert_eq!(index.touching(&range), deletes.iter().filter(touches).count());
         }
-        let mut cut = List::default();
-        index.add_within(&range, &mut cut);
-        let cut = RangeDeletes::of(&cut);
+        let other = RangeDeletes::of(&list(&random_deletes(seed + 500, 12)));
+        let nothing = KeyRange::new(&[7], Some(&[7]));
+        let sources = [(&index, &range), (&other, &nothing)];
+        let cut = Draft::merged(&sources).finish();
         let (from, last, at) = (random.u8(..20), random.u8(..20), random.u64(..31));
         let is_covered = (from..=last).all(|key| key >= high || newest(&deletes, key, at).is_some());
         // Keys between those of one byte are as the byte before.
@@ -92,12 +98,12 @@ fn parts_of_ranges_are_counted_cut_and_covered() {
 #[test]
 fn folding_changes_no_answer_that_anybody_asks_for() {
     for seed in 0..2000 {
-        let deletes = random(seed, 30);
+        let deletes = random_deletes(seed, 30);
         let mut random = fastrand::Rng::with_seed(!seed);
         let mut places: Vec<Sequence> = (0..random.usize(..4)).map(|_| random.u64(..31)).collect();
         places.sort_unstable();
-        let folded = list(&deletes).folded(&places);
-        let index = RangeDeletes::of(&folded);
+        let folded = folded(Draft::of(&list(&deletes)), &places);
+        let index = folded.clone().finish();
         let above = places.last().copied().unwrap_or(0);
         for key in 0..20 {
             for at in places.iter().copied().chain(above..31) {
@@ -116,13 +122,17 @@ fn folding_changes_no_answer_that_anybody_asks_for() {
 
 #[test]
 fn levelled_deletes_cover_the_same_keys_with_as_few_ranges_as_may_be() {
-    let mut all = list(&[(1, 5, 9), (3, 8, 4), (8, 9, 6), (12, 14, 7), (0, 20, 50)]);
+    let mut all = Draft::of(&list(&[
+        (1, 5, 9),
+        (3, 8, 4),
+        (8, 9, 6),
+        (12, 14, 7),
+        (0, 20, 50),
+    ]));
     all.level(10);
-    let levelled: Vec<_> = all
-        .folded(&[10])
-        .iter()
-        .map(|(start, end, at)| (start[0], end[0], at))
-        .collect();
+    let mut levelled = Vec::new();
+    let tell = |start: &[u8], end: &[u8], at| levelled.push((start[0], end[0], at));
+    folded(all, &[10]).finish().each(tell);
     assert_eq!(levelled, [(1, 9, 4), (12, 14, 4), (0, 20, 50)]);
 }
 
@@ -149,11 +159,45 @@ fn however_they_overlap_each_takes_bytes_of_its_own_only() {
             assert!(bytes <= most, "{name}: {bytes} of {most}");
             assert!(bytes <= 400 + count as usize * 200, "{name}, {count}: {bytes}");
             if name != "apart" {
-                assert!(list.folded(&[u64::MAX]).len() <= count as usize);
+                assert!(folded(Draft::of(&list), &[u64::MAX]).len() <= count as usize);
             }
             if name == "growing" {
-                assert_eq!(list.folded(&[u64::MAX]).len(), 1);
+                assert_eq!(folded(Draft::of(&list), &[u64::MAX]).len(), 1);
             }
         }
     }
+}
+
+#[test]
+fn short_ones_that_overlap_little_take_little() {
+    let key = |number: u32| [&[0, 7][..], &u64::from(number).to_be_bytes()].concat();
+    for count in [1000, 20_000] {
+        let mut list = List::default();
+        for step in 0..count {
+            let place = step * 7919 % count;
+            list.push(&key(10 * place), &key(10 * place + 5), u64::from(step));
+        }
+        let index = RangeDeletes::of(&list);
+        let bytes = index.memory_bytes() as u64;
+        assert!(bytes <= u64::from(count) * 24, "{bytes} bytes of {count}");
+        let mut encoded = 0;
+        let piece = |piece: &[u8]| -> Result<(), ()> {
+            encoded += piece.len() as u64;
+            Ok(())
+        };
+        index.encode(piece).unwrap();
+        assert!(encoded <= u64::from(count) * 18, "{encoded} bytes of {count}");
+    }
+}
+
+#[test]
+fn sequence_numbers_may_be_far_apart() {
+    let far = [3, 1 << 40, u64::MAX - 1];
+    let deletes: Vec<Small> = (0..).zip(far).map(|(start, at)| (start, 9, at)).collect();
+    let index = RangeDeletes::of(&list(&deletes));
+    assert!(index.sequences().eq(far));
+    assert_eq!(index.covering(&[5], u64::MAX), Some(u64::MAX - 1));
+    assert_eq!(index.covering(&[5], 1 << 41), Some(1 << 40));
+    assert_eq!(index.newer(3), RangeDeletes::of(&list(&deletes[1..])));
+    assert_eq!(index.count_distinct(), 3);
 }

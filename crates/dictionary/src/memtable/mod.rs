@@ -61,7 +61,7 @@ pub use lookup::STEPS;
 pub use lookup::Versions;
 pub use ranges::Deletes;
 
-use crate::deletes::{self, List};
+use crate::deletes::{self, Draft};
 use crate::record::MAX_KEY;
 use alluvium_base::Sequence;
 use arena::Arena;
@@ -219,7 +219,7 @@ impl Memtable {
 
     /// Every range delete.
     #[must_use]
-    pub fn range_deletes(&self) -> List {
+    pub fn range_deletes(&self) -> Draft {
         self.ranges.all()
     }
 

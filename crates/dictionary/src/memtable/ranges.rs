@@ -5,7 +5,8 @@
 
 use super::Full;
 use super::arena::{Arena, UNIT};
-use crate::deletes::{List, RangeDeletes as Index};
+use crate::deletes::{Draft, List, RangeDeletes as Index};
+use crate::range::KeyRange;
 use crate::sync::{AtomicUsize, Ordering};
 use alluvium_base::Sequence;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -46,15 +47,18 @@ impl RangeDeletes {
         let mut indexes = self.read().to_vec();
         let mut deletes = 1;
         let small = |deletes: usize| move |index: &mut Arc<Index>| index.len() < 2 * deletes;
-        let mut merged = Vec::new();
+        let mut list = List::default();
+        list.push(start, end, sequence);
+        // The newest first.
+        let mut merged = vec![Arc::new(Index::of(&list))];
         while let Some(index) = indexes.pop_if(small(deletes)) {
             deletes += index.len();
             merged.push(index);
         }
-        // The oldest first, so that little is out of order.
-        let mut list = list(merged.iter().rev());
-        list.push(start, end, sequence);
-        indexes.push(Arc::new(Index::of(&list)));
+        indexes.push(match &merged[..] {
+            [one] => Arc::clone(one),
+            several => Arc::new(draft(several).finish()),
+        });
         let bytes: usize = indexes.iter().map(|index| bytes(index)).sum();
         if bytes > *taken {
             let more = (bytes - *taken).next_multiple_of(UNIT);
@@ -75,8 +79,8 @@ impl RangeDeletes {
         (!self.is_empty()).then(|| Deletes { indexes: self.read() })
     }
 
-    pub(super) fn all(&self) -> List {
-        list(self.read().iter())
+    pub(super) fn all(&self) -> Draft {
+        draft(&self.read())
     }
 }
 
@@ -86,14 +90,10 @@ fn bytes(index: &Index) -> usize {
 }
 
 /// The deletes of several indexes.
-fn list<'i>(indexes: impl Iterator<Item = &'i Arc<Index>>) -> List {
-    let mut list = List::default();
-    for index in indexes {
-        for (start, end, sequence) in index.iter() {
-            list.push(start, end, sequence);
-        }
-    }
-    list
+fn draft(indexes: &[Arc<Index>]) -> Draft {
+    let everything = KeyRange::everything();
+    let sources: Vec<_> = indexes.iter().map(|index| (&**index, &everything)).collect();
+    Draft::merged(&sources)
 }
 
 /// The range deletes of a memtable at one moment.
@@ -110,14 +110,14 @@ impl Deletes {
     }
 
     /// A range around a key that deletes at or before `at` cover whole: of several one that goes on furthest.
-    pub fn around(&self, key: &[u8], at: Sequence) -> Option<(&[u8], &[u8])> {
+    pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.around(key, at));
-        ranges.max_by_key(|(_, end)| *end)
+        ranges.max_by(|(_, one), (_, other)| one.cmp(other))
     }
 
     /// The same around every key just below `end`: of several one that begins first.
-    pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(&[u8], &[u8])> {
+    pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.reaching(end, at));
-        ranges.min_by_key(|(start, _)| *start)
+        ranges.min_by(|(one, _), (other, _)| one.cmp(other))
     }
 }

@@ -94,10 +94,36 @@ impl ValueWriter {
     }
 
     fn write_long(&mut self, value: &[u8], touch: &mut dyn FnMut(&NodePointer)) -> Result<ValuePointer> {
+        self.add_pieces(|piece| piece(value), touch)
+    }
+
+    /// Takes a long value in pieces, while no other waits: it need not be in memory as a whole.
+    ///
+    /// # Errors
+    /// As `feed` says; a full disk, or as the device says.
+    ///
+    /// # Panics
+    /// When other values wait.
+    pub fn add_pieces(
+        &mut self,
+        feed: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+        touch: &mut dyn FnMut(&NodePointer),
+    ) -> Result<ValuePointer> {
+        assert!(!self.is_waiting(), "the node is closed first");
         let largest = largest(self.page_size);
-        let mut level = Vec::new();
-        for part in value.chunks(largest) {
-            self.node.extend_from_slice(part);
+        let (mut level, mut len) = (Vec::new(), 0);
+        feed(&mut |mut piece| {
+            len += piece.len();
+            while !piece.is_empty() {
+                let now = piece.split_off(..piece.len().min(largest - self.node.len()));
+                self.node.extend_from_slice(now.unwrap_or_default());
+                if self.node.len() == largest {
+                    level.push(self.write_node()?);
+                }
+            }
+            Ok(())
+        })?;
+        if level.is_empty() || !self.node.is_empty() {
             level.push(self.write_node()?);
         }
         level.iter().for_each(&mut *touch);
@@ -113,7 +139,7 @@ impl ValueWriter {
         Ok(ValuePointer {
             node: level[0],
             at: 0,
-            len: value.len() as u32,
+            len: len as u32,
         })
     }
 

@@ -166,7 +166,7 @@ impl Session {
         Ok(self.db.existing_keyspace(name)?)
     }
 
-    /// Refuses to change what a running server keeps typed keys in (S17).
+    /// Refuses to change what a running server keeps typed keys in (S21).
     fn writable(&self, keyspace: &str) -> Result<()> {
         if self.about.is_none() || !TYPED.contains(&keyspace) {
             return Ok(());

@@ -93,7 +93,7 @@ pub(super) fn connect(directory: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(directory.address(SOCKET))
 }
 
-/// Whether the other side is of the user whose process this is, or root; the number of its user otherwise (S18).
+/// Whether the other side is of the user whose process this is, or root; the number of its user otherwise (S22).
 pub(super) fn admit(stream: &UnixStream) -> Result<(), u32> {
     match socket_peercred(stream) {
         Ok(peer) if may_connect(peer.uid, geteuid()) => Ok(()),

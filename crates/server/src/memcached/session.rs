@@ -72,6 +72,12 @@ struct Done {
     position: usize,
 }
 
+impl Done {
+    fn at(requests: usize, position: usize) -> Done {
+        Done { requests, position }
+    }
+}
+
 /// How much of a run was executed.
 enum Executed {
     All,
@@ -107,6 +113,36 @@ impl Session {
         }
     }
 
+    /// Executes a run, or a part of it if its replies are long; how many requests of it, or none when they wait for what they ask for.
+    fn serve_run(
+        &mut self,
+        requests: &[Request<'_>],
+        read: Option<ReadResult>,
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Option<usize> {
+        let start = output.len();
+        match self.run(requests, read, output, context) {
+            Executed::Waits(reading) => {
+                self.waiting = Some(Waiting {
+                    requests: requests.len(),
+                    reading: *reading,
+                });
+                None
+            }
+            Executed::All => {
+                let bytes = output.len().saturating_sub(start);
+                self.shared.store.sizes.note(bytes / requests.len().max(1));
+                self.reads = (2 * self.reads).min(MOST);
+                Some(requests.len())
+            }
+            Executed::Part(executed) => {
+                self.reads = executed.max(1);
+                Some(executed)
+            }
+        }
+    }
+
     /// Executes a run and writes its replies; or nothing of it, and what it waits for. It is handed in the next time what came of that.
     fn run(
         &mut self,
@@ -115,10 +151,7 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Executed {
-        let mut done = Done {
-            requests: 0,
-            position: output.len(),
-        };
+        let mut done = Done::at(0, output.len());
         let mut ran = self.try_run(requests, read, Some(context), output, &mut done);
         if matches!(ran, Ok(Ran::WantsCare)) {
             ran = self.try_run(requests, None, None, output, &mut done);
@@ -197,10 +230,7 @@ impl Session {
                 return Ok(Ran::Part(index));
             }
             let start = output.len();
-            let here = Done {
-                requests: index,
-                position: start,
-            };
+            let here = Done::at(index, start);
             if items.bytes > MOST_BYTES {
                 self.commit(&mut items)?;
                 *done = here;
@@ -386,6 +416,26 @@ fn drop_http() -> Served {
     Served::Close
 }
 
+impl Session {
+    /// How much is executed next, and what was read for it if it had to wait; none while it still has to.
+    fn resume(&mut self, left: usize, context: &mut Context<'_>) -> Option<(Most, Option<ReadResult>)> {
+        let Some(mut waiting) = self.waiting.take() else {
+            let most = Most {
+                requests: left,
+                reads: self.reads.min(self.shared.store.sizes.most()),
+            };
+            return Some((most, None));
+        };
+        match Pin::new(&mut waiting.reading).poll(context) {
+            Poll::Ready(result) => Some((Most::requests(waiting.requests), Some(result))),
+            Poll::Pending => {
+                self.waiting = Some(waiting);
+                None
+            }
+        }
+    }
+}
+
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let (most_block, mut left) = (self.shared.config.limits.request, self.shared.config.limits.batch);
@@ -410,48 +460,20 @@ impl Protocol for Session {
                     None => continue,
                 }
             }
-            let mut most = Most {
-                requests: left,
-                reads: self.reads.min(self.shared.store.sizes.most()),
+            let Some((most, read)) = self.resume(left, &mut context) else {
+                return Served::Wait;
             };
-            let mut read = None;
-            if let Some(mut waiting) = self.waiting.take() {
-                match Pin::new(&mut waiting.reading).poll(&mut context) {
-                    Poll::Ready(result) => (most, read) = (Most::requests(waiting.requests), Some(result)),
-                    Poll::Pending => {
-                        self.waiting = Some(waiting);
-                        return Served::Wait;
-                    }
-                }
-            }
             let bytes: &[u8] = input.bytes();
             self.skipping = match run::next(bytes, most_block, most) {
                 Next::Nothing => return Served::All,
                 Next::Run(requests, taken) => {
-                    let start = output.len();
-                    match self.run(&requests, read, output, &mut context) {
-                        Executed::Waits(reading) => {
-                            self.waiting = Some(Waiting {
-                                requests: requests.len(),
-                                reading: *reading,
-                            });
-                            return Served::Wait;
-                        }
-                        Executed::All => {
-                            let executed = requests.len();
-                            self.shared.store.sizes.note((output.len() - start) / executed);
-                            self.reads = (2 * self.reads).min(MOST);
-                            left = left.saturating_sub(executed);
-                            taken
-                        }
-                        Executed::Part(executed) => {
-                            self.reads = executed.max(1);
-                            left = left.saturating_sub(executed);
-                            match run::next(bytes, most_block, Most::requests(executed)) {
-                                Next::Run(_, taken) => taken,
-                                _ => taken,
-                            }
-                        }
+                    let Some(executed) = self.serve_run(&requests, read, output, &mut context) else {
+                        return Served::Wait;
+                    };
+                    left = left.saturating_sub(executed);
+                    match run::next(bytes, most_block, Most::requests(executed)) {
+                        Next::Run(_, part) if executed < requests.len() => part,
+                        _ => taken,
                     }
                 }
                 Next::Alone(request, taken) => {

@@ -102,6 +102,16 @@ pub(crate) enum Turn {
     Closed,
 }
 
+/// What came of receiving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Received {
+    Some,
+    /// The turn ends so.
+    Nothing(Turn),
+    /// Nothing, and it goes on with the next round.
+    Again,
+}
+
 /// A connection with all that belongs to it.
 pub(crate) struct Connection {
     transport: Transport,
@@ -238,34 +248,13 @@ impl Connection {
                 return Ok(Turn::Idle);
             }
             if !self.is_waiting && !self.has_more {
-                let wanted = self.announced();
-                match self.room_for(wanted) {
-                    Room::Taken => {}
-                    Room::Later => return Ok(Turn::Stalled),
-                    Room::Never => {
-                        self.refuse_announced();
-                        continue;
-                    }
-                }
-                match self.input.fill(&mut self.transport, wanted) {
-                    Ok((_, 0)) => return Ok(Turn::Closed),
-                    Ok((asked, got)) => {
-                        self.is_drained = got < asked && self.transport.is_drained_by_short_reads();
-                        self.shared.counters.received.fetch_add(got as u64, Relaxed);
-                        self.has_moved = true;
-                        self.shared.counters.reads.fetch_add(1, Relaxed);
-                    }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Turn::Idle),
-                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(error),
+                match self.receive()? {
+                    Received::Some => {}
+                    Received::Nothing(turn) => return Ok(turn),
+                    Received::Again => continue,
                 }
             }
-            if self.output.capacity() == 0 {
-                self.output = SPARE.take();
-            }
-            let served = self
-                .protocol
-                .serve(&mut self.input, &mut self.output, &self.waker);
+            let served = self.serve();
             self.is_waiting = served == Served::Wait;
             self.has_more = matches!(served, Served::Some | Served::Full);
             self.is_ending = served == Served::Close;
@@ -307,6 +296,42 @@ impl Connection {
             }
         }
         Ok(Turn::Again)
+    }
+
+    /// Has the protocol serve what was received.
+    fn serve(&mut self) -> Served {
+        if self.output.capacity() == 0 {
+            self.output = SPARE.take();
+        }
+        self.protocol
+            .serve(&mut self.input, &mut self.output, &self.waker)
+    }
+
+    /// Receives once, if there is room for the request that has begun.
+    fn receive(&mut self) -> io::Result<Received> {
+        let wanted = self.announced();
+        match self.room_for(wanted) {
+            Room::Taken => {}
+            Room::Later => return Ok(Received::Nothing(Turn::Stalled)),
+            Room::Never => {
+                self.refuse_announced();
+                return Ok(Received::Again);
+            }
+        }
+        match self.input.fill(&mut self.transport, wanted) {
+            Ok((_, 0)) => return Ok(Received::Nothing(Turn::Closed)),
+            Ok((asked, got)) => {
+                self.is_drained = got < asked && self.transport.is_drained_by_short_reads();
+                self.shared.counters.received.fetch_add(got as u64, Relaxed);
+                self.shared.counters.reads.fetch_add(1, Relaxed);
+                self.has_moved = true;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Received::Nothing(Turn::Idle)),
+            // It is asked again in the next round.
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Received::Again),
+            Err(error) => return Err(error),
+        }
+        Ok(Received::Some)
     }
 
     /// How many bytes the request that has begun takes in all, as far as is known.

@@ -31,6 +31,11 @@ impl<'a> Batch<'a> {
         Batch { commands }
     }
 
+    /// How many commands it has.
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
     pub(super) fn push(&mut self, command: &'static Command, args: Args<'a>) {
         self.commands.push((command, args));
     }
@@ -166,7 +171,7 @@ impl Session {
                     self.shared.count_error(&text);
                     self.shared.tally.of(command.counted_as(*args)).failed();
                 }
-                done.commands = batch.commands.len();
+                done.commands = batch.len();
             }
         }
         Lookups::tell(&self.shared.store);
@@ -225,27 +230,10 @@ impl Session {
         } else {
             batch.records(self.database, AT_ONCE.min(store.sizes.most()))
         };
-        if !records.is_empty() {
-            match read {
-                // What it has read before it had the locks is in memory now, but may have changed.
-                Some(result) if needs_locks => {
-                    result?;
-                    transaction.prefetch(records)?;
-                }
-                Some(result) => transaction.has_read(records, result?),
-                None if let Some(values) = store.data.multi_get_in_memory(&records)? => {
-                    transaction.has_read(records, values);
-                }
-                None => {
-                    let mut reading = store.data.multi_get_async(&records);
-                    match Pin::new(&mut reading).poll(context) {
-                        Poll::Ready(values) => transaction.has_read(records, values?),
-                        Poll::Pending => return Ok(Some(reading)),
-                    }
-                }
-            }
+        if let Some(reading) = read_ahead(&mut transaction, records, read, needs_locks, context)? {
+            return Ok(Some(reading));
         }
-        let (before, mut longest) = (output.len(), 0);
+        let before = output.len();
         for (index, (command, args)) in batch.commands.iter().enumerate() {
             if transaction.bytes() > MOST_BYTES {
                 // What was read beforehand is not what is there now.
@@ -266,20 +254,14 @@ impl Session {
                 done.commands = index + 1;
                 return Ok(None);
             }
-            let bytes = output.len().saturating_sub(start);
-            if bytes > longest && command.reads_records() && command.group == "string" {
-                longest = longest.max(bytes / command.keys(*args).count().max(1));
-            }
-            if self
-                .paging
-                .cuts(index + 1, batch.commands.len(), output.len() - before)
-            {
+            self.note_length(command, *args, output.len().saturating_sub(start));
+            let bytes = output.len().saturating_sub(before);
+            if self.paging.cuts(index + 1, batch.len(), bytes) {
                 break;
             }
         }
-        self.shared.store.sizes.note(longest);
         self.commit(transaction, &held)?;
-        done.commands = batch.commands.len();
+        done.commands = batch.len();
         Ok(None)
     }
 
@@ -289,6 +271,15 @@ impl Session {
             Length::Parts
         } else {
             Length::Whole
+        }
+    }
+
+    /// Notes how long the strings are that a reply of so many bytes has.
+    fn note_length(&self, command: &Command, args: Args<'_>, bytes: usize) {
+        const SHORT: usize = 1 << 10;
+        if bytes > SHORT && command.reads_records() && command.group == "string" {
+            let strings = command.keys(args).count().max(1);
+            self.shared.store.sizes.note(bytes / strings);
         }
     }
 
@@ -379,4 +370,37 @@ impl Session {
         let most = config.slow_entries.load(Ordering::Relaxed);
         self.shared.slow.note(slow, args.into_iter(), most);
     }
+}
+
+/// Has a transaction know the records that its commands will ask for; or what it waits for.
+fn read_ahead(
+    transaction: &mut Transaction<'_>,
+    records: Vec<InnerKey>,
+    read: Option<ReadResult>,
+    needs_locks: bool,
+    context: &mut Context<'_>,
+) -> Result<Option<MultiGet>, Failure> {
+    if records.is_empty() {
+        return Ok(None);
+    }
+    let data = &transaction.store.data;
+    match read {
+        // What it has read before it had the locks is in memory now, but may have changed.
+        Some(result) if needs_locks => {
+            result?;
+            transaction.prefetch(records)?;
+        }
+        Some(result) => transaction.has_read(records, result?),
+        None if let Some(values) = data.multi_get_in_memory(&records)? => {
+            transaction.has_read(records, values);
+        }
+        None => {
+            let mut reading = data.multi_get_async(&records);
+            match Pin::new(&mut reading).poll(context) {
+                Poll::Ready(values) => transaction.has_read(records, values?),
+                Poll::Pending => return Ok(Some(reading)),
+            }
+        }
+    }
+    Ok(None)
 }

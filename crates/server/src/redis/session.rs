@@ -191,19 +191,8 @@ impl Session {
                     }
                 }
                 Action::Data(_) => {
-                    let mut batch = Batch::new(command, args);
-                    let most = self.paging.most(&self.shared.store.sizes);
-                    let mut reading = command.records(args);
-                    while index < requests.len()
-                        && self.replies == Replies::On
-                        && let Some(next) = self.joins(requests.get(index, buffer))
-                        && (reading < most || !next.reads_records())
-                    {
-                        reading += next.records(requests.get(index, buffer));
-                        batch.push(next, requests.get(index, buffer));
-                        index += 1;
-                    }
-                    let (start, replies, count) = (output.len(), self.replies, index - at);
+                    let batch = self.gather(requests, buffer, command, at);
+                    let (start, replies, count) = (output.len(), self.replies, batch.len());
                     let read = read.take().filter(|(of, _)| *of == count);
                     let read = read.map(|(_, result)| result);
                     match self.run(&batch, read, output, context) {
@@ -229,6 +218,31 @@ impl Session {
         }
         self.note(requests, buffer);
         Flow::Done
+    }
+
+    /// The command of the request `at`, and those of its neighbours that are executed with it.
+    fn gather<'a>(
+        &self,
+        requests: &'a Requests,
+        buffer: &'a [u8],
+        command: &'static Command,
+        at: usize,
+    ) -> Batch<'a> {
+        let args = requests.get(at, buffer);
+        let mut batch = Batch::new(command, args);
+        let most = self.paging.most(&self.shared.store.sizes);
+        let mut reading = command.records(args);
+        for index in at + 1..requests.len() {
+            let args = requests.get(index, buffer);
+            match self.joins(args) {
+                Some(next) if self.replies == Replies::On && (reading < most || !next.reads_records()) => {
+                    reading += next.records(args);
+                    batch.push(next, args);
+                }
+                _ => break,
+            }
+        }
+        batch
     }
 
     /// Which request is next, and what was read for it if it had to wait; or why it still has to.

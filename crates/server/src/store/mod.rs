@@ -82,7 +82,7 @@ pub(crate) struct Store {
     pub(crate) expiring: Expiring,
     /// Which keys may have collections (S8).
     pub(crate) marks: Marks,
-    /// Where ranks in large sorted sets are found (S14).
+    /// Where ranks in large sorted sets are found (S17).
     orders: Orders,
     numbers: Mutex<Range<u64>>,
     cas: AtomicU64,

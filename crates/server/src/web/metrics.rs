@@ -103,6 +103,13 @@ fn server(shared: &Shared, text: &mut Text) {
     );
     let clients = shared.clients.len() as f64;
     text.one("connections", Gauge, "Clients that are connected.", clients);
+    client_memory(shared, text);
+    counted(shared, text);
+}
+
+fn client_memory(shared: &Shared, text: &mut Text) {
+    use Kind::{Counter, Gauge};
+    let counters = &shared.counters;
     for (name, help, bytes) in [
         (
             "client_memory_bytes",
@@ -117,7 +124,25 @@ fn server(shared: &Shared, text: &mut Text) {
     ] {
         text.one(name, Gauge, help, bytes as f64);
     }
-    counted(shared, text);
+    for (name, help, counter) in [
+        (
+            "clients_evicted_total",
+            "Connections that were closed, the slowest readers first, because all together held too much.",
+            &counters.evicted,
+        ),
+        (
+            "client_memory_refusals_total",
+            "Requests and replies that were refused because they did not fit into the memory of clients.",
+            &counters.memory_refusals,
+        ),
+        (
+            "clients_timed_out_total",
+            "Connections that were closed because they were idle.",
+            &counters.timed_out,
+        ),
+    ] {
+        text.one(name, Counter, help, counter.load(Ordering::Relaxed) as f64);
+    }
 }
 
 /// How the process, its disk and the server as a whole are.
@@ -220,21 +245,6 @@ fn counted(shared: &Shared, text: &mut Text) {
             "output_overflows_total",
             "Connections that were ended because they did not take their replies.",
             &counters.output_overflows,
-        ),
-        (
-            "clients_evicted_total",
-            "Connections that were closed, the slowest readers first, because all together held too much.",
-            &counters.evicted,
-        ),
-        (
-            "client_memory_refusals_total",
-            "Requests and replies that were refused because they did not fit into the memory of clients.",
-            &counters.memory_refusals,
-        ),
-        (
-            "clients_timed_out_total",
-            "Connections that were closed because they were idle.",
-            &counters.timed_out,
         ),
         (
             "string_hits_total",

@@ -154,6 +154,7 @@ impl Shared {
                 let payload = cursors[found.source].payload(&sources[found.source], &found.record)?;
                 read += payload.len() as u64 + 1;
                 records.push((header.first, header.count as u32, payload.to_vec()));
+                cursors[found.source].let_go();
             }
             reached = header.last();
         }

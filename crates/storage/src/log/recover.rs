@@ -311,6 +311,7 @@ fn replay_all(
             };
             repeat(shared, copy)?;
         }
+        cursor.let_go();
     }
     if reached < plan.last {
         return Err(changed(inventory, reached + 1));

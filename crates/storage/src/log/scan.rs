@@ -208,6 +208,7 @@ impl Cursor {
             Ok(header) => {
                 let at = self.at;
                 self.at += record_len(u64::from(header.len));
+                self.let_go();
                 if header.kind == Kind::Seal {
                     self.stop = Some(Stop::Sealed);
                     self.chunk = None;
@@ -242,6 +243,18 @@ impl Cursor {
         Ok(Ok(header))
     }
 
+    /// Gives up what was read of a long record: there are many cursors, and each might hold one.
+    pub(super) fn let_go(&mut self) {
+        if self.held_bytes() > CHUNK {
+            self.chunk = None;
+        }
+    }
+
+    /// Bytes of memory that were read and are kept.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.chunk.as_ref().map_or(0, |(_, chunk)| chunk.len() as u64)
+    }
+
     /// `len` bytes at `at`, which lie inside the segment.
     fn bytes(&mut self, source: &Source, at: u64, len: u64) -> Result<&[u8]> {
         let held = self
@@ -252,6 +265,8 @@ impl Cursor {
             let start = at / BLOCK * BLOCK;
             let wanted = (at + len - start).next_multiple_of(BLOCK).max(CHUNK);
             let wanted = wanted.min(source.end - start);
+            // Two long ones are never in memory at once.
+            self.chunk = None;
             let chunk = source.file.read_at(start, wanted as usize, self.purpose)?;
             self.chunk = Some((start, chunk));
         }
@@ -302,5 +317,41 @@ impl Cursor {
         }
         self.chunk = None;
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{Durability, Log, LogOptions};
+    use alluvium_device::memory::MemoryDirectory;
+
+    #[test]
+    fn what_was_read_of_a_long_record_is_not_kept() {
+        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+        let options = LogOptions {
+            limit_bytes: 64 << 20,
+            ..LogOptions::default()
+        };
+        let log = Log::create(&directory, options, 1).unwrap();
+        let long = vec![7; 3 << 20];
+        for (sequence, payload) in [(1, &b"short"[..]), (2, &long), (3, b"short"), (4, &long)] {
+            log.append(sequence, 1, payload, Durability::Disk).unwrap();
+        }
+        drop(log);
+        let mut lens = Vec::new();
+        let inventory = Inventory::take(&*directory, options.identity).unwrap();
+        for source in &inventory.sources {
+            let (mut cursor, mut payloads) = (Cursor::new(Purpose::Other), Cursor::new(Purpose::Other));
+            while let Some(record) = cursor.next(source).unwrap() {
+                assert!(cursor.held_bytes() <= CHUNK, "{} bytes", cursor.held_bytes());
+                let payload = payloads.payload(source, &record).unwrap();
+                lens.extend((record.header.kind == Kind::Data).then_some(payload.len()));
+                payloads.let_go();
+                assert!(payloads.held_bytes() <= CHUNK);
+            }
+        }
+        lens.sort_unstable();
+        assert_eq!(lens, [5, 5, long.len(), long.len()]);
     }
 }

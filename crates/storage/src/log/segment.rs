@@ -302,6 +302,9 @@ pub(super) enum Pen {
     Written(Tail),
 }
 
+/// So many bytes are written at once by a call, and kept for the next record: a long one is not in memory twice.
+const AT_ONCE: usize = 1 << 20;
+
 /// The bytes behind the last whole block that was written, and those not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
@@ -338,16 +341,21 @@ impl Tail {
         if self.waiting() == 0 {
             return Ok(());
         }
-        let len = self.bytes.len().next_multiple_of(BLOCK as usize);
-        let mut buffer = match self.spare.take() {
-            Some(spare) if spare.len() == len => spare,
-            _ => Buffer::zeroed(len),
-        };
-        buffer[..self.bytes.len()].copy_from_slice(&self.bytes);
-        buffer[self.bytes.len()..].fill(0);
-        self.spare = Some(file.write_at(self.start, buffer, Purpose::Log)?);
+        let mut at = self.start;
+        for piece in self.bytes.chunks(AT_ONCE) {
+            let len = piece.len().next_multiple_of(BLOCK as usize);
+            let mut buffer = match self.spare.take() {
+                Some(spare) if spare.len() == len => spare,
+                _ => Buffer::zeroed(len),
+            };
+            buffer[..piece.len()].copy_from_slice(piece);
+            buffer[piece.len()..].fill(0);
+            self.spare = Some(file.write_at(at, buffer, Purpose::Log)?);
+            at += len as u64;
+        }
         let whole = self.bytes.len() / BLOCK as usize * BLOCK as usize;
         self.bytes.drain(..whole);
+        self.bytes.shrink_to(AT_ONCE);
         self.start += whole as u64;
         self.flushed = self.bytes.len();
         Ok(())

@@ -522,8 +522,8 @@ impl Checker<'_> {
         let mut found = self.found;
         // What the leaves do not tell.
         (found.bytes, found.range_deletes) = (said.bytes, said.range_deletes);
-        let deletes = self.run.range_deletes().distinct();
-        if let (Some(&lowest), Some(&highest)) = (deletes.first(), deletes.last()) {
+        let deletes = self.run.range_deletes();
+        if let (Some(lowest), Some(highest)) = (deletes.sequences().next(), deletes.sequences().next_back()) {
             let none = found.records == 0;
             found.lowest_sequence = if none {
                 lowest
@@ -532,7 +532,7 @@ impl Checker<'_> {
             };
             found.highest_sequence = found.highest_sequence.max(highest);
         }
-        found.range_deletes = deletes.len() as u64;
+        found.range_deletes = deletes.count_distinct() as u64;
         if *said != found {
             self.violations.push(Violation::Summary {
                 what: format!("{said:?} is said, {found:?} found"),

@@ -4,9 +4,9 @@ use super::build::{Builder, note_sequence};
 use super::footer::{Details, Footer};
 use super::index::{Child, IndexBuilder};
 use super::{Run, Use};
-use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::deletes::{Draft, RangeDeletes};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::values::{Placed, Slot, ValueWriter, largest};
+use alluvium_dictionary::values::{ValueWriter, largest};
 use alluvium_storage::extents::{Extent, Extents, UNIT};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
@@ -69,7 +69,7 @@ impl Builder {
             return Ok(None);
         }
         self.summary.range_deletes = range_deletes.count_distinct() as u64;
-        for (_, _, sequence) in range_deletes.iter() {
+        for sequence in range_deletes.sequences() {
             note_sequence(&mut self.summary, sequence, sequence);
         }
         let (low, high) = self.bounds(&range_deletes);
@@ -101,20 +101,28 @@ impl Builder {
     }
 
     fn take_deletes(&mut self) -> Arc<RangeDeletes> {
-        let (indexed, mut list) = (take(&mut self.indexed_deletes), take(&mut self.range_deletes));
+        let (indexed, list) = (take(&mut self.indexed_deletes), take(&mut self.range_deletes));
         if list.is_empty() {
             return indexed;
         }
-        indexed.add_within(&KeyRange::everything(), &mut list);
-        Arc::new(RangeDeletes::of(&list))
+        let (listed, everything) = (RangeDeletes::of(&list), KeyRange::everything());
+        Arc::new(Draft::merged(&[(&*indexed, &everything), (&listed, &everything)]).finish())
     }
 
     /// The smallest and the largest key touched.
     fn bounds(&self, range_deletes: &RangeDeletes) -> (Box<[u8]>, Box<[u8]>) {
         let records = (self.summary.records > 0).then_some((&self.first_key[..], &self.last_key[..]));
         let (first, last) = range_deletes.bounds().unzip();
-        let low = records.map(|(low, _)| low).into_iter().chain(first).min();
-        let high = records.map(|(_, high)| high).into_iter().chain(last).max();
+        let low = records
+            .map(|(low, _)| low)
+            .into_iter()
+            .chain(first.as_deref())
+            .min();
+        let high = records
+            .map(|(_, high)| high)
+            .into_iter()
+            .chain(last.as_deref())
+            .max();
         (low.unwrap_or_default().into(), high.unwrap_or_default().into())
     }
 
@@ -199,18 +207,19 @@ impl Builder {
     fn finish_footer(self, details: Details, cached: ToCache, mut claimed: Claimed) -> Result<Option<Built>> {
         let page_size = self.page_size();
         let page = page_size.bytes();
-        // Each has two lengths and a number beside its keys.
-        let deletes = &details.range_deletes;
-        let mut bytes = Vec::with_capacity(deletes.key_bytes() + 16 * deletes.len());
-        details.encode(&mut bytes);
-        let len = Footer::bytes_with(bytes.len());
-        let mut footer = Footer::Whole {
-            in_last: false,
-            details: bytes,
+        let most = largest(page_size) - Footer::bytes_with(0);
+        let mut bytes = Vec::new();
+        let fits = details.encode(|piece| {
+            let fits = bytes.len() + piece.len() <= most;
+            fits.then(|| bytes.extend_from_slice(piece)).ok_or(())
+        });
+        let mut footer = match fits {
+            Ok(()) => Footer::Whole {
+                in_last: false,
+                details: bytes,
+            },
+            Err(()) => self.write_apart(&details, &mut claimed)?,
         };
-        if len > largest(page_size) {
-            footer = self.write_apart(&footer, &mut claimed)?;
-        }
         let mut node = Vec::new();
         footer.encode(&mut node);
         let len = node.len().next_multiple_of(page);
@@ -256,23 +265,16 @@ impl Builder {
     }
 
     /// Writes details that are too long for a footer to nodes of their own.
-    fn write_apart(&self, footer: &Footer, claimed: &mut Claimed) -> Result<Footer> {
-        let Footer::Whole { details, .. } = footer else {
-            return Ok(footer.clone());
+    fn write_apart(&self, details: &Details, claimed: &mut Claimed) -> Result<Footer> {
+        let page_size = self.page_size();
+        let options = WriterOptions {
+            // Several writes are under way at once, and those of leaves have buffers of their own.
+            extent_units: (4 * largest(page_size) as u64).div_ceil(UNIT) as u32,
+            ..self.writer_options
         };
-        let writer = NodeWriter::new(
-            Arc::clone(&self.extents),
-            Arc::clone(&self.tiers),
-            self.writer_options,
-        );
-        let mut writer = ValueWriter::new(writer, self.page_size());
-        let Placed::Long(pointer) = writer.add(details, Slot { leaf: 0, at: 0 }, &mut |_| {})? else {
-            let why = format!("{} bytes of details", details.len());
-            return Err(Error::BadOption {
-                option: "page size",
-                why,
-            });
-        };
+        let writer = NodeWriter::new(Arc::clone(&self.extents), Arc::clone(&self.tiers), options);
+        let mut writer = ValueWriter::new(writer, page_size);
+        let pointer = writer.add_pieces(|piece| details.encode(piece), &mut |_| {})?;
         let written = writer.finish()?.extents;
         claimed.claimed.extend_from_slice(&written);
         Ok(Footer::Apart {

@@ -1,4 +1,4 @@
-//! What every node of a run has in common, version 2: its first byte, packed integers, and nodes that are too long for one.
+//! What every node of a run has in common, version 3: its first byte, packed integers, and nodes that are too long for one.
 //! All integers little-endian.
 //!
 //! ```text
@@ -26,7 +26,7 @@ use alluvium_base::bytes::{Reader, Writer};
 use alluvium_storage::{NodePointer, PageSize, Place};
 
 /// The version of everything in a run, which its footer names.
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
 
 /// A leaf's first byte.
 pub(super) const LEAF: u8 = 1;

@@ -73,6 +73,8 @@ pub struct Job {
 
 #[derive(Debug)]
 enum Phase {
+    /// Nothing was read yet. Of the extents, so little is live that values in them are copied.
+    Due(Vec<Extent>),
     Merging(Box<Fused>),
     /// The run is written, its maplet is being merged.
     Mapping(Box<Built>, Box<Merger>),
@@ -108,10 +110,13 @@ impl Tree {
         sparse.dedup();
         drop(trunk);
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
+        let deletes = pins.iter().flat_map(|(part, _)| part.group.runs());
+        let deletes = deletes.map(|(_, run)| run.range_deletes().len() as u64).sum();
         let weight = stretch.weight(node, index);
-        let memory = compaction_bytes(runs, weight.records);
+        let memory = compaction_bytes(runs, weight.records, deletes);
         let totals = &self.shared.totals;
-        let mut job = Job {
+        totals.compactions.fetch_add(memory, Ordering::Relaxed);
+        Ok(Some(Job {
             tree: self.clone(),
             id,
             base: self.base(node, index, &stretch),
@@ -120,19 +125,9 @@ impl Tree {
             stretch,
             pins,
             renews: 0,
-            phase: Phase::Over,
+            phase: Phase::Due(sparse),
             memory,
-        };
-        totals.compactions.fetch_add(memory, Ordering::Relaxed);
-        let begun = job.begin(sparse);
-        match begun {
-            Ok(fused) => job.phase = Phase::Merging(Box::new(fused)),
-            Err(error) => {
-                self.lock().inflight.failed(id);
-                return Err(error);
-            }
-        }
-        Ok(Some(job))
+        }))
     }
 
     /// Whether a compaction is under way, or due and not known to find no room.
@@ -376,6 +371,10 @@ impl Job {
 
     fn go_on(&mut self, records: usize) -> Result<Progress> {
         match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Due(sparse) => {
+                self.phase = Phase::Merging(Box::new(self.begin(sparse)?));
+                Ok(Progress::More)
+            }
             Phase::Merging(mut fused) => {
                 if fused.step(records)? == Progress::More {
                     self.phase = Phase::Merging(fused);

@@ -75,10 +75,12 @@ pub(super) struct Totals {
 /// Buffers that a compaction has for each run that it reads, and for what it writes.
 const READING: u64 = 3 * (256 << 10);
 const WRITING: u64 = 5 << 20;
+/// What a range delete takes while the deletes of several runs are put together, and in the run that is made.
+const DELETE: u64 = 64;
 
-/// The memory of a compaction of so many runs with so many records.
-pub(super) fn compaction_bytes(runs: usize, records: u64) -> u64 {
-    runs as u64 * READING + WRITING + records * size_of::<u64>() as u64
+/// The memory of a compaction of so many runs with so many records and range deletes.
+pub(super) fn compaction_bytes(runs: usize, records: u64, deletes: u64) -> u64 {
+    runs as u64 * READING + WRITING + records * size_of::<u64>() as u64 + deletes * DELETE
 }
 
 impl Tree {

@@ -3,7 +3,7 @@
 use super::compact::Progress;
 use crate::run::{self, Access, Builder, Built, Cursor, Run, RunOptions};
 use alluvium_base::{Kind, Message, Purpose, Sequence};
-use alluvium_dictionary::deletes::{List, RangeDeletes};
+use alluvium_dictionary::deletes::{Draft, RangeDeletes};
 use alluvium_dictionary::merge::{Direction, Folded, Folder, Merged, Older, Rule};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::record::{Record, Value};
@@ -194,31 +194,19 @@ impl Fused {
     ) -> Result<Fused> {
         let rule = plan.rule.clone();
         drop_deleted(&mut sources, &rule);
-        let all = || sources.iter().map(|source| source.run.range_deletes());
-        let (count, bytes) = (
-            all().map(RangeDeletes::len).sum(),
-            all().map(RangeDeletes::key_bytes).sum(),
-        );
-        let mut deletes = List::with_room(count, bytes);
-        for source in &sources {
-            source.run.range_deletes().add_within(&source.range, &mut deletes);
-        }
-        if deletes.iter().any(|(_, _, sequence)| sequence <= rule.horizon) {
-            deletes = deletes.folded(&[rule.horizon]);
-        }
-        let indexed = Arc::new(RangeDeletes::of(&deletes));
-        drop(deletes);
-        let deletes = indexed;
+        let deletes = sources
+            .iter()
+            .map(|source| (source.run.range_deletes(), &source.range));
+        let mut deletes = Draft::merged(&deletes.collect::<Vec<_>>());
+        deletes.fold(&[rule.horizon]);
+        let deletes = Arc::new(deletes.finish());
         let mut builder = Builder::new(store, options)?;
         // With nothing older, a delete that every reader sees has nothing left to delete (G4).
         let remains = |sequence| rule.older == Older::Elsewhere || sequence > rule.horizon;
-        if deletes.iter().all(|(_, _, sequence)| remains(sequence)) {
-            builder.delete_ranges(Arc::clone(&deletes));
-        } else {
-            for (start, end, sequence) in deletes.iter().filter(|delete| remains(delete.2)) {
-                builder.delete_range(start, end, sequence);
-            }
-        }
+        builder.delete_ranges(match deletes.sequences().all(remains) {
+            true => Arc::clone(&deletes),
+            false => Arc::new(deletes.newer(rule.horizon)),
+        });
         let mut cursors = Vec::with_capacity(sources.len());
         for source in sources {
             builder.inherit_from(&source.run, &source.range);
@@ -300,7 +288,15 @@ impl Fused {
 
     /// Ends the run; none when nothing remained.
     pub(super) fn finish(self) -> Result<(Option<Built>, Taken)> {
-        Ok((self.builder.finish()?, self.taken))
+        let Fused {
+            builder,
+            taken,
+            merged,
+            ..
+        } = self;
+        // What it has read ahead goes before the end of the run is put together.
+        drop(merged);
+        Ok((builder.finish()?, taken))
     }
 }
 

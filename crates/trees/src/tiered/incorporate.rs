@@ -48,14 +48,13 @@ impl Tree {
             let mut deletes = memtable.range_deletes();
             // The tree holds nothing as new as the memtable's oldest message, and the records that follow were not deleted.
             deletes.level(rule.horizon);
-            let deletes = deletes.folded(&[rule.horizon]);
+            deletes.fold(&[rule.horizon]);
             let root = &self.peek().root;
-            for (start, end, sequence) in deletes.iter() {
-                // Where the tree has nothing, a delete that every reader sees has nothing left to delete (G4).
-                if sequence > rule.horizon || root.touches(&KeyRange::new(start, Some(end))) {
-                    builder.delete_range(start, end, sequence);
-                }
-            }
+            // Where the tree has nothing, a delete that every reader sees has nothing left to delete (G4).
+            deletes.retain(|start, end, sequence| {
+                sequence > rule.horizon || root.touches(&KeyRange::new(start, Some(end)))
+            });
+            builder.delete_ranges(Arc::new(deletes.finish()));
         }
         Ok(Incorporation {
             tree: self.clone(),

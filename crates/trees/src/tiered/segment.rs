@@ -376,7 +376,7 @@ impl Segment {
         };
         let around = |(source, deletes): (usize, Deletes<'_>)| {
             let (start, end) = deletes.around(&key, wanted.at)?;
-            Some((source, start.to_vec(), end.to_vec()))
+            Some((source, start, end))
         };
         let covered: Vec<(usize, Vec<u8>, Vec<u8>)> = self.all_deletes().filter_map(around).collect();
         let mut moved = false;

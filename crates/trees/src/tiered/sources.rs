@@ -204,7 +204,7 @@ pub(super) enum Deletes<'s> {
     Run(&'s RangeDeletes, &'s KeyRange),
 }
 
-impl<'s> Deletes<'s> {
+impl Deletes<'_> {
     /// The newest delete at or before `at` that covers a key.
     pub(super) fn covering(self, key: &[u8], at: Sequence) -> Option<Sequence> {
         match self {
@@ -215,7 +215,7 @@ impl<'s> Deletes<'s> {
     }
 
     /// A range around a key of which a reader at `at` finds everything deleted that is older than the source.
-    pub(super) fn around(self, key: &[u8], at: Sequence) -> Option<(&'s [u8], &'s [u8])> {
+    pub(super) fn around(self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Deletes::Memtable(deletes) => deletes.around(key, at),
             Deletes::Run(deletes, range) if range.contains(key) => cut(deletes.around(key, at)?, range),
@@ -224,7 +224,7 @@ impl<'s> Deletes<'s> {
     }
 
     /// The same around the keys just below `end`.
-    pub(super) fn reaching(self, end: &[u8], at: Sequence) -> Option<(&'s [u8], &'s [u8])> {
+    pub(super) fn reaching(self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Deletes::Memtable(deletes) => deletes.reaching(end, at),
             Deletes::Run(deletes, range) if reaches(range, end) => cut(deletes.reaching(end, at)?, range),
@@ -234,9 +234,16 @@ impl<'s> Deletes<'s> {
 }
 
 /// What two ranges share that overlap.
-fn cut<'s>((start, end): (&'s [u8], &'s [u8]), range: &'s KeyRange) -> Option<(&'s [u8], &'s [u8])> {
-    let end = range.high.as_deref().map_or(end, |high| high.min(end));
-    Some((start.max(&range.low), end))
+fn cut((mut start, mut end): (Vec<u8>, Vec<u8>), range: &KeyRange) -> Option<(Vec<u8>, Vec<u8>)> {
+    if *start < *range.low {
+        start = range.low.to_vec();
+    }
+    if let Some(high) = &range.high
+        && **high < *end
+    {
+        end = high.to_vec();
+    }
+    Some((start, end))
 }
 
 /// Whether the keys just below `end` are in a range.

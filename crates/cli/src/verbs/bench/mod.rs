@@ -268,7 +268,7 @@ fn default_cap(data: u64) -> u64 {
     (data / 4).max(64 << 20)
 }
 
-fn usage(error: impl std::fmt::Display) -> anyhow::Error {
+pub(super) fn usage(error: impl std::fmt::Display) -> anyhow::Error {
     failure(Exit::Usage, format!("{error:#}"))
 }
 
@@ -281,21 +281,12 @@ impl Common {
         }
     }
 
-    /// Whether processes are capped: not where the system has no control groups for us, which is
-    /// said.
+    /// Whether processes are capped.
     fn cap(&self, bytes: u64) -> Cap {
         if self.no_cap {
             return Cap::None;
         }
-        match cgroup::try_cap(bytes) {
-            Ok(()) => Cap::Group,
-            Err(why) => {
-                screen::note(&format!(
-                    "measuring without a memory cap, so the page cache takes what there is: {why:#}"
-                ));
-                Cap::None
-            }
-        }
+        cap_or_none(bytes)
     }
 
     fn orders(&self, context: &Context, phases: Vec<Phase>) -> Result<Orders> {
@@ -358,6 +349,19 @@ impl Common {
                 Files::Removed
             },
         })
+    }
+}
+
+/// A cap by a control group; none where the system has no control groups for us, which is said.
+pub(super) fn cap_or_none(bytes: u64) -> Cap {
+    match cgroup::try_cap(bytes) {
+        Ok(()) => Cap::Group,
+        Err(why) => {
+            screen::note(&format!(
+                "measuring without a memory cap, so the page cache takes what there is: {why:#}"
+            ));
+            Cap::None
+        }
     }
 }
 
@@ -470,7 +474,7 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
 }
 
 /// Says what happens, and knows who is the child for whom.
-struct Screen;
+pub(super) struct Screen;
 
 impl Runner for Screen {
     fn command(&self, engine: &str) -> Result<Command> {

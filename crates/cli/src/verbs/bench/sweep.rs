@@ -6,9 +6,9 @@ use crate::context::Context;
 use crate::screen;
 use crate::stop;
 use alluvium_bench::report::Report;
+use alluvium_bench::run::sweep;
 use alluvium_bench::run::{Failure, Orders};
 use alluvium_bench::workload::phase::parse_count;
-use alluvium_bench::workload::sweep;
 use anyhow::Result;
 use clap::Args;
 

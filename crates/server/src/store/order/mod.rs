@@ -15,7 +15,7 @@
 //!
 //! Invariants:
 //!
-//! - **S14** The counts of a counted set are those of its elements, at every commit.
+//! - **S17** The counts of a counted set are those of its elements, at every commit.
 
 mod cache;
 mod chunks;

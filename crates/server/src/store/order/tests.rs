@@ -53,7 +53,7 @@ fn change(transaction: &mut Transaction<'_>, model: &mut Model, random: &mut fas
     transaction.save(KEY, &set);
 }
 
-/// Every record of a count says how many elements there are up to the next (S14); whether there are any.
+/// Every record of a count says how many elements there are up to the next (S17); whether there are any.
 fn check(store: &Store, model: &Model) -> bool {
     let mut transaction = Transaction::new(store, 0);
     let Some(set) = transaction.collection(KEY, Kind::SortedSet).unwrap() else {

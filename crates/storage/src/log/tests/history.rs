@@ -3,9 +3,9 @@
 
 use super::super::*;
 use super::space::unmapped::Place;
-use super::{memory, small};
+use super::{memory, reopen, small};
 use alluvium_device::Operation;
-use alluvium_device::simulated::{Fault, SimDirectory};
+use alluvium_device::simulated::{Fault, SimDirectory, Survival};
 
 /// Every sequence above `after`, in the order in which a follower gets them; none when the log says
 /// that some are gone.
@@ -97,4 +97,41 @@ fn too_many_open_files_are_no_failure_of_the_device() {
         log.append(next, 1, b"again", Durability::Disk).unwrap();
         assert_eq!(log.check().unwrap(), []);
     }
+}
+
+#[test]
+fn a_follower_never_sees_what_lies_behind_a_cut_that_is_put_off() {
+    let machine = SimDirectory::new(3);
+    let shared: Arc<dyn Directory> = Arc::new(machine.clone());
+    let log = Log::create(&shared, small(), 1).unwrap();
+    log.append(1, 1, b"one", Durability::Process).unwrap();
+    log.append(2, 1, b"two", Durability::Disk).unwrap();
+    // Three was never appended, so that four does not count.
+    log.append(4, 1, b"four", Durability::Process).unwrap();
+    let image = machine.image(Survival::Process, 1);
+    let shared: Arc<dyn Directory> = Arc::new(image.clone());
+    image.inject(Fault::full(Operation::Write).sticky());
+    let (log, _) = reopen(&shared, small(), 0, 1).unwrap();
+    assert_eq!(
+        (log.completed(), follow(&log, 0, u64::MAX)),
+        (2, Some(vec![1, 2]))
+    );
+    assert!(
+        log.append(3, 1, b"no", Durability::Process)
+            .unwrap_err()
+            .is_full()
+    );
+    assert_eq!(follow(&log, 0, u64::MAX), Some(vec![1, 2]));
+    image.clear_faults();
+    let payloads = |log: &Log| {
+        let mut payloads = Vec::new();
+        let mut take = |record: Record<'_>| payloads.push((record.first, record.payload.to_vec()));
+        log.read_after(2, log.completed(), u64::MAX, &mut take).unwrap();
+        payloads
+    };
+    log.append(3, 1, b"another three", Durability::Process).unwrap();
+    assert_eq!(payloads(&log), [(3, b"another three".to_vec())]);
+    log.append(4, 1, b"another four", Durability::Process).unwrap();
+    let both = [(3, b"another three".to_vec()), (4, b"another four".to_vec())];
+    assert_eq!(payloads(&log), both);
 }

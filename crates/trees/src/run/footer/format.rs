@@ -1,9 +1,9 @@
-//! The bytes of a run's footer, version 2. All integers little-endian.
+//! The bytes of a run's footer, version 3. All integers little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  3
-//!      1     1  version, 2
+//!      1     1  version, 3
 //!      2     1  where the footer is: 0 in an extent of its own, 1 in the extent that is listed last
 //!      3     1  where the details are: 0 in the footer, 1 in nodes of their own
 //!      4     4  length of the details
@@ -27,8 +27,7 @@
 //!            4  n: extents
 //!        n × -  each: tier (1), first unit (4), units (4), live bytes (8), 1 when inherited (1), the lowest and the highest key
 //!               that need it
-//!            4  n: range deletes, the oldest first
-//!        n × -  each: the first key, the first key behind, the sequence number (8)
+//!            -  the range deletes, see `crates/dictionary/src/deletes/format.rs`
 //! ```
 //!
 //! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends in, and the footer's bytes are live
@@ -38,7 +37,7 @@ use super::{Details, Footer, Summary};
 use crate::run::format::{FOOTER, VERSION};
 use crate::run::{Bad, Use};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_dictionary::deletes::{List, RangeDeletes};
+use alluvium_dictionary::deletes::RangeDeletes;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
 use alluvium_storage::{PageSize, Place};
@@ -86,7 +85,7 @@ impl Footer {
         };
         let (kind, version, in_last, apart, len) = read().map_err(bad)?;
         if kind != FOOTER || version != VERSION || in_last > 1 || apart > 1 {
-            return Err(Bad("a footer of version 2"));
+            return Err(Bad("a footer of version 3"));
         }
         let in_last = in_last == 1;
         if apart == 0 {
@@ -113,8 +112,15 @@ impl Footer {
 }
 
 impl Details {
-    /// Appends the details' bytes.
-    pub(in crate::run) fn encode(&self, out: &mut Vec<u8>) {
+    /// Hands on the details' bytes, piece by piece.
+    pub(in crate::run) fn encode<E>(&self, mut piece: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let mut head = Vec::new();
+        self.encode_head(&mut head);
+        piece(&head)?;
+        self.range_deletes.encode(piece)
+    }
+
+    fn encode_head(&self, out: &mut Vec<u8>) {
         for number in numbers(&self.summary) {
             Writer::new(out).u64(number);
         }
@@ -128,12 +134,6 @@ impl Details {
             Writer::new(out).u8(u8::from(used.inherited));
             put_key(out, &used.low);
             put_key(out, &used.high);
-        }
-        Writer::new(out).u32(self.range_deletes.len() as u32);
-        for (start, end, sequence) in self.range_deletes.iter() {
-            put_key(out, start);
-            put_key(out, end);
-            Writer::new(out).u64(sequence);
         }
     }
 
@@ -163,7 +163,7 @@ impl Details {
                 live,
             });
         }
-        let range_deletes = read_range_deletes(&mut reader)?;
+        let range_deletes = RangeDeletes::decode(&mut reader).map_err(Bad)?;
         if reader.left() > 0 || low > high || last > high {
             return Err(Bad("a footer's details"));
         }
@@ -240,30 +240,6 @@ fn read_key(reader: &mut Reader<'_>) -> Result<Box<[u8]>, Bad> {
     let bad = |_| Bad("a key inside the footer's details");
     let len = reader.u32().map_err(bad)?;
     Ok(reader.take(len as usize).map_err(bad)?.into())
-}
-
-fn read_range_deletes(reader: &mut Reader<'_>) -> Result<RangeDeletes, Bad> {
-    let bad = |_| Bad("a range delete inside the footer's details");
-    let count = reader.u32().map_err(bad)?;
-    // Each has two lengths and a number beside its keys.
-    let (least, left) = (16, reader.left());
-    let deletes = (count as usize).min(left / least);
-    let mut list = List::with_room(deletes, left - least * deletes);
-    let mut newest = 0;
-    for _ in 0..count {
-        let mut key = || {
-            let len = reader.u32()?;
-            reader.take(len as usize)
-        };
-        let (start, end) = (key().map_err(bad)?, key().map_err(bad)?);
-        let sequence = reader.u64().map_err(bad)?;
-        if start >= end || sequence < newest {
-            return Err(Bad("range deletes in order"));
-        }
-        newest = sequence;
-        list.push(start, end, sequence);
-    }
-    Ok(RangeDeletes::of(&list))
 }
 
 fn put_extent(out: &mut Vec<u8>, extent: &Extent, live: u64) {

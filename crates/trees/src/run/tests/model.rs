@@ -229,8 +229,14 @@ fn range_deletes_come_back_with_the_records() {
     let run = Run::open(&store, run.pointer(), Purpose::Other).unwrap();
     assert_eq!(run.check(&store), []);
     assert_eq!((run.low(), run.high()), (&b"a"[..], &b"d"[..]));
-    let deletes: Vec<_> = run.range_deletes().iter().collect();
-    assert_eq!(deletes, [(&b"a"[..], &b"c"[..], 7), (b"b", b"d", 600)]);
+    let mut deletes = Vec::new();
+    let tell = |start: &[u8], end: &[u8], at| deletes.push((start.to_vec(), end.to_vec(), at));
+    run.range_deletes().each(tell);
+    let wanted = [(&b"a"[..], &b"c"[..], 7), (b"b", b"d", 600)];
+    assert_eq!(
+        deletes,
+        wanted.map(|(start, end, at)| (start.to_vec(), end.to_vec(), at))
+    );
     assert_eq!(run.range_deletes().touching(&KeyRange::new(b"c", Some(b"cc"))), 1);
 }
 

@@ -183,7 +183,7 @@ fn a_footer_that_is_long_has_nodes_of_its_own() {
     store.extents().install(&built.extents);
     let run = Run::open(&store, built.run.pointer(), Purpose::Other).unwrap();
     assert_eq!(run.check(&store), []);
-    assert_eq!(run.range_deletes().iter().len(), 5000);
+    assert_eq!(run.range_deletes().len(), 5000);
     assert_eq!(run.extents(), built.run.extents());
     let named = run.extents().iter().map(|used| (used.extent, 1));
     assert_eq!(store.extents().check(named).len(), 0);

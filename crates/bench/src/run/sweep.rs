@@ -1,7 +1,7 @@
 //! Sweeps: one thing changes from point to point, everything else stays.
 
-use super::phase::{Defaults, Phase};
-use crate::run::Job;
+use super::Job;
+use crate::workload::phase::{Defaults, Phase, Task};
 use anyhow::{Result, bail};
 
 /// What changes.
@@ -135,7 +135,7 @@ const LEAST_CAP: u64 = 48 << 20;
 /// Nothing is inserted: what changes is the length alone.
 fn scans_only(phases: &mut [Phase]) {
     for phase in phases {
-        if let super::phase::Task::Mix { mix, .. } = &mut phase.task {
+        if let Task::Mix { mix, .. } = &mut phase.task {
             mix.scan += mix.insert;
             mix.insert = 0;
         }
@@ -145,7 +145,7 @@ fn scans_only(phases: &mut [Phase]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::phase::{Amount, Lengths, Task};
+    use crate::workload::phase::{Amount, Lengths};
 
     const NOTHING: Defaults = Defaults {
         warm: Amount::Operations(0),

@@ -1,0 +1,55 @@
+//! The documents whose experiments the register holds.
+
+/// A document.
+#[derive(Clone, Copy, Debug)]
+pub struct Document {
+    /// Its part of an experiment's id.
+    pub id: &'static str,
+    /// Who wrote it.
+    pub author: &'static str,
+    /// What it is called.
+    pub title: &'static str,
+    /// Where and when it appeared.
+    pub published: &'static str,
+}
+
+/// All documents. Names of experiments repeat between them; ids, which begin with the document, do
+/// not.
+pub const DOCUMENTS: [Document; 5] = [
+    Document {
+        id: "seed-0",
+        author: "Alexander Conway",
+        title: "Understanding Dictionaries at the Intersection of Theory and Practice",
+        published: "PhD thesis, Rutgers University, 2020",
+    },
+    Document {
+        id: "seed-1",
+        author: "Hyeontaek Lim",
+        title: "Resource-Efficient Data-Intensive System Designs for High Performance and Capacity",
+        published: "PhD thesis, Carnegie Mellon University, 2015",
+    },
+    Document {
+        id: "seed-2",
+        author: "Christoph Rotte",
+        title: "Optimizing Write-Heavy Database Operations Using Bε-Trees",
+        published: "Bachelor's thesis, Technical University of Munich, 2022",
+    },
+    Document {
+        id: "seed-3",
+        author: "Richard Spillane",
+        title: "Efficient, Scalable, and Versatile Application and System Transaction Management for Direct Storage Layers",
+        published: "PhD thesis, Stony Brook University, technical report FSL-02-12, 2012",
+    },
+    Document {
+        id: "seed-4",
+        author: "Bender et al.",
+        title: "External-memory Dictionaries in the Affine and PDAM Models",
+        published: "ACM Transactions on Parallel Computing 8(3), article 15, 2021",
+    },
+];
+
+/// The document of an id.
+#[must_use]
+pub fn document(id: &str) -> Option<&'static Document> {
+    DOCUMENTS.iter().find(|document| document.id == id)
+}

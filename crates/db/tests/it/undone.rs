@@ -1,0 +1,159 @@
+//! Keyspaces and named snapshots of which a change has failed, or was not acknowledged: all of it or nothing, now and after an opening.
+
+use alluvium::{Db, Durability, Error, Options, WriteBatch};
+use alluvium_device::Operation;
+use alluvium_device::simulated::{Fault, SimDirectory, Survival};
+use std::sync::Arc;
+
+const SURVIVALS: [Survival; 3] = [Survival::Process, Survival::All, Survival::None];
+
+fn options() -> Options {
+    Options::new()
+        .memory(16 << 20)
+        .workers(0)
+        .durability(Durability::Disk)
+}
+
+fn created(seed: u64) -> (SimDirectory, Db) {
+    let machine = SimDirectory::new(seed);
+    let db = options().create_in(Arc::new(machine.clone())).unwrap();
+    let keyspace = db.keyspace("rivers").unwrap();
+    for number in 0..20 {
+        keyspace.put(format!("{number:02}"), "old").unwrap();
+    }
+    (machine, db)
+}
+
+fn opened(machine: &SimDirectory, survival: Survival) -> Db {
+    let image = machine.image(survival, 1);
+    options().open_existing_in(Arc::new(image)).unwrap()
+}
+
+/// Either the keyspace is gone and its name free, or all of it is there.
+fn all_or_nothing(db: &Db) {
+    match db.existing_keyspace("rivers") {
+        Ok(keyspace) => {
+            assert_eq!(db.keyspaces(), ["rivers"]);
+            assert_eq!(keyspace.iter().count(), 20);
+        }
+        Err(Error::NoSuchKeyspace { .. }) => {
+            assert_eq!(db.keyspaces(), [""; 0]);
+            assert_eq!(db.keyspace("rivers").unwrap().iter().count(), 0);
+        }
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!(db.check().unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_drop_that_fails_leaves_all_of_the_keyspace_or_nothing() {
+    for (seed, operation) in [(1, Operation::Sync), (2, Operation::Write)] {
+        for full in [false, true] {
+            let (machine, db) = created(seed);
+            let keyspace = db.existing_keyspace("rivers").unwrap();
+            let fault = if full { Fault::full } else { Fault::failing };
+            machine.inject(fault(operation).sticky());
+            let dropped = db.drop_keyspace("rivers");
+            machine.clear_faults();
+            if dropped.is_ok() {
+                // Into a mapping nothing is written that could fail.
+                assert_eq!(operation, Operation::Write);
+                continue;
+            }
+            // It is listed, and whoever holds it is not told that it was dropped.
+            assert_eq!(db.keyspaces(), ["rivers"]);
+            WriteBatch::new().put(&keyspace, "20", "new").unwrap();
+            let written = keyspace.put("20", "new");
+            assert!(
+                !matches!(written, Err(Error::KeyspaceDropped { .. })),
+                "{written:?}"
+            );
+            if written.is_ok() {
+                keyspace.delete("20").unwrap();
+                assert_eq!(keyspace.iter().count(), 20);
+                db.drop_keyspace("rivers").unwrap();
+            }
+            for survival in SURVIVALS {
+                all_or_nothing(&opened(&machine, survival));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_drop_that_was_killed_is_whole_or_was_not() {
+    let (machine, db) = created(3);
+    let images: Vec<SimDirectory> = SURVIVALS.map(|survival| machine.image(survival, 2)).into();
+    db.drop_keyspace("rivers").unwrap();
+    for image in images {
+        let db = options().open_existing_in(Arc::new(image)).unwrap();
+        assert_eq!(db.existing_keyspace("rivers").unwrap().iter().count(), 20);
+    }
+    for survival in SURVIVALS {
+        let db = opened(&machine, survival);
+        assert_eq!(db.keyspaces(), [""; 0], "it was acknowledged");
+    }
+}
+
+/// A named snapshot has all that it had, or there is none: then nothing is held for it.
+fn whole_or_none(db: &Db, name: &str) -> bool {
+    let keyspace = db.existing_keyspace("rivers").unwrap();
+    for number in 0..20 {
+        keyspace.put(format!("{number:02}"), "newest").unwrap();
+    }
+    db.compact().unwrap();
+    let is_there = match db.open_snapshot(name) {
+        Ok(snapshot) => {
+            let values: Vec<_> = snapshot
+                .iter(&keyspace)
+                .map(|pair| pair.unwrap().1.into_vec())
+                .collect();
+            assert_eq!(values, vec![b"old".to_vec(); 20]);
+            true
+        }
+        Err(Error::NoSuchSnapshot { .. }) => {
+            assert_eq!((db.snapshots(), db.stats().snapshots), (Vec::new(), 0));
+            db.create_snapshot(name).unwrap();
+            false
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(db.check().unwrap(), [""; 0]);
+    is_there
+}
+
+#[test]
+fn a_named_snapshot_that_was_acknowledged_survives_and_one_that_failed_leaves_nothing_behind() {
+    // Acknowledged.
+    let (machine, db) = created(4);
+    drop(db.create_snapshot("monday").unwrap());
+    for survival in SURVIVALS {
+        assert!(
+            whole_or_none(&opened(&machine, survival), "monday"),
+            "{survival:?}"
+        );
+    }
+    for full in [false, true] {
+        let (machine, db) = created(5);
+        let before: Vec<SimDirectory> = SURVIVALS.map(|survival| machine.image(survival, 2)).into();
+        let fault = if full { Fault::full } else { Fault::failing };
+        machine.inject(fault(Operation::Sync).sticky());
+        assert!(db.create_snapshot("monday").is_err());
+        machine.clear_faults();
+        assert_eq!((db.snapshots(), db.stats().snapshots), (Vec::new(), 0));
+        // Nothing that it would need is folded in this life, for the name may be in the log.
+        let keyspace = db.existing_keyspace("rivers").unwrap();
+        if keyspace.put("00", "old").is_ok() {
+            assert!(!whole_or_none(&db, "monday"));
+        } else {
+            let _ = db.compact();
+            for survival in SURVIVALS {
+                whole_or_none(&opened(&machine, survival), "monday");
+            }
+        }
+        for image in before {
+            let db = options().open_existing_in(Arc::new(image)).unwrap();
+            assert!(!whole_or_none(&db, "monday"), "nobody has made it yet");
+        }
+    }
+}

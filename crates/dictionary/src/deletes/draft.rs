@@ -1,0 +1,281 @@
+//! Range deletes before they are indexed: those of several sources together, and what readers can tell apart of them.
+//!
+//! Keys are read once, in order, and are numbers from then on.
+
+use super::format::{Growing, Keys, Walk};
+use super::list::List;
+use super::packed::Packed;
+use super::tree::Tree;
+use super::{Delete, RangeDeletes, Sequences};
+use crate::range::KeyRange;
+use alluvium_base::Sequence;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+/// Range deletes in any order, and the keys at which they begin and end.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    pub(super) keys: Keys,
+    /// Of each delete, from which key on, up to but without which.
+    pub(super) ranges: Vec<(u32, u32)>,
+    /// Of each.
+    pub(super) sequences: Vec<Sequence>,
+}
+
+/// The next key of a source, cut to its range: the lowest first.
+struct Head<'k> {
+    walk: Walk<'k>,
+    range: &'k KeyRange,
+    source: usize,
+}
+
+impl Head<'_> {
+    fn key(&self) -> &[u8] {
+        let key = self.walk.key().max(&self.range.low);
+        self.range.high.as_deref().map_or(key, |high| high.min(key))
+    }
+}
+
+impl PartialEq for Head<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Head<'_> {}
+
+impl PartialOrd for Head<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Head<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(other.key())
+    }
+}
+
+impl Draft {
+    /// The deletes of a list.
+    #[must_use]
+    pub fn of(list: &List) -> Draft {
+        let key = |place: u32| {
+            let (start, end) = list.keys(place as usize / 2);
+            if place.is_multiple_of(2) { start } else { end }
+        };
+        let mut places: Vec<u32> = (0..2 * list.len() as u32).collect();
+        places.sort_unstable_by(|one, other| key(*one).cmp(key(*other)));
+        let mut ranges = vec![(0, 0); list.len()];
+        let mut keys = Growing::default();
+        for place in places {
+            let number = keys.add(key(place));
+            let (start, end) = &mut ranges[place as usize / 2];
+            *(if place.is_multiple_of(2) { start } else { end }) = number;
+        }
+        Draft {
+            keys: keys.finish(),
+            ranges,
+            sequences: list.iter().map(|(_, _, sequence)| sequence).collect(),
+        }
+    }
+
+    /// All deletes of several sources, each cut to a range. They need not be sorted again where each source is newer than those after it.
+    #[must_use]
+    pub fn merged(sources: &[(&RangeDeletes, &KeyRange)]) -> Draft {
+        let mut numbers: Vec<Vec<u32>> = Vec::new();
+        let mut heads = BinaryHeap::new();
+        for (source, (deletes, range)) in sources.iter().enumerate() {
+            numbers.push(Vec::with_capacity(deletes.keys.len()));
+            let mut walk = deletes.keys.walk();
+            if walk.next() {
+                heads.push(Reverse(Head { walk, range, source }));
+            }
+        }
+        let mut keys = Growing::with_room(sources.iter().map(|(deletes, _)| &deletes.keys));
+        while let Some(mut head) = heads.peek_mut() {
+            let number = keys.add(head.0.key());
+            numbers[head.0.source].push(number);
+            if !head.0.walk.next() {
+                PeekMut::pop(head);
+            }
+        }
+        let count = sources.iter().map(|(deletes, _)| deletes.len()).sum();
+        let (mut ranges, mut sequences) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for (source, _) in sources.iter().rev() {
+            let numbers = numbers.pop().expect("numbers for each source");
+            for delete in source.deletes() {
+                let range = (numbers[delete.start as usize], numbers[delete.end as usize]);
+                // What lies outside of the source's range begins and ends at one of its ends.
+                if range.0 < range.1 {
+                    ranges.push(range);
+                    sequences.push(delete.sequence);
+                }
+            }
+        }
+        Draft {
+            keys: keys.finish(),
+            ranges,
+            sequences,
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Gives all deletes at or before `place` the number of the oldest of them. For a source that has applied its deletes to its own messages,
+    /// above older ones that hold nothing as new as its oldest delete, and of which nobody reads below `place`: all of them delete the same,
+    /// and ranges that touch become one.
+    pub fn level(&mut self, place: Sequence) {
+        let meant = self
+            .sequences
+            .iter()
+            .copied()
+            .filter(|&sequence| sequence <= place);
+        let Some(oldest) = meant.min() else {
+            return;
+        };
+        for sequence in &mut self.sequences {
+            if *sequence <= place {
+                *sequence = oldest;
+            }
+        }
+    }
+
+    /// Leaves what readers can tell apart who read at one of `places`, which ascend, or above the last of them: of the deletes between two places
+    /// only the newest remains for each key. Those above the last place all remain.
+    pub fn fold(&mut self, places: &[Sequence]) {
+        let last = places.last().copied();
+        if last.is_none() || self.sequences.iter().all(|&sequence| Some(sequence) > last) {
+            return;
+        }
+        let (mut meant, mut folded): (Vec<_>, Vec<_>) =
+            self.deletes().partition(|delete| Some(delete.sequence) <= last);
+        for &place in places {
+            let of_place = meant.extract_if(.., |delete| delete.sequence <= place);
+            fold_into(of_place.collect(), &mut folded);
+        }
+        self.set(&folded);
+    }
+
+    /// Leaves out the deletes of which `remains` does not say so: start, end, sequence number.
+    pub fn retain(&mut self, mut remains: impl FnMut(&[u8], &[u8], Sequence) -> bool) {
+        let remaining: Vec<Delete> = self
+            .deletes()
+            .filter(|delete| {
+                let (start, end) = (self.keys.get(delete.start), self.keys.get(delete.end));
+                remains(&start, &end, delete.sequence)
+            })
+            .collect();
+        if remaining.len() < self.len() {
+            self.set(&remaining);
+        }
+    }
+
+    fn deletes(&self) -> impl Iterator<Item = Delete> {
+        let both = self.ranges.iter().zip(&self.sequences);
+        both.map(|(&(start, end), &sequence)| Delete { sequence, start, end })
+    }
+
+    fn set(&mut self, deletes: &[Delete]) {
+        self.ranges = deletes.iter().map(|delete| (delete.start, delete.end)).collect();
+        self.sequences = deletes.iter().map(|delete| delete.sequence).collect();
+    }
+
+    /// Indexes them.
+    #[must_use]
+    pub fn finish(mut self) -> RangeDeletes {
+        self.prune();
+        let order = |delete: &Delete| (delete.sequence, delete.start, delete.end);
+        if !self.deletes().is_sorted_by_key(|delete| order(&delete)) {
+            let mut deletes: Vec<Delete> = self.deletes().collect();
+            deletes.sort_unstable_by_key(order);
+            self.set(&deletes);
+        }
+        let Draft {
+            keys,
+            ranges,
+            sequences,
+        } = self;
+        let packed = Sequences::of(&sequences);
+        drop(sequences);
+        RangeDeletes {
+            sequences: packed,
+            starts: Packed::of(ranges.iter().map(|(start, _)| u64::from(*start))),
+            lengths: Packed::of(ranges.iter().map(|(start, end)| u64::from(end - start))),
+            count: ranges.len() as u32,
+            tree: Tree::of(&ranges, (keys.len() as u32).saturating_sub(1)),
+            keys,
+        }
+    }
+
+    /// Forgets keys at which nothing begins or ends any more.
+    fn prune(&mut self) {
+        let mut used = vec![false; self.keys.len()];
+        for (start, end) in &self.ranges {
+            used[*start as usize] = true;
+            used[*end as usize] = true;
+        }
+        if used.iter().all(|used| *used) {
+            return;
+        }
+        let mut keys = Growing::default();
+        let mut walk = self.keys.walk();
+        let number = |used| {
+            walk.next();
+            if used { keys.add(walk.key()) } else { 0 }
+        };
+        let numbers: Vec<u32> = used.into_iter().map(number).collect();
+        self.keys = keys.finish();
+        for (start, end) in &mut self.ranges {
+            *start = numbers[*start as usize];
+            *end = numbers[*end as usize];
+        }
+    }
+}
+
+/// Adds, for every key, the newest of the deletes that are meant: disjoint ranges, in order.
+fn fold_into(mut meant: Vec<Delete>, to: &mut Vec<Delete>) {
+    meant.sort_unstable_by_key(|delete| (delete.start, delete.end, delete.sequence));
+    let mut ends: Vec<u32> = meant
+        .iter()
+        .flat_map(|delete| [delete.start, delete.end])
+        .collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let mut coming = meant.into_iter().peekable();
+    // What covers the keys from the boundary on, the newest at the top; what has ended is taken away when it is there.
+    let mut open: BinaryHeap<(Sequence, u32)> = BinaryHeap::new();
+    let mut last: Option<Delete> = None;
+    for cell in ends.windows(2) {
+        let (from, until) = (cell[0], cell[1]);
+        while let Some(delete) = coming.next_if(|delete| delete.start <= from) {
+            open.push((delete.sequence, delete.end));
+        }
+        while open.peek().is_some_and(|(_, end)| *end <= from) {
+            open.pop();
+        }
+        let Some(&(sequence, _)) = open.peek() else {
+            continue;
+        };
+        match &mut last {
+            Some(last) if last.end == from && last.sequence == sequence => last.end = until,
+            last => to.extend(last.replace(Delete {
+                sequence,
+                start: from,
+                end: until,
+            })),
+        }
+    }
+    to.extend(last);
+}

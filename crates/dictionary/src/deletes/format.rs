@@ -1,0 +1,391 @@
+//! The bytes of range deletes, version 1, which a run's footer ends with. All integers are varints: LEB128 of at most 10 bytes.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     -  n: keys at which a delete begins or ends
+//!            -  b: bytes of those keys
+//!            b  the keys, ascending, each once, in groups of 16. Each: how many bytes it shares with the one before (0 for the first of
+//!               a group), the length of the rest, the rest
+//!            -  m: deletes, the oldest first
+//!        m × -  each: the number of the key that it begins with, how many keys on it ends, its sequence number without that of the one
+//!               before
+//! ```
+//!
+//! The keys are the same in memory. No bytes that are read ask for much more memory than they have themselves.
+
+use super::RangeDeletes;
+use super::draft::Draft;
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use std::cmp::Ordering;
+
+/// Keys of a group, of which the first is whole.
+const GROUP: usize = 16;
+
+/// About how many bytes of deletes are handed on at a time.
+const PIECE: usize = 16 << 10;
+
+/// Sorted keys, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Keys {
+    bytes: Box<[u8]>,
+    /// Where each group begins.
+    groups: Box<[u32]>,
+    count: u32,
+}
+
+/// Keys as they are added.
+#[derive(Debug, Default)]
+pub(super) struct Growing {
+    bytes: Vec<u8>,
+    groups: Vec<u32>,
+    count: u32,
+    last: Vec<u8>,
+}
+
+impl Growing {
+    /// Room for the keys of several sources.
+    pub(super) fn with_room<'k>(sources: impl Iterator<Item = &'k Keys> + Clone) -> Growing {
+        let groups = sources.clone().map(|keys| keys.groups.len()).sum();
+        Growing {
+            bytes: Vec::with_capacity(sources.map(|keys| keys.bytes.len()).sum()),
+            groups: Vec::with_capacity(groups),
+            ..Growing::default()
+        }
+    }
+
+    /// Adds a key that is not below the one before; its number.
+    ///
+    /// # Panics
+    /// When there are 4 GiB of keys.
+    pub(super) fn add(&mut self, key: &[u8]) -> u32 {
+        let number = self.count;
+        if number > 0 && *key == *self.last {
+            return number - 1;
+        }
+        assert!(number == 0 || *self.last < *key, "keys in order");
+        let mut shared = 0;
+        if (number as usize).is_multiple_of(GROUP) {
+            let at = u32::try_from(self.bytes.len()).expect("range deletes with less than 4 GiB of keys");
+            self.groups.push(at);
+        } else {
+            shared = common_prefix(&self.last, key);
+        }
+        let rest = &key[shared..];
+        Writer::new(&mut self.bytes)
+            .varint(shared as u64)
+            .varint(rest.len() as u64)
+            .bytes(rest);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(rest);
+        self.count += 1;
+        number
+    }
+
+    pub(super) fn finish(self) -> Keys {
+        Keys {
+            bytes: self.bytes.into(),
+            groups: self.groups.into(),
+            count: self.count,
+        }
+    }
+}
+
+/// The keys one after the other.
+#[derive(Debug)]
+pub(super) struct Walk<'k> {
+    reader: Reader<'k>,
+    left: u32,
+    key: Vec<u8>,
+}
+
+impl Walk<'_> {
+    /// Goes on to the next key, and whether there is one.
+    pub(super) fn next(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        let (shared, rest) = entry(&mut self.reader).expect("keys were examined when they were read");
+        self.key.truncate(shared);
+        self.key.extend_from_slice(rest);
+        true
+    }
+
+    /// The key that was gone to last.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+/// A key: how many bytes it shares with the one before, and the rest.
+#[inline]
+fn entry<'k>(reader: &mut Reader<'k>) -> Result<(usize, &'k [u8]), Truncated> {
+    let (shared, rest) = (reader.varint()?, reader.varint()?);
+    let len = usize::try_from(rest).unwrap_or(usize::MAX);
+    Ok((usize::try_from(shared).unwrap_or(usize::MAX), reader.take(len)?))
+}
+
+/// How many bytes two keys have in common from their beginnings.
+#[inline]
+fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
+impl Keys {
+    pub(super) fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    fn from(&self, group: usize) -> Walk<'_> {
+        let at = self.groups.get(group).map_or(self.bytes.len(), |&at| at as usize);
+        Walk {
+            reader: Reader::new(&self.bytes[at..]),
+            left: self.count.saturating_sub((group * GROUP) as u32),
+            key: Vec::new(),
+        }
+    }
+
+    pub(super) fn walk(&self) -> Walk<'_> {
+        self.from(0)
+    }
+
+    /// A key by its number.
+    pub(super) fn get(&self, number: u32) -> Vec<u8> {
+        let number = number as usize;
+        let mut walk = self.from(number / GROUP);
+        for _ in 0..=number % GROUP {
+            walk.next();
+        }
+        walk.key
+    }
+
+    /// How many keys are before a key, or at or before it (`included`).
+    pub(super) fn count_before(&self, key: &[u8], included: bool) -> usize {
+        let is_before = |order| order == Ordering::Less || (included && order == Ordering::Equal);
+        let read = |at: usize| Reader::new(&self.bytes[at..]);
+        let head = |&at: &u32| entry(&mut read(at as usize)).is_ok_and(|(_, head)| is_before(head.cmp(key)));
+        let Some(group) = self.groups.partition_point(head).checked_sub(1) else {
+            return 0;
+        };
+        let first = group * GROUP;
+        let mut reader = read(self.groups[group] as usize);
+        // How many bytes the key shares with the one before, which is before it.
+        let mut same = 0;
+        let mut number = first;
+        while number < self.len().min(first + GROUP)
+            && let Ok((shared, rest)) = entry(&mut reader)
+        {
+            // One that shares more than that differs from the key where the one before does.
+            if shared <= same {
+                let wanted = &key[shared..];
+                if shared < same || !is_before(rest.cmp(wanted)) {
+                    break;
+                }
+                same += common_prefix(rest, wanted);
+            }
+            number += 1;
+        }
+        number
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(&*self.groups)
+    }
+
+    /// Keys from bytes, if they are keys.
+    fn decode(bytes: &[u8], count: u64) -> Option<Keys> {
+        // Each has two lengths.
+        let count = u32::try_from(count).ok()?;
+        let mut groups = Vec::with_capacity((bytes.len() / 2).min(count as usize).div_ceil(GROUP));
+        let mut reader = Reader::new(bytes);
+        let mut last = Vec::new();
+        for number in 0..count as usize {
+            let at = reader.position();
+            let (shared, rest) = entry(&mut reader).ok()?;
+            if number.is_multiple_of(GROUP) {
+                groups.push(u32::try_from(at).ok()?);
+                if shared > 0 || (number > 0 && *rest <= *last) {
+                    return None;
+                }
+            } else if shared > last.len() || *rest <= last[shared..] {
+                return None;
+            }
+            last.truncate(shared);
+            last.extend_from_slice(rest);
+        }
+        (reader.left() == 0).then(|| Keys {
+            bytes: bytes.into(),
+            groups: groups.into(),
+            count,
+        })
+    }
+}
+
+impl RangeDeletes {
+    /// Hands on the deletes' bytes, piece by piece: all of them together may be long.
+    ///
+    /// # Errors
+    /// As `piece` says.
+    pub fn encode<E>(&self, mut piece: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let keys = &self.keys;
+        let mut out = Vec::new();
+        Writer::new(&mut out)
+            .varint(keys.len() as u64)
+            .varint(keys.bytes.len() as u64);
+        piece(&out)?;
+        piece(&keys.bytes)?;
+        out.clear();
+        Writer::new(&mut out).varint(self.len() as u64);
+        let mut before = 0;
+        for delete in self.deletes() {
+            Writer::new(&mut out)
+                .varint(u64::from(delete.start))
+                .varint(u64::from(delete.end - delete.start))
+                .varint(delete.sequence - before);
+            before = delete.sequence;
+            if out.len() >= PIECE {
+                piece(&out)?;
+                out.clear();
+            }
+        }
+        piece(&out)
+    }
+
+    /// Reads deletes.
+    ///
+    /// # Errors
+    /// What was expected, where the bytes are none.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<RangeDeletes, &'static str> {
+        let bad = |_| "range deletes to their end";
+        let (count, len) = (reader.varint().map_err(bad)?, reader.varint().map_err(bad)?);
+        let bytes = reader.take(usize::try_from(len).unwrap_or(usize::MAX));
+        let keys = Keys::decode(bytes.map_err(bad)?, count).ok_or("keys of range deletes in order")?;
+        let count = reader.varint().map_err(bad)?;
+        // Each has three numbers.
+        let most = (reader.left() / 3) as u64;
+        let room = count.min(most) as usize;
+        let (mut ranges, mut sequences) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        let mut sequence = 0u64;
+        for _ in 0..count {
+            let mut number = || reader.varint().map_err(bad);
+            let (start, keys_on, later) = (number()?, number()?, number()?);
+            let end = start.checked_add(keys_on).filter(|&end| end < keys.len() as u64);
+            let (Some(end), 1..) = (end, keys_on) else {
+                return Err("range deletes of keys that are listed");
+            };
+            sequence = sequence.checked_add(later).ok_or("range deletes in order")?;
+            ranges.push((start as u32, end as u32));
+            sequences.push(sequence);
+        }
+        let draft = Draft {
+            keys,
+            ranges,
+            sequences,
+        };
+        Ok(draft.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn encoded(deletes: &RangeDeletes) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let piece = |piece: &[u8]| -> Result<(), ()> {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        };
+        deletes.encode(piece).unwrap();
+        bytes
+    }
+
+    fn three() -> RangeDeletes {
+        RangeDeletes::new(&[
+            (b"abc".to_vec(), b"abd".to_vec(), 300),
+            (b"abd".to_vec(), b"b".to_vec(), 5),
+            (b"".to_vec(), b"abc".to_vec(), 300),
+        ])
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let bytes = encoded(&three());
+        // Keys: "", "abc", "abd", "b".
+        let keys = "04 0d 0000 0003616263 020164 000162";
+        let deletes = "03 020105 0001a702 010100";
+        assert_eq!(hex(&bytes), [keys, deletes].concat().replace(' ', ""));
+        assert_eq!(hex(&encoded(&RangeDeletes::default())), "000000");
+    }
+
+    #[test]
+    fn deletes_come_back_and_wrong_ones_are_refused() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for count in [0, 1, 3, 40, 300, 6000] {
+            let key = |random: &mut fastrand::Rng| -> Vec<u8> {
+                (0..random.usize(..6)).map(|_| random.u8(..4)).collect()
+            };
+            let deletes: Vec<_> = (0..count)
+                .map(|_| {
+                    let (start, end, most) = (key(&mut random), key(&mut random), random.u32(..40));
+                    (start, end, random.u64(..1 << most))
+                })
+                .collect();
+            let deletes = RangeDeletes::new(&deletes);
+            let bytes = encoded(&deletes);
+            let decode = |bytes: &[u8]| RangeDeletes::decode(&mut Reader::new(bytes));
+            assert_eq!(decode(&bytes), Ok(deletes));
+            for end in (0..bytes.len()).step_by(1 + bytes.len() / 2000) {
+                assert!(decode(&bytes[..end]).is_err());
+            }
+            // Whatever they are, they are read without a panic, and what is read can be written.
+            for _ in 0..if count > 300 { 20 } else { 2000 } {
+                let mut bad = bytes.clone();
+                for _ in 0..random.usize(1..4) {
+                    let at = random.usize(..bad.len());
+                    bad[at] = random.u8(..);
+                }
+                if let Ok(deletes) = decode(&bad) {
+                    assert_eq!(decode(&encoded(&deletes)), Ok(deletes));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_found_by_number_and_by_order() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for count in [0, 1, 15, 16, 17, 400] {
+            let mut key = || -> Vec<u8> { (0..random.usize(..9)).map(|_| random.u8(..3)).collect() };
+            let mut all: Vec<Vec<u8>> = (0..count).map(|_| key()).collect();
+            let mut asked: Vec<Vec<u8>> = (0..300).map(|_| key()).collect();
+            all.sort();
+            all.dedup();
+            let mut growing = Growing::default();
+            for (key, number) in all.iter().zip(0..) {
+                assert_eq!(growing.add(key), number);
+                assert_eq!(growing.add(key), number, "once");
+            }
+            let keys = growing.finish();
+            assert_eq!(keys.len(), all.len());
+            let mut walk = keys.walk();
+            for (key, number) in all.iter().zip(0..) {
+                assert!(walk.next());
+                assert_eq!((walk.key(), &keys.get(number)), (&key[..], key));
+            }
+            assert!(!walk.next());
+            asked.extend_from_slice(&all);
+            for key in asked {
+                let before = all.partition_point(|other| *other < key);
+                let at = all.partition_point(|other| *other <= key);
+                assert_eq!(keys.count_before(&key, false), before, "{key:?} of {all:?}");
+                assert_eq!(keys.count_before(&key, true), at, "{key:?} of {all:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The segment tree: which deletes cover which cells.
+//!
+//! Most of its nodes have no deletes of their own: a bit for each says which have some, and counts of bits say which they are.
+
+use super::packed::Packed;
+use std::ops::Range;
+
+/// Bits of a word.
+const WORD: usize = u64::BITS as usize;
+
+/// The tree. The root is node 1, the children of `n` are `2n` and `2n + 1`; the cells are the last nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tree {
+    cells: u32,
+    /// A bit for each node: whether it has entries.
+    has: Box<[u64]>,
+    /// How many bits are set before each word.
+    before: Box<[u32]>,
+    /// Where the entries of each node begin that has some, and where the last ones end.
+    firsts: Packed,
+    /// Numbers of deletes, the oldest first within a node.
+    entries: Packed,
+}
+
+impl Tree {
+    /// The tree over so many cells: of each delete the first, and the first behind it. The oldest delete comes first.
+    ///
+    /// It walks through the deletes three times, for counts of each node would take more memory than the tree.
+    pub(super) fn of(ranges: &[(u32, u32)], cells: u32) -> Tree {
+        if ranges.is_empty() {
+            return Tree::default();
+        }
+        let mut has = vec![0u64; (2 * cells as usize).div_ceil(WORD)];
+        for range in ranges {
+            nodes(*range, cells, |node| has[node / WORD] |= 1 << (node % WORD));
+        }
+        let mut sum = 0;
+        let before = has.iter().map(|bits| {
+            let before = sum;
+            sum += bits.count_ones();
+            before
+        });
+        let mut tree = Tree {
+            cells,
+            before: before.collect(),
+            has: has.into(),
+            ..Tree::default()
+        };
+        let mut firsts = vec![0u32; sum as usize + 1];
+        for range in ranges {
+            tree.places(*range, |place| firsts[place] += 1);
+        }
+        let mut sum = 0;
+        for first in &mut firsts {
+            sum += std::mem::replace(first, sum);
+        }
+        // Each node's first entry is counted up as they are entered, and ends where the next node's begin.
+        let mut entries = vec![0u32; sum as usize];
+        for (range, number) in ranges.iter().zip(0..) {
+            tree.places(*range, |place| {
+                entries[firsts[place] as usize] = number;
+                firsts[place] += 1;
+            });
+        }
+        firsts.rotate_right(1);
+        firsts[0] = 0;
+        tree.firsts = Packed::of(firsts.iter().map(|first| u64::from(*first)));
+        drop(firsts);
+        tree.entries = Packed::of(entries.iter().map(|entry| u64::from(*entry)));
+        tree
+    }
+
+    /// Tells the places of the nodes, among those with entries, that together are a range.
+    fn places(&self, range: (u32, u32), mut tell: impl FnMut(usize)) {
+        nodes(range, self.cells, |node| tell(self.place(node)));
+    }
+
+    /// How many nodes before this one have entries.
+    fn place(&self, node: usize) -> usize {
+        let (word, bit) = (node / WORD, node % WORD);
+        let lower = self.has[word] & !(u64::MAX << bit);
+        self.before[word] as usize + lower.count_ones() as usize
+    }
+
+    /// Where a node's entries are, if it has some.
+    fn at(&self, node: usize) -> Option<Range<usize>> {
+        if self.has[node / WORD] >> (node % WORD) & 1 == 0 {
+            return None;
+        }
+        let place = self.place(node);
+        Some(self.firsts.get(place) as usize..self.firsts.get(place + 1) as usize)
+    }
+
+    /// The delete of an entry.
+    pub(super) fn entry(&self, place: usize) -> usize {
+        self.entries.get(place) as usize
+    }
+
+    /// The entries of each node above a cell that has some, the oldest first.
+    #[inline]
+    pub(super) fn above(&self, cell: Option<usize>) -> impl Iterator<Item = Range<usize>> {
+        let cells = self.cells as usize;
+        let cell = cell.filter(|&cell| cell < cells);
+        let mut node = cell.map_or(0, |cell| cells + cell);
+        std::iter::from_fn(move || {
+            while node > 0 {
+                let entries = self.at(node);
+                node /= 2;
+                if entries.is_some() {
+                    return entries;
+                }
+            }
+            None
+        })
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let bits = size_of_val(&*self.has) + size_of_val(&*self.before);
+        bits + self.firsts.memory_bytes() + self.entries.memory_bytes()
+    }
+}
+
+/// Tells the nodes that together are a range.
+fn nodes((start, end): (u32, u32), cells: u32, mut tell: impl FnMut(usize)) {
+    let mut low = start as usize + cells as usize;
+    let mut high = end as usize + cells as usize;
+    while low < high {
+        if low % 2 == 1 {
+            tell(low);
+            low += 1;
+        }
+        if high % 2 == 1 {
+            high -= 1;
+            tell(high);
+        }
+        low /= 2;
+        high /= 2;
+    }
+}
