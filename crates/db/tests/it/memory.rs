@@ -18,8 +18,8 @@ const ROW: &str = "ALLUVIUM_MEMORY_ROW";
 
 const VALUE: [u8; 100] = [7; 100];
 const LONG_VALUE: u64 = 16 * MIB;
-/// Range deletes that a snapshot sees.
-const SEEN: u64 = 300_000;
+/// Range deletes that a snapshot sees, where little is done and where much is.
+const SEEN: (u64, u64) = (200_000, 300_000);
 /// Writes of the long batch, and about what each takes in it.
 const BATCH: u64 = 1_000_000;
 const PER_WRITE: u64 = 16 + 62 + 4;
@@ -301,7 +301,7 @@ fn range_deletes_apart(path: &Path, memory: u64) -> u64 {
 
 fn range_deletes_seen(path: &Path, memory: u64) -> u64 {
     let (db, keyspace) = open(path, memory);
-    let count = SEEN;
+    let count = much(SEEN.0, SEEN.1);
     for number in 0..count {
         keyspace.put((10 * number).to_be_bytes(), b"seen").unwrap();
     }
@@ -323,7 +323,11 @@ fn check_seen(keyspace: &Keyspace, before: &Snapshot, count: u64) {
 
 fn open_seen(path: &Path, memory: u64) -> u64 {
     let (db, keyspace) = open(path, memory);
-    check_seen(&keyspace, &db.open_snapshot("before").unwrap(), SEEN);
+    check_seen(
+        &keyspace,
+        &db.open_snapshot("before").unwrap(),
+        much(SEEN.0, SEEN.1),
+    );
     0
 }
 
