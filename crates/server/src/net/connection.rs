@@ -214,10 +214,17 @@ impl Connection {
 
     /// Takes what others have for the connection, unless it owes much already; false if it must end.
     fn push(&mut self) -> bool {
-        if self.output.len() - self.sent > HIGH_WATER {
-            return !self.protocol.is_overrun();
+        let goes_on = match self.output.len() - self.sent > HIGH_WATER {
+            true => !self.protocol.is_overrun(),
+            false => self.protocol.pushed(&mut self.output, &self.waker),
+        };
+        if !goes_on {
+            tracing::warn!(
+                client = self.client.id,
+                "closed: it did not take what MONITOR shows"
+            );
         }
-        self.protocol.pushed(&mut self.output, &self.waker)
+        goes_on
     }
 
     fn rounds(&mut self) -> io::Result<Turn> {
@@ -226,10 +233,6 @@ impl Connection {
         for _ in 0..ROUNDS {
             self.send()?;
             if !self.push() {
-                tracing::warn!(
-                    client = self.client.id,
-                    "closed: it did not take what MONITOR shows"
-                );
                 return Ok(Turn::Closed);
             }
             self.send()?;

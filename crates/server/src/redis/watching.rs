@@ -1,5 +1,6 @@
 //! MONITOR and SHUTDOWN, and how commands are shown without their secrets.
 
+use super::catalog;
 use super::session::Session;
 use super::table::Command;
 use crate::error::Failure;
@@ -46,12 +47,17 @@ pub(super) fn words<'a>(
     })
 }
 
-/// Shows a command to those who said MONITOR.
-pub(super) fn show(session: &Session, command: &Command, args: Args<'_>) {
-    let now_us = session.shared.store.now_ms() * 1000;
-    let address = session.client.peer.to_string();
-    let line = monitor::line(now_us, session.database, &address, words(command, args));
-    session.shared.monitors.show(&line);
+impl Session {
+    /// Shows a command to those who said MONITOR, unless it is for who runs the server.
+    pub(super) fn show(&self, command: &Command, args: Args<'_>) {
+        if !self.shared.monitors.are_there() || catalog::is_administrative(command, args) {
+            return;
+        }
+        let now_us = self.shared.store.now_ms() * 1000;
+        let address = self.client.peer.to_string();
+        let line = monitor::line(now_us, self.database, &address, words(command, args));
+        self.shared.monitors.show(&line);
+    }
 }
 
 pub(super) fn monitor(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
