@@ -16,19 +16,19 @@ type Done = Result<(), Failure>;
 /// What stands in the place of a password.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// Which arguments of a command are secrets.
+/// Which arguments of a command are secrets, or stand behind one: there may be another.
 fn secrets(command: &Command, args: Args<'_>) -> Range<usize> {
     match command.name {
         "auth" => 1..args.len(),
         "hello" => {
             let at = (2..args.len()).find(|&index| args.is(index, "AUTH"));
-            at.map_or(0..0, |at| at + 1..at + 3)
+            at.map_or(0..0, |at| at + 1..args.len())
         }
         "config" if args.is(1, "SET") => {
             let at = (2..args.len())
                 .step_by(2)
                 .find(|&index| args.is(index, "requirepass"));
-            at.map_or(0..0, |at| at + 1..at + 2)
+            at.map_or(0..0, |at| at + 1..args.len())
         }
         "acl" if args.is(1, "SETUSER") => 2..args.len(),
         _ => 0..0,
