@@ -89,23 +89,6 @@ enum State {
     Stopping,
 }
 
-/// Listens at an address, if there is one. Returns where that is.
-fn listen_at(
-    address: Option<SocketAddr>,
-    language: Language,
-    listeners: &mut Vec<Listener>,
-) -> Result<Option<SocketAddr>> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let failed = |cause| Error::Listen { address, cause };
-    let socket = TcpListener::bind(address).map_err(failed)?;
-    let bound = socket.local_addr().map_err(failed)?;
-    let socket = Listening::Network(socket);
-    listeners.push(Listener { socket, language });
-    Ok(Some(bound))
-}
-
 /// Starts the web page, if there is to be one.
 fn start_web(
     options: &ServerOptions,
@@ -136,8 +119,8 @@ impl Server {
         protected(&options, &access)?;
         let tls = options.tls.as_ref().map(tls_config).transpose()?;
         let mut listeners = Vec::new();
-        let redis = listen_at(options.redis, Language::Redis, &mut listeners)?;
-        let memcached = listen_at(options.memcached, Language::Memcached, &mut listeners)?;
+        let redis = listen(options.redis, Language::Redis, &mut listeners)?;
+        let memcached = listen(options.memcached, Language::Memcached, &mut listeners)?;
         let socket_files = listen_at_files(&options, &mut listeners)?;
         let store = Arc::new(Store::open(db)?);
         let port = |address: Option<SocketAddr>| address.map_or(0, |address| address.port());
@@ -342,6 +325,23 @@ fn access(options: &ServerOptions) -> Result<Access> {
         Delays::new(clock),
     );
     access.map_err(|why| Error::Users { why })
+}
+
+/// Listens at an address, if one is asked for. Returns it with the port that was taken.
+fn listen(
+    address: Option<SocketAddr>,
+    language: Language,
+    listeners: &mut Vec<Listener>,
+) -> Result<Option<SocketAddr>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let failed = |cause| Error::Listen { address, cause };
+    let socket = TcpListener::bind(address).map_err(failed)?;
+    let bound = socket.local_addr().map_err(failed)?;
+    let socket = Listening::Network(socket);
+    listeners.push(Listener { socket, language });
+    Ok(Some(bound))
 }
 
 /// Listens at the sockets of the file system that are asked for.

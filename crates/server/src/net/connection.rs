@@ -227,14 +227,6 @@ impl Connection {
         goes_on
     }
 
-    /// What a connection that ends waits for.
-    fn last_turn(&self) -> Turn {
-        match self.has_output() {
-            true => Turn::Idle,
-            false => Turn::Closed,
-        }
-    }
-
     fn rounds(&mut self) -> io::Result<Turn> {
         // The socket may have said since the last turn that there is more, and says it only once.
         self.is_drained = false;
@@ -248,7 +240,11 @@ impl Connection {
                 return Ok(Turn::Idle);
             }
             if self.is_ending {
-                return Ok(self.last_turn());
+                return Ok(if self.has_output() {
+                    Turn::Idle
+                } else {
+                    Turn::Closed
+                });
             }
             if self.has_output() && self.account.budget().is_tight() {
                 // Who owes replies takes them first; the socket says when it can.

@@ -5,7 +5,7 @@ use super::paging::{Fits, Paging, no_room};
 use super::permission::{Hold, NotAllowed};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
-use super::{args, catalog, connection, subcommands, watching};
+use super::{args, connection, subcommands, watching};
 use crate::access::User;
 use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
@@ -166,12 +166,7 @@ impl Session {
                 }
             };
             if self.shared.pause.is_on() && read.is_none() && self.is_paused(command, context) {
-                self.waiting = Some(Waiting {
-                    at,
-                    count: 0,
-                    reading: None,
-                });
-                return Flow::Wait;
+                return self.wait_at(at);
             }
             if self.multi.is_begun() && !command.runs_in_multi() {
                 self.queue(command, args, output);
@@ -186,8 +181,7 @@ impl Session {
                             true => Vec::new(),
                             false => output.split_off(start),
                         };
-                        self.pause(hold, (at, index), reply, context);
-                        return Flow::Wait;
+                        return self.pause(hold, (at, index), reply, context);
                     }
                 }
                 Action::Data(_) => {
@@ -293,7 +287,7 @@ impl Session {
 
     /// Lets nothing of this connection happen until the answer to a wrong password is due. `place` is where the command is that gave
     /// it, and where the next one is.
-    fn pause(&mut self, hold: Hold, place: (usize, usize), reply: Vec<u8>, context: &Context<'_>) {
+    fn pause(&mut self, hold: Hold, place: (usize, usize), reply: Vec<u8>, context: &Context<'_>) -> Flow {
         let pause = match hold {
             Hold::Reply(until) => Pause {
                 at: place.1,
@@ -309,6 +303,7 @@ impl Session {
         let clock = self.shared.access.delays.clock();
         clock.wake_at(pause.until, context.waker());
         self.pause = Some(pause);
+        Flow::Wait
     }
 
     /// Refuses a request before it is executed.
@@ -335,6 +330,16 @@ impl Session {
             peer = %self.client.peer,
             "closed: a client of the Redis port spoke HTTP; a web page may have tried to send commands"
         );
+    }
+
+    /// A request waits until a pause is over.
+    fn wait_at(&mut self, at: usize) -> Flow {
+        self.waiting = Some(Waiting {
+            at,
+            count: 0,
+            reading: None,
+        });
+        Flow::Wait
     }
 
     /// Whether CLIENT PAUSE holds a command. What is queued for EXEC waits with it.
@@ -379,13 +384,6 @@ impl Session {
             self.note_slow(command, args, took);
         }
         self.hold_back(replies, output, start);
-    }
-
-    /// Shows a command to those who said MONITOR.
-    pub(super) fn show(&self, command: &Command, args: Args<'_>) {
-        if self.shared.monitors.are_there() && !catalog::is_administrative(command, args) {
-            watching::show(self, command, args);
-        }
     }
 
     /// Whether a request can be executed with those before it.

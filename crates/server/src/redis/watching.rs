@@ -1,5 +1,6 @@
 //! MONITOR and SHUTDOWN, and how commands are shown without their secrets.
 
+use super::catalog;
 use super::session::Session;
 use super::table::Command;
 use crate::error::Failure;
@@ -15,19 +16,19 @@ type Done = Result<(), Failure>;
 /// What stands in the place of a password.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// Which arguments of a command are secrets.
+/// Which arguments of a command are secrets, or stand behind one: there may be another.
 fn secrets(command: &Command, args: Args<'_>) -> Range<usize> {
     match command.name {
         "auth" => 1..args.len(),
         "hello" => {
             let at = (2..args.len()).find(|&index| args.is(index, "AUTH"));
-            at.map_or(0..0, |at| at + 1..at + 3)
+            at.map_or(0..0, |at| at + 1..args.len())
         }
         "config" if args.is(1, "SET") => {
             let at = (2..args.len())
                 .step_by(2)
                 .find(|&index| args.is(index, "requirepass"));
-            at.map_or(0..0, |at| at + 1..at + 2)
+            at.map_or(0..0, |at| at + 1..args.len())
         }
         "acl" if args.is(1, "SETUSER") => 2..args.len(),
         _ => 0..0,
@@ -46,12 +47,17 @@ pub(super) fn words<'a>(
     })
 }
 
-/// Shows a command to those who said MONITOR.
-pub(super) fn show(session: &Session, command: &Command, args: Args<'_>) {
-    let now_us = session.shared.store.now_ms() * 1000;
-    let address = session.client.peer.to_string();
-    let line = monitor::line(now_us, session.database, &address, words(command, args));
-    session.shared.monitors.show(&line);
+impl Session {
+    /// Shows a command to those who said MONITOR, unless it is for who runs the server.
+    pub(super) fn show(&self, command: &Command, args: Args<'_>) {
+        if !self.shared.monitors.are_there() || catalog::is_administrative(command, args) {
+            return;
+        }
+        let now_us = self.shared.store.now_ms() * 1000;
+        let address = self.client.peer.to_string();
+        let line = monitor::line(now_us, self.database, &address, words(command, args));
+        self.shared.monitors.show(&line);
+    }
 }
 
 pub(super) fn monitor(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
