@@ -68,7 +68,7 @@ pub enum Verb {
     Compact(compact::Compact),
     /// Measure it, and other engines beside it.
     Bench(bench::Bench),
-    /// Run the experiments of the research it builds on, and show published figures and ours side by side.
+    /// Run published experiments, and compare their figures with ours.
     Lab(lab::Lab),
     /// Draw the tree.
     Inspect(inspect::Inspect),
