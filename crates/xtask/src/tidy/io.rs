@@ -168,11 +168,14 @@ mod tests {
     fn an_exception_holds_for_its_file_and_its_crate_and_must_be_used() {
         let module = ("crates/storage/src/cache/mod.rs", "mod arena;");
         let bench = ("crates/storage/benches/log.rs", "fn f() { libc::getrusage(); }");
+        let sockets = [
+            ("crates/server/src/control/socket.rs", "use rustix::net;"),
+            ("crates/server/src/control/listen.rs", "use rustix::net;"),
+        ];
         let memory = |text| {
+            let memory = ("crates/storage/src/memory.rs", text);
             lines(&check(&Workspace::planted(&[
-                module,
-                bench,
-                ("crates/storage/src/memory.rs", text),
+                module, bench, sockets[0], sockets[1], memory,
             ])))
         };
         assert_eq!(memory("fn f() { libc::mmap(); }"), [""; 0]);
