@@ -107,6 +107,54 @@ fn a_pipeline_of_long_replies_is_answered_as_they_are_taken() {
 }
 
 #[test]
+fn the_slowest_readers_are_closed_and_no_others() {
+    let fixture = bounded(4 * MIB);
+    let (mut observer, mut idle) = (fixture.client(), fixture.client());
+    let mut spared = fixture.client();
+    set(&mut observer, b"k", 700_000);
+    // The system's buffers take about as much of each reader's replies. Replies of different lengths leave remainders of
+    // different lengths, so that together they surely exceed the limit.
+    let key = |reader: usize| format!("k{reader}");
+    let length = |reader: usize| 400_000 + 20_011 * reader;
+    for reader in 0..30 {
+        set(&mut observer, key(reader).as_bytes(), length(reader));
+    }
+    spared.script("CLIENT NO-EVICT ON => OK");
+    spared.send_bytes(&b"GET k\r\n".repeat(30));
+    wait_until("the spared one owes replies", || {
+        listed(&mut observer, "omem").iter().any(|&bytes| bytes > 0)
+    });
+    let mut slow: Vec<Client> = (0..30).map(|_| fixture.client()).collect();
+    for (reader, client) in slow.iter_mut().enumerate() {
+        client.send_bytes(&format!("GET {}\r\n", key(reader)).repeat(100).into_bytes());
+    }
+    wait_until("some are closed", || info(&mut observer, "evicted_clients") > 0);
+    let limit = info(&mut observer, "maxmemory_clients");
+    assert_eq!(limit, 4 * MIB as u64);
+    // A reply that fits is made for whoever takes it.
+    observer.send(&[b"GET", b"k"]);
+    assert_eq!(observer.reply().len(), 700_002);
+    idle.script("PING => PONG");
+    for reply in 0..30 {
+        assert_eq!(spared.reply().len(), 700_002, "reply {reply} of the spared one");
+    }
+    let mut closed = 0;
+    for client in &mut slow {
+        let mut replies = 0;
+        while replies < 100 && client.try_reply().is_some() {
+            replies += 1;
+        }
+        closed += u64::from(replies < 100);
+    }
+    let evicted = info(&mut observer, "evicted_clients");
+    assert_eq!(closed, evicted, "who was closed was counted, and nobody else was");
+    drop(slow);
+    wait_until("all is given back", || {
+        listed(&mut observer, "omem").iter().sum::<u64>() == 0
+    });
+}
+
+#[test]
 fn a_request_that_cannot_fit_is_refused_before_it_comes_and_the_connection_goes_on() {
     let fixture = bounded(4 * MIB);
     let mut client = fixture.client();
