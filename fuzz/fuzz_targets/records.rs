@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use alluvium::format::{
+use alluvium::simulation::format::{
     CatalogRecord, Write, Writes, decode_catalog, encode_ingest, encode_keyspace, encode_one, encode_range,
     keyspace_key, split,
 };

@@ -108,7 +108,7 @@ fn requests_of_memcached() -> Vec<Vec<u8>> {
 }
 
 fn records() -> Vec<Vec<u8>> {
-    use alluvium::format::{encode_keyspace, encode_one, encode_range, keyspace_key};
+    use alluvium::simulation::format::{encode_keyspace, encode_one, encode_range, keyspace_key};
     let mut record = Vec::new();
     encode_one(&mut record, &[1], b"key", alluvium_base::Kind::Put, 0, b"value");
     encode_one(&mut record, &[1], b"key", alluvium_base::Kind::Put, 7, b"value");

@@ -4,7 +4,7 @@ use crate::arguments::Arguments;
 use crate::exit::{self, Exit, failure};
 use crate::store::Store;
 use crate::{screen, sizes};
-use alluvium::{Db, MIN_MEMORY, Options};
+use alluvium::{Db, MIN_MEMORY, OpenMode, Options};
 use alluvium_server::control::Client;
 use anyhow::{Context as _, Error, Result};
 use std::io;
@@ -91,7 +91,8 @@ impl Context {
 
     fn open_own(&self) -> Result<Db> {
         self.options()
-            .open_existing(&self.path)
+            .mode(OpenMode::Existing)
+            .open(&self.path)
             .with_context(|| self.what())
     }
 
@@ -103,7 +104,7 @@ impl Context {
         let Some(why) = exit::cannot_write(&error) else {
             return Err(error);
         };
-        let db = match self.options().open_read_only(&self.path) {
+        let db = match self.options().mode(OpenMode::ReadOnly).open(&self.path) {
             Ok(db) => db,
             Err(other) => {
                 let other = Error::new(other).context(self.what());

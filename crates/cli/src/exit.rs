@@ -1,7 +1,7 @@
 //! What a script learns from the exit code, and a person from the last line.
 
 use crate::screen;
-use alluvium::Error;
+use alluvium::{Error, ErrorKind};
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
@@ -124,20 +124,14 @@ fn in_flags(error: &Error) -> Option<String> {
 
 /// Why nothing can be written where the store is, if that is the error.
 pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
-    use alluvium_device::Error as Device;
-    use alluvium_storage::{Error as Storage, Structure};
     let error = error.chain().find_map(|cause| cause.downcast_ref::<Error>())?;
-    match error {
-        Error::Storage(Storage::Device(Device::PermissionDenied { .. })) => {
-            Some("its files may only be read")
-        }
-        Error::Storage(Storage::Device(Device::ReadOnlyFileSystem { .. })) => {
-            Some("its file system is mounted for reading only")
-        }
-        Error::Storage(Storage::Corrupt { place, .. }) if place.structure == Structure::ExtentMap => {
+    match (error, error.kind()) {
+        (Error::Storage(_), ErrorKind::PermissionDenied) => Some("its files may only be read"),
+        (Error::Storage(_), ErrorKind::ReadOnly) => Some("its file system is mounted for reading only"),
+        (Error::Storage(storage), _) if storage.is_extent_map_damaged() => {
             Some("its extent map is damaged, which `alluvium repair` rebuilds")
         }
-        error if error.is_full() => Some("the disk is full"),
+        _ if error.is_full() => Some("the disk is full"),
         _ => None,
     }
 }
@@ -162,21 +156,11 @@ pub(crate) fn classify(error: &anyhow::Error) -> Exit {
 }
 
 fn of_store(error: &Error) -> Exit {
-    use alluvium_device::Error as Device;
-    use alluvium_storage::Error as Storage;
-    match error {
-        error if error.is_full() => Exit::Full,
-        Error::BadBackup { .. } | Error::BadCopy { .. } => Exit::Damaged,
-        Error::NoSuchKeyspace { .. } | Error::NoSuchSnapshot { .. } => Exit::NotFound,
-        Error::Storage(Storage::Device(Device::Locked { .. })) => Exit::Busy,
-        Error::Storage(Storage::Device(Device::NotFound { .. }) | Storage::NotAStore { .. }) => {
-            Exit::NotFound
-        }
-        Error::Storage(
-            Storage::Corrupt { .. }
-            | Storage::OlderGeneration { .. }
-            | Storage::Device(Device::PastEnd { .. }),
-        ) => Exit::Damaged,
+    match error.kind() {
+        _ if error.is_full() => Exit::Full,
+        ErrorKind::Corrupt => Exit::Damaged,
+        ErrorKind::NotFound | ErrorKind::NotAStore => Exit::NotFound,
+        ErrorKind::Locked => Exit::Busy,
         _ => Exit::Failed,
     }
 }

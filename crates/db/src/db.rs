@@ -4,10 +4,11 @@ use crate::batch::WriteBatch;
 use crate::catalog::{Catalog, Definition, Owners};
 use crate::changes::Changes;
 use crate::check::CheckReport;
+use crate::committer::{Committer, Write};
 use crate::engine::{Commit, Engine, Tally, Worked};
 use crate::format;
 use crate::keyspace::KeyspaceOptions;
-use crate::options::{Existing, Options};
+use crate::options::{Existing, OpenMode, Options};
 use crate::progress::Progress;
 use crate::reads::{Reactor, Reads};
 use crate::snapshot::{Pinned, Snapshot};
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     workers: Workers,
     pub(crate) reactor: Reactor,
+    pub(crate) committer: Committer,
     pub(crate) recorders: Recorders,
 }
 
@@ -62,6 +64,20 @@ impl Shared {
         Ok(last)
     }
 
+    /// Drops a future's hold on the store. A store is not closed where a future is polled or
+    /// dropped, because that takes time: another thread does it.
+    pub(crate) fn let_go(self: Arc<Self>) {
+        let Some(last) = Arc::into_inner(self) else {
+            return;
+        };
+        let closing = std::thread::Builder::new()
+            .name("alluvium-close".to_owned())
+            .spawn(move || drop(last));
+        if let Err(error) = closing {
+            tracing::error!(%error, "no thread could be started to close the store; it was closed in place");
+        }
+    }
+
     /// Counts a read of many keys.
     pub(crate) fn count_multi_get(&self, keys: usize) {
         self.engine
@@ -70,6 +86,7 @@ impl Shared {
     }
 
     fn close(&self) -> Result<()> {
+        self.committer.stop();
         self.workers.stop();
         let result = self.engine.close();
         self.reactor.stop();
@@ -143,9 +160,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Options::open_read_only`].
+    /// As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) when a program has it
+    /// open for writing.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Db> {
-        Options::new().open_read_only(path)
+        Options::new().mode(OpenMode::ReadOnly).open(path)
     }
 
     pub(crate) fn open_in(
@@ -162,6 +180,7 @@ impl Db {
         );
         Ok(Db {
             shared: Arc::new(Shared {
+                committer: Committer::new(&engine),
                 engine,
                 workers,
                 reactor: Reactor::default(),
@@ -251,7 +270,7 @@ impl Db {
             0,
             &format::encode_next(id + 1),
         );
-        // Before anybody can write to it, so that whoever folds its merges knows how.
+        // Before a writer can use it, so that compactions know how to fold its merges.
         self.catalog().prepare(&definition);
         self.shared.commit(&commit, Owners::Catalog, None)?;
         self.catalog().add(name, Arc::clone(&definition));
@@ -267,7 +286,7 @@ impl Db {
         Ok(self.handle(definition))
     }
 
-    /// The names of all keyspaces, in order.
+    /// Returns the names of all keyspaces, in order.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
         self.catalog().names()
@@ -330,6 +349,32 @@ impl Db {
             .map(|_| ())
     }
 
+    /// Returns a future of an atomic write: see [`Db::write`]. The future is ready once the write
+    /// is acknowledged. Writes whose futures wait at the same time share syncs, so a thousand
+    /// durable writes take little longer than one.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::{Durability, WriteBatch};
+    /// let rivers = db.keyspace("rivers")?;
+    /// let mut batch = WriteBatch::new().durability(Durability::Disk);
+    /// batch.put(&rivers, "Elbe", "1094 km")?;
+    /// pollster::block_on(db.write_async(batch))?;
+    /// assert_eq!(rivers.get("Elbe")?.unwrap(), b"1094 km");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn write_async(&self, batch: WriteBatch) -> Write {
+        let batch = match batch.store {
+            Some(store) if store != self.shared.number() => Err(Error::OtherStore),
+            _ => Ok(batch),
+        };
+        Write::new(&self.shared, batch)
+    }
+
     /// Makes every acknowledged write survive a loss of power.
     ///
     /// # Errors
@@ -370,7 +415,7 @@ impl Db {
         Ok(Snapshot::new(pinned))
     }
 
-    /// A snapshot that was kept under a name.
+    /// Returns the snapshot that is kept under a name.
     ///
     /// # Errors
     /// [`Error::NoSuchSnapshot`].
@@ -385,16 +430,15 @@ impl Db {
         Ok(Snapshot::new(Pinned::at(&self.shared, at)))
     }
 
-    /// The names of all kept snapshots, in order, and the commits they end with.
+    /// Returns the names of all kept snapshots, in order, each with the number of its last commit.
     #[must_use]
     pub fn snapshots(&self) -> Vec<(String, u64)> {
         self.catalog().snapshots().into_iter().collect()
     }
 
-    /// Keeps a snapshot no longer. Handles to it stay good until they are dropped. What it held is
-    /// given up once its removal survives the loss
-    /// of power: [`Db::sync`] or a checkpoint see to that, and the store by itself within
-    /// [`Options::sync_interval`].
+    /// Removes a named snapshot. Handles to it stay valid until they are dropped. The versions it
+    /// kept are freed once the removal survives a loss of power: after [`Db::sync`], after a
+    /// checkpoint, or within [`Options::sync_interval`].
     ///
     /// # Errors
     /// [`Error::NoSuchSnapshot`], as [`Keyspace::delete`].
@@ -472,24 +516,25 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::checkpoint_to`].
-    pub fn checkpoint_to_with(&self, path: impl AsRef<Path>, progress: impl FnMut(Progress)) -> Result<u64> {
-        self.checkpoint_to_in(&(Arc::new(FileDirectory::create(path)?) as Arc<_>), progress)
-    }
-
-    /// As [`Db::checkpoint_to_with`], into a directory of the caller's: in memory, or simulated.
-    ///
-    /// # Errors
-    /// As [`Db::checkpoint_to`].
-    pub fn checkpoint_to_in(
+    pub fn checkpoint_to_with(
         &self,
-        target: &Arc<dyn Directory>,
+        path: impl AsRef<Path>,
         mut progress: impl FnMut(Progress),
     ) -> Result<u64> {
-        self.shared.healthy()?;
-        self.engine().back_up(target, &mut progress)
+        self.back_up(&(Arc::new(FileDirectory::create(path)?) as Arc<_>), &mut progress)
     }
 
-    /// As [`Db::checkpoint_to_in`], for who checks the copy.
+    /// Copies the store and checks the copy: see [`Db::checkpoint_to`].
+    pub(crate) fn back_up(
+        &self,
+        target: &Arc<dyn Directory>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<u64> {
+        self.shared.healthy()?;
+        self.engine().back_up(target, progress)
+    }
+
+    /// Copies the store without checking the copy.
     pub(crate) fn copy_to_in(
         &self,
         target: &Arc<dyn Directory>,
@@ -505,26 +550,10 @@ impl Db {
     /// # Errors
     /// As the device says. What is damaged is reported, not returned.
     pub fn check(&self) -> Result<Vec<String>> {
-        self.check_with(|_| ())
+        Ok(self.check_report(|_| ())?.into_sentences())
     }
 
-    /// Like [`Db::check`], and reports progress.
-    ///
-    /// ```
-    /// # let place = tempfile::tempdir().unwrap();
-    /// # let db = alluvium::Db::open(place.path().join("store"))?;
-    /// let wrong = db.check_with(|progress| println!("{:.0} %", 100.0 * progress.fraction()))?;
-    /// assert!(wrong.is_empty());
-    /// # Ok::<(), alluvium::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Db::check`].
-    pub fn check_with(&self, progress: impl FnMut(Progress)) -> Result<Vec<String>> {
-        Ok(self.check_report(progress)?.into_sentences())
-    }
-
-    /// Like [`Db::check_with`], and returns how much was read of each structure.
+    /// Like [`Db::check`]; also reports progress, and returns how much was read of each structure.
     ///
     /// Everything a reader could reach is read from the device, past the cache: leaves, index
     /// nodes, values outside leaves, maplets, the trunk, the extent map, all copies of the
@@ -535,7 +564,7 @@ impl Db {
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// # db.keyspace("rivers")?.put("Elbe", "1094 km")?;
     /// # db.checkpoint()?;
-    /// let report = db.check_report(|_| ())?;
+    /// let report = db.check_report(|progress| println!("{:.0} %", 100.0 * progress.fraction()))?;
     /// assert!(report.is_whole() && report.records > 0);
     /// # Ok::<(), alluvium::Error>(())
     /// ```
@@ -547,7 +576,8 @@ impl Db {
         self.engine().check(Depth::Everything, &mut progress)
     }
 
-    /// As [`Db::check`], but of the structure alone: which extents are in use, and by whom. It reads next to nothing.
+    /// Like [`Db::check`], but checks the structure only: which extents are in use, and by what. It
+    /// reads almost nothing.
     ///
     /// # Errors
     /// As [`Db::check`].
@@ -607,14 +637,15 @@ impl Db {
         self.engine().stats(&self.shared.recorders)
     }
 
-    /// For reading many keys at a time on one thread, without an executor: see [`Reads`].
+    /// Returns a window for reading many keys at a time on one thread, without an executor: see
+    /// [`Reads`].
     #[must_use]
     pub fn reads<T>(&self) -> Reads<T> {
         Reads::new(&self.shared)
     }
 
-    /// The tree, drawn in plain text for people: each line a node of the trunk or one of its children, with the runs that it holds. Keys begin with
-    /// the number of their keyspace.
+    /// Returns a drawing of the tree in plain text: each line is a node of the trunk or one of its
+    /// children, with its runs. Keys start with the number of their keyspace.
     #[must_use]
     pub fn draw(&self) -> String {
         self.engine().tree.draw()
@@ -640,13 +671,15 @@ impl Db {
         self.engine().tree.outline()
     }
 
-    /// A run of the tree, by the number of its group and its place in that, as [`Db::outline`] says them; none if the tree has no such run (any more).
+    /// Returns a run of the tree by the number of its group and its place in the group, both from
+    /// [`Db::outline`]; `None` if the tree no longer has it.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         self.engine().tree.outline_run(group, place)
     }
 
-    /// How long operations took since the store was opened: more than [`Db::stats`] says of it. The difference of two tells percentiles of the time between.
+    /// Returns the distributions of latencies since the store was opened, in more detail than
+    /// [`Db::stats`]. The difference of two gives the percentiles of the time between.
     #[must_use]
     pub fn distributions(&self) -> Distributions {
         self.shared.recorders.distributions()
@@ -669,7 +702,7 @@ impl Db {
     /// let rivers = db.keyspace("rivers")?;
     /// let mut changes = db.changes_since(db.sequence())?;
     /// rivers.put("Elbe", "1094 km")?;
-    /// let set = changes.next().expect("somebody has written")?;
+    /// let set = changes.next().expect("a commit came")?;
     /// assert!(matches!(&set.changes[..], [Change::Put { key, .. }] if key == b"Elbe"));
     /// assert_eq!(set.sequence, db.sequence());
     /// assert!(changes.next().is_none(), "for now");
@@ -700,9 +733,8 @@ impl Db {
         self.shared.close()
     }
 
-    /// Lets go of a simulated store as if its process had died: nothing more is written, by no handle.
-    #[doc(hidden)]
-    pub fn abandon(&self) {
+    /// Ends the store as if its process had died: no handle writes anything more.
+    pub(crate) fn end_abruptly(&self) {
         self.shared.workers.stop();
         self.shared.engine.abandon();
     }

@@ -1,17 +1,133 @@
 //! What can go wrong for a user of the store, and what to do about it.
 
+use alluvium_device::Error as Device;
+use alluvium_storage::{Error as Storage, Structure};
 use thiserror::Error;
 
 /// The result of an operation of the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// The kind of an [`enum@Error`], for programs that decide what to do next.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let path = place.path().join("store");
+/// use alluvium::{Db, ErrorKind};
+/// let db = Db::open(&path)?;
+/// let again = Db::open(&path).unwrap_err();
+/// assert_eq!(again.kind(), ErrorKind::Locked);
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Another process or handle has the store open.
+    Locked,
+    /// The directory holds no store, or files of something else.
+    NotAStore,
+    /// A store, keyspace, snapshot or file of that name exists already.
+    AlreadyExists,
+    /// The path, keyspace or snapshot does not exist.
+    NotFound,
+    /// A newer version of Alluvium wrote the store, or a keyspace of it.
+    NewerVersion,
+    /// An earlier version of Alluvium wrote the store, in a format that is no longer read.
+    OlderVersion,
+    /// What was read is not what was written.
+    Corrupt,
+    /// The disk, or the size that the store may have, is used up. Reads and deletes go on.
+    Full,
+    /// The process or the machine has run out of open files, memory or another resource.
+    Exhausted,
+    /// The store was opened for reading only, or its file system is mounted so.
+    ReadOnly,
+    /// The operating system denies access to the files.
+    PermissionDenied,
+    /// The device or the operating system failed.
+    Io,
+    /// An earlier failure keeps this handle from writing: close the store and open it again.
+    Poisoned,
+    /// Another handle has closed the store.
+    Closed,
+    /// The keyspace of this handle was dropped.
+    Dropped,
+    /// An argument or an option is out of its bounds, or does not fit the store.
+    InvalidArgument,
+    /// A stored value cannot be combined with the operands that were merged into it.
+    BadValue,
+    /// The log no longer holds the commits that were asked for.
+    Gone,
+}
+
+/// A failure below the keyspaces: the device, damage, a full disk, an earlier failure.
+///
+/// Its text says what failed, where, and what to do.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct StorageError(Storage);
+
+impl StorageError {
+    /// Returns the kind of the failure.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match &self.0 {
+            Storage::Device(device) => kind_of_device(device),
+            Storage::Corrupt { .. } | Storage::OlderGeneration { .. } => ErrorKind::Corrupt,
+            Storage::NotAStore { .. } => ErrorKind::NotAStore,
+            Storage::StoreExists { .. } => ErrorKind::AlreadyExists,
+            Storage::NewerFormat { .. } => ErrorKind::NewerVersion,
+            Storage::OlderFormat { .. } => ErrorKind::OlderVersion,
+            Storage::BadBase { .. } => ErrorKind::BadValue,
+            Storage::Full { .. } | Storage::LogFull { .. } => ErrorKind::Full,
+            Storage::Poisoned { .. } => ErrorKind::Poisoned,
+            Storage::BadOption { .. } => ErrorKind::InvalidArgument,
+            _ => ErrorKind::Io,
+        }
+    }
+
+    /// Returns whether the damage is in the extent map, which a repair rebuilds without loss.
+    #[must_use]
+    pub fn is_extent_map_damaged(&self) -> bool {
+        matches!(&self.0, Storage::Corrupt { place, .. } if place.structure == Structure::ExtentMap)
+    }
+
+    /// The error as the storage layer has it.
+    pub(crate) fn inner(&self) -> &Storage {
+        &self.0
+    }
+
+    pub(crate) fn into_device(self) -> std::result::Result<Device, StorageError> {
+        match self.0 {
+            Storage::Device(error) => Ok(error),
+            other => Err(StorageError(other)),
+        }
+    }
+}
+
+fn kind_of_device(error: &Device) -> ErrorKind {
+    match error {
+        Device::NotFound { .. } => ErrorKind::NotFound,
+        Device::AlreadyExists { .. } => ErrorKind::AlreadyExists,
+        Device::PermissionDenied { .. } => ErrorKind::PermissionDenied,
+        Device::Locked { .. } => ErrorKind::Locked,
+        Device::DiskFull { .. } => ErrorKind::Full,
+        Device::Exhausted { .. } => ErrorKind::Exhausted,
+        Device::PastEnd { .. } => ErrorKind::Corrupt,
+        Device::ReadOnly { .. } | Device::ReadOnlyFileSystem { .. } => ErrorKind::ReadOnly,
+        Device::Poisoned { .. } => ErrorKind::Poisoned,
+        _ => ErrorKind::Io,
+    }
+}
+
 /// An operation failed. Unless it says otherwise, nothing was changed.
+///
+/// Programs decide by [`Error::kind`]; the variants hold the details.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The floor below says so: the device, damage, a full disk, a failure before.
+    /// The device, damage, a full disk, or an earlier failure.
     #[error(transparent)]
-    Storage(#[from] alluvium_storage::Error),
+    Storage(StorageError),
     /// The store was closed by another handle.
     #[error("the store is closed: open it again")]
     Closed,
@@ -137,12 +253,12 @@ pub enum Error {
         /// The one before it.
         after: Vec<u8>,
     },
-    /// The log does not hold all commits any more that somebody wants to follow.
+    /// The log no longer holds all commits that a follower asks for.
     #[error(
         "the log no longer has the commits after number {after}, but those after {oldest}: begin anew from a copy (`Db::checkpoint_to`), and keep more log (`Options::keep_log`)"
     )]
     ChangesGone {
-        /// Where he wanted to begin.
+        /// The number of the last commit that the follower has.
         after: u64,
         /// The least number that would do.
         oldest: u64,
@@ -185,16 +301,58 @@ pub enum Error {
     },
 }
 
-impl From<alluvium_device::Error> for Error {
-    fn from(error: alluvium_device::Error) -> Error {
-        Error::Storage(error.into())
+impl From<Storage> for Error {
+    fn from(error: Storage) -> Error {
+        Error::Storage(StorageError(error))
+    }
+}
+
+impl From<Device> for Error {
+    fn from(error: Device) -> Error {
+        Storage::from(error).into()
     }
 }
 
 impl Error {
-    /// Whether room on the disk would have helped: reads and deletes go on, and writing resumes by itself once there is some.
+    /// Returns the kind of the error, which programs match.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Storage(error) => error.kind(),
+            Error::Closed => ErrorKind::Closed,
+            Error::Background { .. } => ErrorKind::Poisoned,
+            Error::NoSuchKeyspace { .. } | Error::NoSuchSnapshot { .. } => ErrorKind::NotFound,
+            Error::KeyspaceExists { .. } | Error::SnapshotExists { .. } => ErrorKind::AlreadyExists,
+            Error::KeyspaceDropped { .. } => ErrorKind::Dropped,
+            Error::NotRegistered { .. }
+            | Error::OptionsDiffer { .. }
+            | Error::NoOperator { .. }
+            | Error::BadOperand { .. }
+            | Error::TooLong { .. }
+            | Error::OtherStore
+            | Error::Unsorted { .. }
+            | Error::IngestEnded
+            | Error::BadOption { .. } => ErrorKind::InvalidArgument,
+            Error::BadBase { .. } => ErrorKind::BadValue,
+            Error::ChangesGone { .. } => ErrorKind::Gone,
+            Error::ReadOnly => ErrorKind::ReadOnly,
+            Error::BadBackup { .. } | Error::BadCopy { .. } => ErrorKind::Corrupt,
+        }
+    }
+
+    /// Returns whether more room on the disk, or more of another resource that has run out, would
+    /// have helped. Nothing was changed: reads and deletes go on, and writing resumes by itself
+    /// once there is room.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self, Error::Storage(error) if error.is_full())
+        matches!(self, Error::Storage(error) if error.inner().is_full())
+    }
+
+    /// The error as the storage layer has it, if it is one of those.
+    pub(crate) fn storage(&self) -> Option<&Storage> {
+        match self {
+            Error::Storage(error) => Some(error.inner()),
+            _ => None,
+        }
     }
 }

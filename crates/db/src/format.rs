@@ -97,15 +97,29 @@ pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
 pub enum Write<'a> {
     /// A message about one key; its sequence number is not known here.
     One {
+        /// The key, with the number of its keyspace in front.
         key: &'a [u8],
+        /// The kind of the message.
         kind: Kind,
+        /// When it expires, in milliseconds since 1970; zero means never.
         expires_ms: u64,
+        /// The value or operand.
         operand: &'a [u8],
     },
     /// Deletes the keys from `start` on and before `end`.
-    Range { start: &'a [u8], end: &'a [u8] },
+    Range {
+        /// The first key that is deleted.
+        start: &'a [u8],
+        /// The first key that is not.
+        end: &'a [u8],
+    },
     /// Runs with keys from `first` to `last` became part of the tree. The checkpoint that holds them follows at once: without it there was none.
-    Ingest { first: &'a [u8], last: &'a [u8] },
+    Ingest {
+        /// The first key of the runs.
+        first: &'a [u8],
+        /// The last key of the runs.
+        last: &'a [u8],
+    },
 }
 
 const RANGE: u8 = 3;
@@ -173,6 +187,7 @@ pub struct Writes<'a> {
 }
 
 impl<'a> Writes<'a> {
+    /// Reads the writes of a record.
     pub fn new(record: &'a [u8]) -> Writes<'a> {
         Writes {
             reader: Reader::new(record),
@@ -272,15 +287,23 @@ fn catalog_key(kind: u8, name: &str) -> TreeKey {
 /// A record of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogRecord {
+    /// A keyspace.
     Keyspace {
+        /// Its name.
         name: String,
+        /// Its number.
         id: KeyspaceId,
+        /// The options that it was created with.
         options: KeyspaceOptions,
     },
+    /// A named snapshot.
     Snapshot {
+        /// Its name.
         name: String,
+        /// The last commit that it holds.
         at: Sequence,
     },
+    /// The number that the next keyspace gets.
     Next(KeyspaceId),
 }
 

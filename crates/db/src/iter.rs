@@ -204,9 +204,84 @@ impl Iter {
         Ok(Some((&key[definition.prefix.len()..], value)))
     }
 
+    /// Returns an iterator over the keys alone, from either end. Values are not copied; those that
+    /// lie outside leaves are still read.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// for river in ["Oder", "Elbe", "Rhine"] {
+    ///     rivers.put(river, "")?;
+    /// }
+    /// let backwards: Result<Vec<_>, _> = rivers.range("F"..).keys().rev().collect();
+    /// assert_eq!(backwards?, [b"Rhine".to_vec(), b"Oder".to_vec()]);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn keys(self) -> Keys {
+        Keys(self)
+    }
+
+    /// Returns an iterator over the values alone, in the order of their keys, from either end.
+    #[must_use]
+    pub fn values(self) -> Values {
+        Values(self)
+    }
+
     fn own(&mut self, direction: Direction) -> Option<Result<(Vec<u8>, Value)>> {
         let lent = self.step(direction).transpose()?;
         Some(lent.map(|(key, value)| (key.to_vec(), Value::new(value.to_vec().into()))))
+    }
+}
+
+/// An iterator over keys: see [`Iter::keys`].
+#[derive(Debug)]
+pub struct Keys(Iter);
+
+impl Keys {
+    fn own(&mut self, direction: Direction) -> Option<Result<Vec<u8>>> {
+        let lent = self.0.step(direction).transpose()?;
+        Some(lent.map(|(key, _)| key.to_vec()))
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.own(Direction::Forward)
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.own(Direction::Backward)
+    }
+}
+
+/// An iterator over values: see [`Iter::values`].
+#[derive(Debug)]
+pub struct Values(Iter);
+
+impl Values {
+    fn own(&mut self, direction: Direction) -> Option<Result<Value>> {
+        let lent = self.0.step(direction).transpose()?;
+        Some(lent.map(|(_, value)| Value::new(value.to_vec().into())))
+    }
+}
+
+impl Iterator for Values {
+    type Item = Result<Value>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.own(Direction::Forward)
+    }
+}
+
+impl DoubleEndedIterator for Values {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.own(Direction::Backward)
     }
 }
 

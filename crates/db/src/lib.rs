@@ -10,71 +10,102 @@
 //! # Ok::<(), alluvium::Error>(())
 //! ```
 //!
-//! A [`Db`] has any number of [`Keyspace`]s, each an ordered map from keys to values. A [`WriteBatch`] changes several at once; a
-//! [`Snapshot`] reads all of them as of one moment; an [`Iter`] walks over one from either end. Reads that wait for the device
-//! need no thread each: [`Keyspace::get_async`], [`Db::reads`]. What is acknowledged survives as the
-//! three words of [`Durability`] say.
+//! # What to use
 //!
-//! *Knows*: keyspaces, commits and their order, who reads at which place, threads for the background, one budget of memory.
+//! | for | see |
+//! |---|---|
+//! | opening a store | [`Db::open`], [`Options`]; in memory: [`Options::in_memory`] |
+//! | an ordered map from keys to values | [`Keyspace`], which a [`Db`] has any number of |
+//! | several writes that happen together | [`WriteBatch`] |
+//! | when a write is safe | [`Durability`] |
+//! | walking over keys, from either end | [`Iter`] |
+//! | reading as of one moment | [`Snapshot`] |
+//! | counters and appends without a read | [`Keyspace::merge`], [`MergeOperator`] |
+//! | values that expire | [`Keyspace::put_until`] |
+//! | reads and writes without blocking a thread | [`Keyspace::get_async`], [`Db::write_async`], [`Db::reads`] |
+//! | loading sorted data | [`Keyspace::ingest`] |
+//! | following all changes | [`Db::changes_since`] |
+//! | backups | [`Db::checkpoint_to`], [`restore()`] |
+//! | damage | [`Db::check`], [`repair()`] |
+//! | deciding what to do about an error | [`Error::kind`] |
+//! | keys of several typed parts | [`keys`] |
+//! | numbers about the store | [`Db::stats`], [`Db::outline`] |
 //!
-//! *Does not know*: pages, runs, log segments; networks, file systems.
+//! The repository's `docs` explain durability, memory, operation and what is tested.
 //!
-//! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`), [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`;
-//! `restore.rs`, `repair.rs` and `progress.rs`; `changes.rs`;
-//! then `engine/`, which does it all without threads, and `worker.rs`, which has them, with `caps.rs`; `catalog.rs` and `format.rs`; [`keys`], which is for users alone.
+//! # For contributors
 //!
-//! Invariants (those of the engine are in its header):
+//! *Knows*: keyspaces, commits and their order, the positions that readers hold in it, background
+//! threads, one memory budget.
 //!
-//! - **A1** A handle works for ever or fails with a typed error: what another handle closes or drops never makes it panic.
-//! - **A2** An error is returned before anything was changed, or the store takes no more writes until it is opened anew.
+//! *Does not know*: pages, runs, log segments; networks, file systems. (`options.rs` sizes them, and
+//! [`simulation`] names them for tests.)
+//!
+//! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`),
+//! [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`, `committer.rs`; `restore.rs`,
+//! `repair.rs` and `progress.rs`; `changes.rs`; then `engine/`, which does the work without threads,
+//! `worker.rs`, which runs it on threads, and `caps.rs`; `catalog.rs` and `format.rs`.
+//!
+//! Invariants (the engine's are in its header):
+//!
+//! - **A1** A handle works or fails with a typed error: what another handle closes or drops never
+//!   makes it panic.
+//! - **A2** An error is returned before anything was changed, or the store takes no more writes until
+//!   it is opened again.
 
 mod batch;
 mod caps;
 mod catalog;
 mod changes;
 mod check;
+mod committer;
 mod db;
 mod engine;
 mod error;
-#[doc(hidden)]
-pub mod format;
+mod format;
 mod iter;
 pub mod keys;
 mod keyspace;
 mod machine;
 mod options;
+mod outline;
 mod place;
 mod progress;
 mod reads;
 mod repair;
 mod restore;
+pub mod simulation;
 mod snapshot;
 mod stats;
 mod value;
 mod worker;
 
 pub use alluvium_base::Purpose;
-pub use alluvium_device::Counts as DeviceCounts;
+pub use alluvium_device::{Counts as DeviceCounts, Snapshot as DeviceStats};
 pub use alluvium_dictionary::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
 };
 pub use alluvium_dictionary::range::KeyRange;
+pub use alluvium_storage::CacheStats;
+pub use alluvium_storage::extents::TierUsage as SpaceUsage;
+pub use alluvium_storage::log::LogUsage;
 pub use alluvium_trees::tiered::{
-    Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway,
+    Debt as TreeDebt, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
+    Stats as TreeStats, Underway,
 };
 pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 pub use caps::Background;
 pub use changes::{Change, ChangeSet, Changes};
 pub use check::{CheckReport, CheckedStructure};
+pub use committer::Write;
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
 pub use engine::RecordStats;
-pub use error::{Error, Result};
-pub use iter::Iter;
+pub use error::{Error, ErrorKind, Result, StorageError};
+pub use iter::{Iter, Keys, Values};
 pub use keyspace::{Compression, Ingest, Keyspace, KeyspaceOptions};
-#[doc(hidden)]
-pub use options::Scale;
-pub use options::{Durability, MIN_MEMORY, Options};
+pub use options::{Durability, MIN_MEMORY, OpenMode, Options};
+pub use outline::OutlineKey;
 pub use progress::{Progress, Stage};
 pub use reads::{Get, MultiGet, Reads};
 pub use repair::{RepairReport, repair};

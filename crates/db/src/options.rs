@@ -1,11 +1,12 @@
 //! How a store is opened: every default is right for a machine that nobody has described.
 
 use crate::caps::Background;
+use crate::simulation::{OpenIn as _, Scale};
 use crate::{Db, Error, Result};
 use crate::{machine, place};
 use alluvium_base::{KIB, MIB};
 use alluvium_device::file::FileDirectory;
-use alluvium_device::{Directory, OverlayDirectory};
+use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::merge::{CompactionFilter, Operator};
 use alluvium_storage::PageSize;
 use alluvium_storage::extents::ExtentOptions;
@@ -68,19 +69,24 @@ pub struct Options {
     pub(crate) operators: Vec<Arc<dyn Operator>>,
     pub(crate) filters: Vec<(String, Arc<dyn CompactionFilter>)>,
     pub(crate) clock: Clock,
-    scale: Option<Scale>,
+    pub(crate) scale: Option<Scale>,
+    mode: OpenMode,
 }
 
-/// A store on the scale of a simulation, in which everything follows from a seed.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Scale {
-    pub id: u128,
-    pub memtable: u64,
-    pub cache: u64,
-    pub log: LogOptions,
-    pub extents: ExtentOptions,
-    pub shape: Shape,
+/// Whether a store must exist when it is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OpenMode {
+    /// Opens the store, or creates one if the directory is empty or does not exist.
+    #[default]
+    OpenOrCreate,
+    /// Opens an existing store, and creates nothing.
+    Existing,
+    /// Creates a store in a directory that is empty or does not exist.
+    New,
+    /// Opens an existing store for reading only: see [`Db::open_read_only`]. It has no background
+    /// threads, and nothing in its directory changes.
+    ReadOnly,
 }
 
 impl fmt::Debug for Options {
@@ -98,6 +104,7 @@ impl fmt::Debug for Options {
             .field("keep_log", &self.keep_log)
             .field("operators", &self.operators)
             .field("filters", &self.filters)
+            .field("mode", &self.mode)
             .finish_non_exhaustive()
     }
 }
@@ -119,6 +126,7 @@ impl Default for Options {
             filters: Vec::new(),
             clock: Arc::new(machine::now_ms),
             scale: None,
+            mode: OpenMode::default(),
         }
     }
 }
@@ -224,88 +232,68 @@ impl Options {
         self
     }
 
-    /// Simulations choose their scale and their time.
-    #[doc(hidden)]
+    /// Sets whether the store must exist, must not exist, or is only read. Default:
+    /// [`OpenMode::OpenOrCreate`].
     #[must_use]
-    pub fn simulated(mut self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Options {
-        self.scale = Some(scale);
-        self.clock = Arc::new(now_ms);
-        self.workers(0)
+    pub fn mode(mut self, mode: OpenMode) -> Options {
+        self.mode = mode;
+        self
     }
 
-    /// Opens the store in a directory, or creates one there if the directory is empty or does not
-    /// exist.
+    /// Opens the store in a directory.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let path = place.path().join("store");
+    /// use alluvium::{ErrorKind, OpenMode, Options};
+    /// let existing = Options::new().mode(OpenMode::Existing);
+    /// assert_eq!(existing.open(&path).unwrap_err().kind(), ErrorKind::NotFound);
+    /// drop(Options::new().mode(OpenMode::New).open(&path)?);
+    /// assert!(existing.open(&path).is_ok());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Storage`] with what is wrong with the directory, the store, or the device; [`Error::BadOption`].
+    /// [`Error::Storage`] with what is wrong with the directory, the store, or the device;
+    /// [`Error::BadOption`]; [`Error::NotRegistered`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
-        place::nothing_else(path.as_ref())?;
-        Db::open_in(
-            Arc::new(FileDirectory::create(path)?),
-            self,
-            Existing::OpenOrCreate,
-        )
+        let path = path.as_ref();
+        match self.mode {
+            OpenMode::OpenOrCreate | OpenMode::New => {
+                place::nothing_else(path)?;
+                let directory = Arc::new(FileDirectory::create(path)?);
+                match self.mode {
+                    OpenMode::New => self.create_in(directory),
+                    _ => self.open_in(directory),
+                }
+            }
+            OpenMode::Existing | OpenMode::ReadOnly => {
+                place::no_file(path)?;
+                let directory = Arc::new(FileDirectory::open(path)?);
+                match self.mode {
+                    OpenMode::ReadOnly => self.open_read_only_in(directory),
+                    _ => self.open_existing_in(directory),
+                }
+            }
+        }
     }
 
-    /// Opens an existing store.
+    /// Creates an empty store that lives in memory, for tests of programs that use a store. It has
+    /// no files and is gone when its last handle is dropped. What it stores takes memory beside
+    /// [`Options::memory`]; [`Options::max_bytes`] bounds it.
+    ///
+    /// ```
+    /// let db = alluvium::Options::new().in_memory()?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// assert_eq!(rivers.get("Elbe")?.unwrap(), b"1094 km");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Options::open`].
-    pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Db> {
-        place::no_file(path.as_ref())?;
-        Db::open_in(Arc::new(FileDirectory::open(path)?), self, Existing::Open)
-    }
-
-    /// Opens an existing store for reading only: see [`Db::open_read_only`]. It has no background
-    /// threads.
-    ///
-    /// # Errors
-    /// [`Error::Storage`]: somebody has it open for writing, there is none, it is damaged, or as the device says; [`Error::NotRegistered`].
-    pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Db> {
-        place::no_file(path.as_ref())?;
-        self.open_read_only_in(Arc::new(FileDirectory::open(path)?))
-    }
-
-    /// As [`Options::open_read_only`], in a directory of the caller's.
-    ///
-    /// # Errors
-    /// As [`Options::open_read_only`].
-    pub fn open_read_only_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        let overlay = Arc::new(OverlayDirectory::new(directory)?);
-        Db::open_in(overlay, &self.clone().workers(0), Existing::ReadOnly)
-    }
-
-    /// Creates a store in a directory that holds none.
-    ///
-    /// # Errors
-    /// As [`Options::open`].
-    pub fn create(&self, path: impl AsRef<Path>) -> Result<Db> {
-        place::nothing_else(path.as_ref())?;
-        Db::open_in(Arc::new(FileDirectory::create(path)?), self, Existing::Create)
-    }
-
-    /// As [`Options::open`], in a directory of the caller's: in memory, or simulated.
-    ///
-    /// # Errors
-    /// As [`Options::open`].
-    pub fn open_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        Db::open_in(directory, self, Existing::OpenOrCreate)
-    }
-
-    /// As [`Options::open_existing`], in a directory of the caller's.
-    ///
-    /// # Errors
-    /// As [`Options::open`].
-    pub fn open_existing_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        Db::open_in(directory, self, Existing::Open)
-    }
-
-    /// As [`Options::create`], in a directory of the caller's.
-    ///
-    /// # Errors
-    /// As [`Options::open`].
-    pub fn create_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        Db::open_in(directory, self, Existing::Create)
+    /// [`Error::BadOption`].
+    pub fn in_memory(&self) -> Result<Db> {
+        self.create_in(Arc::new(MemoryDirectory::new()))
     }
 
     pub(crate) fn plan(&self) -> Result<Plan> {

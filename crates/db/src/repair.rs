@@ -146,15 +146,7 @@ impl Options {
         self.repair_on(Arc::new(OverlayDirectory::new(directory)?), progress)
     }
 
-    /// As [`Options::repair`], in a directory of the caller's.
-    ///
-    /// # Errors
-    /// As [`Options::repair`].
-    pub fn repair_in(&self, directory: Arc<dyn Directory>) -> Result<RepairReport> {
-        self.repair_on(directory, |_| ())
-    }
-
-    fn repair_on(
+    pub(crate) fn repair_on(
         &self,
         directory: Arc<dyn Directory>,
         mut progress: impl FnMut(Progress),
@@ -274,7 +266,7 @@ fn told(lost: &Lost, engine: &Engine) -> Vec<String> {
 fn is_damage(error: &Error) -> bool {
     use alluvium_storage::Error as Storage;
     matches!(
-        error,
-        Error::Storage(Storage::Corrupt { .. } | Storage::OlderGeneration { .. })
+        error.storage(),
+        Some(Storage::Corrupt { .. } | Storage::OlderGeneration { .. })
     )
 }

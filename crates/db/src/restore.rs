@@ -42,31 +42,28 @@ impl Options {
         &self,
         from: impl AsRef<Path>,
         to: impl AsRef<Path>,
-        progress: impl FnMut(Progress),
+        mut progress: impl FnMut(Progress),
     ) -> Result<()> {
         let from: Arc<dyn Directory> = Arc::new(FileDirectory::open(from)?);
         superblock::require(&*from)?;
         let to: Arc<dyn Directory> = Arc::new(FileDirectory::create(to)?);
-        self.restore_in(&from, &to, progress)
+        self.restore_on(&from, &to, &mut progress)
     }
 
     /// As [`Options::restore`], with directories of the caller's.
-    ///
-    /// # Errors
-    /// As [`Options::restore`].
-    pub fn restore_in(
+    pub(crate) fn restore_on(
         &self,
         from: &Arc<dyn Directory>,
         to: &Arc<dyn Directory>,
-        mut progress: impl FnMut(Progress),
+        progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let options = self.clone().workers(0);
         superblock::require(&**from)?;
         let overlay = OverlayDirectory::new(Arc::clone(from))?;
         let backup = Db::open_in(Arc::new(overlay), &options, Existing::Open)?;
-        backup.copy_to_in(to, &mut progress)?;
+        backup.copy_to_in(to, progress)?;
         drop(backup);
-        let findings = options.findings(to, &mut progress);
+        let findings = options.findings(to, progress);
         match findings {
             Ok(findings) if findings.is_empty() => Ok(()),
             other => {
@@ -82,7 +79,7 @@ impl Options {
     /// What is wrong with a copy.
     fn findings(&self, copy: &Arc<dyn Directory>, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = Db::open_in(Arc::clone(copy), self, Existing::Open)?;
-        let findings = copy.check_with(progress)?;
+        let findings = copy.check_report(progress)?.into_sentences();
         copy.close()?;
         Ok(findings)
     }

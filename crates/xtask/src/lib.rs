@@ -14,4 +14,5 @@
 //! - **X3** The ratchet only goes down: no command raises a number in `ratchet.toml`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod api;
 pub mod tidy;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use xtask::api::{self, Api};
 use xtask::tidy::{self, Workspace};
 
 /// Workshop commands of Alluvium.
@@ -21,10 +22,28 @@ enum Command {
         #[arg(long)]
         update_ratchet: bool,
     },
+    /// Print the public API of the crate `alluvium`.
+    Api {
+        /// Write it to crates/db/api.txt instead.
+        #[arg(long)]
+        write: bool,
+    },
 }
 
 fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
+        Command::Api { write } => {
+            let root = std::env::current_dir()?;
+            let api = Api::read(&root)?;
+            for foreign in &api.foreign {
+                eprintln!("{foreign}, which crates/db/src/lib.rs does not re-export");
+            }
+            match write {
+                true => std::fs::write(root.join(api::LISTING), api.listing())?,
+                false => print!("{}", api.listing()),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Tidy { update_ratchet } => {
             let mut workspace = Workspace::load(&std::env::current_dir()?)?;
             if update_ratchet {

@@ -1,7 +1,7 @@
 //! How long a store takes to open, after a kill and after a clean close.
 
 use super::{Sizes, disk_bytes, key, mib, process, value};
-use alluvium::{Db, Options};
+use alluvium::{Db, OpenMode, Options};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::Instant;
@@ -37,7 +37,11 @@ pub(super) fn run(sizes: &Sizes) {
 
 fn open(when: &str, store: &Path, memory: u64) -> Db {
     let began = Instant::now();
-    let db = Options::new().memory(memory).open_existing(store).unwrap();
+    let db = Options::new()
+        .memory(memory)
+        .mode(OpenMode::Existing)
+        .open(store)
+        .unwrap();
     println!("opening {when}: {:.0} ms", began.elapsed().as_secs_f64() * 1e3);
     db
 }

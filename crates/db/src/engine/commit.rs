@@ -82,7 +82,7 @@ struct Refusals {
 
 /// Whether a checkpoint would help.
 pub(super) fn is_log_full(error: &Error) -> bool {
-    matches!(error, Error::Storage(alluvium_storage::Error::LogFull { .. }))
+    matches!(error.storage(), Some(alluvium_storage::Error::LogFull { .. }))
 }
 
 /// What became of a commit.

@@ -129,7 +129,7 @@ impl Engine {
         if let Err(error) = attached {
             // The number's memtable is one that holds nothing.
             self.visible.complete(number, number);
-            if let Error::Storage(error) = &error {
+            if let Some(error) = error.storage() {
                 self.pressure.note(error);
             }
             return Err(error);

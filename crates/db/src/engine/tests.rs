@@ -3,7 +3,8 @@
 
 use super::{At, Commit, Engine, Verdict};
 use crate::catalog::Owners;
-use crate::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, Scale, WriteBatch, format};
+use crate::simulation::{OpenIn as _, Scale};
+use crate::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch, format};
 use alluvium_base::Kind;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::{SimDirectory, Survival};

@@ -276,7 +276,7 @@ impl Engine {
 
     /// A commit was refused for lack of room.
     pub(crate) fn note_full(&self, error: &Error) {
-        if let Error::Storage(error) = error {
+        if let Some(error) = error.storage() {
             self.pressure.note(error);
         }
     }
@@ -298,11 +298,12 @@ impl Engine {
 
     fn full(&self) -> Error {
         let total = self.store.usage().0.total();
-        Error::Storage(alluvium_storage::Error::Full {
+        alluvium_storage::Error::Full {
             wanted: self.plan.scale.memtable,
             free: total.backed_bytes.saturating_sub(total.reserve_bytes),
             reserve: true,
-        })
+        }
+        .into()
     }
 
     /// While the disk is full: what was deleted is compacted away wherever it is worth most, and what died is given back.

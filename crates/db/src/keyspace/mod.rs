@@ -14,13 +14,14 @@ pub use options::{Compression, KeyspaceOptions};
 
 use crate::batch::{checked_key, checked_value, expiry_ms};
 use crate::catalog::{Definition, Owners};
+use crate::committer::Write;
 use crate::db::Shared;
 use crate::engine::{At, Commit, Tally, Verdict};
 use crate::format::{self, TreeKey};
-use crate::iter::Iter;
+use crate::iter::{Iter, Keys, Values};
 use crate::reads::{Get, MultiGet};
 use crate::stats::Began;
-use crate::{Durability, Error, Result, Value};
+use crate::{Durability, Error, Result, Value, WriteBatch};
 use alluvium_base::Kind;
 use alluvium_dictionary::merge::Operator;
 use alluvium_dictionary::range::KeyRange;
@@ -154,6 +155,42 @@ impl Keyspace {
         self.write(key.as_ref(), Kind::Delete, 0, &[])
     }
 
+    /// Deletes a key, and returns the value that it had. No other write of the key comes between.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let jobs = db.keyspace("jobs")?;
+    /// jobs.put("7", "send the mail")?;
+    /// assert_eq!(jobs.take("7")?.unwrap(), b"send the mail");
+    /// assert!(jobs.take("7")?.is_none());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::delete`] and [`Keyspace::get`].
+    pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = checked_key(key.as_ref())?;
+        let mut commit = Commit::default();
+        commit.add(&self.definition.prefix, key, Kind::Delete, 0, &[]);
+        let key = format::tree_key(&self.definition.prefix, key);
+        let engine = &self.shared.engine;
+        let taken = Cell::new(None);
+        let has_value = || {
+            taken.set(engine.get(&key, &self.definition.rules, At::Newest)?);
+            let found = taken.take();
+            let verdict = match found {
+                Some(_) => Verdict::Go,
+                None => Verdict::Stop,
+            };
+            taken.set(found);
+            Ok(verdict)
+        };
+        self.shared.healthy()?;
+        let done = engine.commit_if(&commit, self.owner(), engine.durability, Some(&has_value))?;
+        Ok(done.and(taken.take()).map(Value::new))
+    }
+
     /// Adds an operand to the value of a key without reading it: the keyspace's merge operator
     /// combines them when the key is read or compacted.
     ///
@@ -185,7 +222,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::delete`].
     pub fn delete_range(&self, start: impl AsRef<[u8]>, end: Option<&[u8]>) -> Result<()> {
-        let mut batch = crate::WriteBatch::new();
+        let mut batch = WriteBatch::new();
         batch.delete_range(self, start, end)?;
         self.shared
             .commit(&batch.commit, batch.owners(), None)
@@ -260,6 +297,42 @@ impl Keyspace {
         self.shared.healthy()?;
         let done = engine.commit_if(&commit, self.owner(), engine.durability, Some(&holds))?;
         Ok(done.is_some())
+    }
+
+    /// Returns a future of a put: see [`Keyspace::put`] and
+    /// [`Db::write_async`](crate::Db::write_async).
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// pollster::block_on(async {
+    ///     rivers.put_async("Elbe", "1094 km").await?;
+    ///     rivers.delete_async("Styx").await
+    /// })?;
+    /// assert!(rivers.contains("Elbe")?);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn put_async(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Write {
+        self.write_async(|batch| batch.put(self, key, value).map(|_| ()))
+    }
+
+    /// Returns a future of a delete: see [`Keyspace::delete`] and
+    /// [`Db::write_async`](crate::Db::write_async).
+    ///
+    /// # Errors
+    /// As [`Keyspace::delete`].
+    pub fn delete_async(&self, key: impl AsRef<[u8]>) -> Write {
+        self.write_async(|batch| batch.delete(self, key).map(|_| ()))
+    }
+
+    fn write_async(&self, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Write {
+        let mut batch = WriteBatch::new();
+        let filled = fill(&mut batch);
+        Write::new(&self.shared, filled.map(|()| batch))
     }
 
     /// Returns the value of a key, or `None` if it has none.
@@ -423,6 +496,47 @@ impl Keyspace {
             crate::iter::prefixed(&self.definition, prefix.as_ref()),
             None,
         )
+    }
+
+    /// Returns the first key and its value, or `None` if the keyspace is empty.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// assert!(rivers.first()?.is_none());
+    /// rivers.put("Oder", "840 km")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// assert_eq!(rivers.first()?.unwrap().0, b"Elbe");
+    /// assert_eq!(rivers.last()?.unwrap().0, b"Oder");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn first(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter().next().transpose()
+    }
+
+    /// Returns the last key and its value, or `None` if the keyspace is empty.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn last(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// Returns an iterator over all keys, in order, as they are now: see [`Iter::keys`].
+    #[must_use]
+    pub fn keys(&self) -> Keys {
+        self.iter().keys()
+    }
+
+    /// Returns an iterator over all values, in the order of their keys, as they are now: see
+    /// [`Iter::values`].
+    #[must_use]
+    pub fn values(&self) -> Values {
+        self.iter().values()
     }
 
     /// Estimates how many keys have a value. The cost is a few index nodes, and 0.1 µs for each

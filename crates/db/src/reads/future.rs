@@ -32,15 +32,10 @@ impl Asked {
         done
     }
 
-    /// A future may be dropped by whoever wakes it, in the middle of a read of another: the store is not closed there.
+    /// Drops the hold on the store.
     fn let_go(&mut self) {
-        let last = self.shared.take().and_then(Arc::into_inner);
-        let Some(last) = last else { return };
-        let closing = std::thread::Builder::new()
-            .name("alluvium-close".to_owned())
-            .spawn(move || drop(last));
-        if let Err(error) = closing {
-            tracing::error!(%error, "no thread could be started to close the store; it was closed in place");
+        if let Some(shared) = self.shared.take() {
+            shared.let_go();
         }
     }
 }

@@ -18,14 +18,9 @@ pub(crate) use latencies::{Began, Recorders};
 pub use latencies::{Latencies, Latency};
 pub use list::{Figure, Nature, Unit};
 
-use crate::MemoryUse;
 use crate::engine::{Cause, Engine, RecordStats, Tally};
+use crate::{CacheStats, DeviceStats, LogUsage, MemoryUse, SpaceUsage, TreeDebt, TreeStats};
 use alluvium_base::Purpose;
-use alluvium_device::counters;
-use alluvium_storage::CacheStats;
-use alluvium_storage::extents::TierUsage;
-use alluvium_storage::log::LogUsage;
-use alluvium_trees::tiered;
 use std::sync::atomic::Ordering;
 
 /// Room on the file system that a store lies on.
@@ -110,7 +105,7 @@ pub struct Stats {
     /// Places in the commit order that someone reads at.
     pub snapshots: usize,
     /// The data files.
-    pub space: TierUsage,
+    pub space: SpaceUsage,
     /// The log.
     pub log: LogUsage,
     /// The cache of pages.
@@ -118,15 +113,15 @@ pub struct Stats {
     /// The cache of records.
     pub records: RecordStats,
     /// The tree.
-    pub tree: tiered::Stats,
+    pub tree: TreeStats,
     /// Compactions of it that are due or under way: what writes have put off.
-    pub debt: tiered::Debt,
+    pub debt: TreeDebt,
     /// The most runs that lie on the way of a lookup.
     pub tree_runs: usize,
     /// How high it is: 1 when all of it is one leaf.
     pub tree_height: u8,
     /// What the device was asked for, by purpose.
-    pub device: counters::Snapshot,
+    pub device: DeviceStats,
 }
 
 fn ratio(one: u64, other: u64) -> Option<f64> {

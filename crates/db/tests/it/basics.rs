@@ -1,7 +1,8 @@
 //! What a user does on the first day.
 
+use alluvium::simulation::OpenIn as _;
 use alluvium::{
-    Candidate, CompactionFilter, Compression, Durability, Error, KeyspaceOptions, Options, Verdict,
+    Candidate, CompactionFilter, Compression, Durability, Error, KeyspaceOptions, OpenMode, Options, Verdict,
     WriteBatch,
 };
 use alluvium_device::memory::MemoryDirectory;
@@ -17,7 +18,7 @@ fn what_was_put_is_there_after_an_opening() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("store");
     {
-        let db = small().create(&path).unwrap();
+        let db = small().mode(OpenMode::New).open(&path).unwrap();
         let keyspace = db.keyspace("numbers").unwrap();
         for number in 0..100_000u32 {
             keyspace
@@ -28,7 +29,7 @@ fn what_was_put_is_there_after_an_opening() {
             .delete_range(10u32.to_be_bytes(), Some(&20u32.to_be_bytes()))
             .unwrap();
     }
-    let db = small().open_existing(&path).unwrap();
+    let db = small().mode(OpenMode::Existing).open(&path).unwrap();
     let keyspace = db.existing_keyspace("numbers").unwrap();
     for number in [0, 1, 9, 20, 50_000, 99_999u32] {
         let value = keyspace.get(number.to_be_bytes()).unwrap().unwrap();
@@ -315,13 +316,18 @@ fn a_store_that_another_has_open_is_refused() {
     let path = place.path().join("store");
     let db = small().open(&path).unwrap();
     assert!(matches!(small().open(&path), Err(Error::Storage(_))));
-    assert!(small().create(&path).is_err());
+    assert!(small().mode(OpenMode::New).open(&path).is_err());
     db.clone().close().unwrap();
     let keyspace = db.keyspace("k");
     assert!(matches!(keyspace, Err(Error::Closed)));
     drop(db);
-    small().open_existing(&path).unwrap();
-    assert!(small().open_existing(place.path().join("nothing")).is_err());
+    small().mode(OpenMode::Existing).open(&path).unwrap();
+    assert!(
+        small()
+            .mode(OpenMode::Existing)
+            .open(place.path().join("nothing"))
+            .is_err()
+    );
 }
 
 #[test]
@@ -337,7 +343,7 @@ fn a_store_that_was_moved_opens() {
         .unwrap();
     let moved = std::process::Command::new("mv").arg(&from).arg(&to).status();
     assert!(moved.unwrap().success());
-    let db = small().open_existing(&to).unwrap();
+    let db = small().mode(OpenMode::Existing).open(&to).unwrap();
     assert_eq!(db.keyspace("k").unwrap().get("a").unwrap().unwrap(), b"b");
 }
 

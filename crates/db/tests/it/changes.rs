@@ -1,5 +1,6 @@
 //! Following a store.
 
+use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium::{Change, Db, Error, KeyspaceOptions, Options, WriteBatch};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;

@@ -7,7 +7,8 @@ mod campaign;
 mod flips;
 mod maps;
 
-use alluvium::{Compression, Db, KeyspaceOptions, Options, Scale};
+use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};
+use alluvium::{Compression, Db, KeyspaceOptions, Options};
 use alluvium_base::Purpose;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use alluvium_device::{Directory, FileOptions};

@@ -5,7 +5,7 @@
 //! where it may not be mounted. The store is used in a child process, so that a signal is seen as a
 //! death and not suffered.
 
-use alluvium::{Db, Keyspace, Options};
+use alluvium::{Db, Keyspace, OpenMode, Options};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -306,7 +306,8 @@ fn the_user_does_as_it_is_told() {
                 let opened = if words[0] == "open" {
                     options.open(Path::new(&directory))
                 } else {
-                    options.open_read_only(Path::new(&directory))
+                    let options = options.clone().mode(OpenMode::ReadOnly);
+                    options.open(Path::new(&directory))
                 };
                 opened
                     .and_then(|db| {

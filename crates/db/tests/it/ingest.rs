@@ -1,6 +1,7 @@
 //! Loads of sorted records.
 
-use alluvium::{Compression, Error, KeyspaceOptions, Options, WriteBatch};
+use alluvium::simulation::OpenIn as _;
+use alluvium::{Compression, Error, KeyspaceOptions, OpenMode, Options, WriteBatch};
 use alluvium_base::Purpose;
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
@@ -123,7 +124,10 @@ fn a_load_into_what_is_dropped_or_closed_meanwhile_fails() {
 #[test]
 fn writers_and_readers_go_on_beside_loads() {
     let place = tempfile::tempdir().unwrap();
-    let db = small().create(place.path().join("store")).unwrap();
+    let db = small()
+        .mode(OpenMode::New)
+        .open(place.path().join("store"))
+        .unwrap();
     let keyspace = db.keyspace("shared").unwrap();
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {

@@ -7,6 +7,7 @@ mod crashes;
 mod damage;
 mod dropped;
 mod filesystems;
+mod handles;
 mod ingest;
 mod kill;
 mod memory;

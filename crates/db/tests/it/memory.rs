@@ -3,6 +3,7 @@
 //! Each kind of work is done by a process of its own, whose peak Linux counts. What is the caller's comes on top: a batch that he has filled, the
 //! values that he hands over. `ALLUVIUM_MEMORY_FULL=1` does more of everything, with data of four times the budget.
 
+use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium::{Db, Error, Keyspace, Options, Snapshot, WriteBatch};
 use alluvium_device::machine;
 use alluvium_device::memory::MemoryDirectory;

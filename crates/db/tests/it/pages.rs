@@ -1,5 +1,6 @@
 //! Pages of every size with every compression, and tiny and huge values beside each other.
 
+use alluvium::simulation::OpenIn as _;
 use alluvium::{Compression, KeyspaceOptions, Options};
 use alluvium_device::memory::MemoryDirectory;
 use std::collections::BTreeMap;

@@ -1,10 +1,11 @@
 //! Panics at every step: of a device, of a merge operator, of a compaction filter. The store takes no more changes, says why, and has
 //! everything that was acknowledged when it is opened again.
 
+use alluvium::simulation::{OpenIn as _, Scale};
 use alluvium::{
     BadOperand, Candidate, CompactionFilter, Compression, Db, KeyspaceOptions, MergeOperator, Verdict,
 };
-use alluvium::{Error, Keyspace, Options, Scale};
+use alluvium::{Error, Keyspace, Options};
 use alluvium_base::Purpose;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{

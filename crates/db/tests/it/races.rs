@@ -1,6 +1,7 @@
 //! What several threads do at once: keyspaces that are dropped beside writes, and conditional
 //! writes judged as one history.
 
+use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Error, Keyspace, KeyspaceOptions, Options, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
 use std::collections::HashSet;

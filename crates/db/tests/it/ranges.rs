@@ -2,7 +2,8 @@
 //!
 //! `ALLUVIUM_RANGE_DELETES` is how often the log is trimmed, 20,000 times otherwise.
 
-use alluvium::{Db, KeyspaceOptions, Options, WriteBatch};
+use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::{Db, KeyspaceOptions, OpenMode, Options, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_sim::environment::number;
 use std::collections::BTreeMap;
@@ -142,7 +143,7 @@ fn what_only_the_log_has_of_them_is_replayed_and_repaired() {
     trim(&db, 0, 3000);
     db.abandon();
     drop(db);
-    let db = small().open_read_only(&path).unwrap();
+    let db = small().mode(OpenMode::ReadOnly).open(&path).unwrap();
     assert_eq!(db.existing_keyspace("log").unwrap().iter().count(), 1);
     drop(db);
     assert!(small().repair(&path).unwrap().is_whole());

@@ -1,6 +1,7 @@
 //! Reads that many of are under way on one thread: futures in several executors, and windows.
 
-use alluvium::{Db, Error, Keyspace, Options};
+use alluvium::simulation::OpenIn as _;
+use alluvium::{Db, Error, ErrorKind, Keyspace, OpenMode, Options};
 use alluvium_device::memory::MemoryDirectory;
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -379,13 +380,9 @@ fn the_last_handle_may_be_a_future() {
     let path = place.path().join("store");
     // Another thread closes it.
     let db = loop {
-        match options().open_existing(&path) {
+        match options().mode(OpenMode::Existing).open(&path) {
             Ok(db) => break db,
-            Err(Error::Storage(alluvium_storage::Error::Device(alluvium_device::Error::Locked {
-                ..
-            }))) => {
-                std::thread::yield_now();
-            }
+            Err(error) if error.kind() == ErrorKind::Locked => std::thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
     };

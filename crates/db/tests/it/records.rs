@@ -1,5 +1,6 @@
 //! The record cache: what is read from it is what is there.
 
+use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, WriteBatch};
 use alluvium_base::Purpose;
 use alluvium_device::Directory;

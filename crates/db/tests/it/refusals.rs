@@ -1,7 +1,8 @@
 //! What a store refuses, and what it says then.
 
+use alluvium::simulation::OpenIn as _;
 use alluvium::{
-    Candidate, CompactionFilter, Compression, Error, Keyspace, KeyspaceOptions, Options, Verdict,
+    Candidate, CompactionFilter, Compression, Error, Keyspace, KeyspaceOptions, OpenMode, Options, Verdict,
 };
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
@@ -207,7 +208,7 @@ fn a_store_does_not_settle_where_something_else_is() {
             .read_dir()
             .map(|all| all.flatten().map(|one| one.file_name()).collect())
             .unwrap_or_default();
-        for result in [small().open(path), small().create(path)] {
+        for result in [small().open(path), small().mode(OpenMode::New).open(path)] {
             let error = result.unwrap_err().to_string();
             assert!(error.contains(what) && error.contains("name "), "{error}");
         }
@@ -231,7 +232,10 @@ fn a_store_does_not_settle_where_something_else_is() {
     let file = place.path().join("file");
     file_in(place.path(), "file");
     told(&file, "it is a file");
-    for result in [small().open_existing(&file), small().open_read_only(&file)] {
+    for result in [
+        small().mode(OpenMode::Existing).open(&file),
+        small().mode(OpenMode::ReadOnly).open(&file),
+    ] {
         assert!(result.unwrap_err().to_string().contains("it is a file"));
     }
     assert!(file.is_file());

@@ -1,5 +1,6 @@
 //! Stores that are read only, and stores that are damaged.
 
+use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium::{Db, Error, Keyspace, Options};
 use alluvium_base::Purpose;
 use alluvium_device::simulated::{SimDirectory, Survival};

@@ -1,6 +1,7 @@
 //! About how much there is of a keyspace.
 
 use alluvium::Options;
+use alluvium::simulation::OpenIn as _;
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Space that nobody needs any more comes back without being asked for.
 
+use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Options};
 use alluvium_device::simulated::SimDirectory;
 use std::sync::Arc;

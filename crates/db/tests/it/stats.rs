@@ -1,5 +1,6 @@
 //! What the store tells of itself.
 
+use alluvium::simulation::OpenIn as _;
 use alluvium::{Background, Durability, Nature, Options, Unit, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
 use std::collections::BTreeSet;

@@ -1,5 +1,6 @@
 //! Keyspaces and named snapshots of which a change has failed, or was not acknowledged: all of it or nothing, now and after an opening.
 
+use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Durability, Error, Options, WriteBatch};
 use alluvium_device::Operation;
 use alluvium_device::simulated::{Fault, SimDirectory, Survival};

@@ -5,9 +5,7 @@ use super::request::{Error, Kind, Request};
 use super::session::{Counts, Session};
 use super::socket::{self, Listening};
 use crate::store::Store;
-use alluvium::Db;
-use alluvium_device::Error as Device;
-use alluvium_storage::Error as Storage;
+use alluvium::{Db, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 use rustix::net::Shutdown;
 use std::collections::BTreeMap;
@@ -267,15 +265,10 @@ fn failed(error: &Error) -> Part {
 
 /// What kind of failure an error of the store is.
 fn kind_of(error: &alluvium::Error) -> Kind {
-    match error {
-        error if error.is_full() => Kind::Full,
-        alluvium::Error::BadBackup { .. } | alluvium::Error::BadCopy { .. } => Kind::Damaged,
-        alluvium::Error::Storage(
-            Storage::Corrupt { .. }
-            | Storage::OlderGeneration { .. }
-            | Storage::Device(Device::PastEnd { .. }),
-        ) => Kind::Damaged,
-        alluvium::Error::NoSuchSnapshot { .. } => Kind::NotFound,
+    match error.kind() {
+        _ if error.is_full() => Kind::Full,
+        ErrorKind::Corrupt => Kind::Damaged,
+        ErrorKind::NotFound => Kind::NotFound,
         _ => Kind::Failed,
     }
 }

@@ -296,8 +296,8 @@ impl Session {
             .checkpoint_to_with(to, |progress| tell(progress, &mut heard, hear));
         let last = copied.map_err(|error| match error {
             // The store is there; it is the directory that does not fit.
-            alluvium::Error::Storage(storage @ alluvium_storage::Error::NotAStore { .. }) => {
-                Error::told(Kind::Failed, storage.to_string())
+            error if error.kind() == alluvium::ErrorKind::NotAStore => {
+                Error::told(Kind::Failed, error.to_string())
             }
             error => error.into(),
         })?;

@@ -158,6 +158,7 @@ impl<'s> Staging<'s> {
 mod tests {
     use super::*;
     use crate::store::Wanted;
+    use alluvium::simulation::Simulated as _;
     use alluvium::{Db, Options};
 
     fn count(store: &Store) -> usize {

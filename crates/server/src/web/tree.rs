@@ -1,7 +1,7 @@
 //! The tree's shape as JSON.
 
 use super::json;
-use alluvium::{Db, KeyRange, OutlineLayer, OutlineNode, OutlinePivot, Underway};
+use alluvium::{Db, KeyRange, OutlineKey, OutlineLayer, OutlineNode, OutlinePivot, Underway};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -35,15 +35,15 @@ impl Names {
 
     /// A key of the tree: its keyspace, and the user's key.
     fn key(&self, key: &[u8]) -> Value {
-        let Some((len, number)) = alluvium::format::split(key) else {
-            return json::bytes_object("key", key).into();
+        let (name, key) = match OutlineKey::of(key) {
+            OutlineKey::Between(key) => return json::bytes_object("key", key).into(),
+            OutlineKey::Catalog(key) => ("the catalog".to_owned(), key),
+            OutlineKey::User { keyspace, key } => match self.0.get(&keyspace) {
+                Some(name) => (name.clone(), key),
+                None => (format!("dropped keyspace {keyspace}"), key),
+            },
         };
-        let name = match (number, self.0.get(&number)) {
-            (alluvium::format::CATALOG, _) => "the catalog".to_owned(),
-            (_, Some(name)) => name.clone(),
-            (_, None) => format!("dropped keyspace {number}"),
-        };
-        let mut object = json::bytes_object("key", &key[len..]);
+        let mut object = json::bytes_object("key", key);
         object.insert("keyspace".to_owned(), name.into());
         object.into()
     }

@@ -3,6 +3,7 @@
 use crate::client::{Client, Fixture, options, request, sorted};
 use crate::differential::start_redis;
 use alluvium::Options;
+use alluvium::simulation::Simulated as _;
 use alluvium_server::{Limits, Server, ServerOptions};
 
 /// Sends the same to all; their replies must be equal.

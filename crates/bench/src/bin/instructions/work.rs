@@ -1,5 +1,6 @@
 //! What is counted: the same operations on a store in memory, by one thread and without workers.
 
+use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Keyspace, Options};
 use alluvium_bench::workload::keys::{Key, Keys};
 use alluvium_bench::workload::values::Values;

@@ -1,6 +1,7 @@
 //! Every sort of damage to every file, and what is left of the store before and after a repair.
 
 use super::*;
+use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium::{Error, RepairReport};
 use alluvium_device::Buffer;
 use alluvium_device::simulated::Corruption;

@@ -1,6 +1,7 @@
 //! Single bits: whatever a full read answers with an error, `check` names, and no backup takes it along.
 
 use super::*;
+use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium_device::simulated::Corruption;
 
 #[test]

@@ -1,6 +1,7 @@
 //! Damaged extent maps: they say only what the rest reaches, so nothing is lost with one.
 
 use super::*;
+use alluvium::simulation::OpenIn as _;
 use alluvium_device::simulated::{Corruption, Fault};
 use alluvium_device::{Buffer, Operation};
 

@@ -4,8 +4,9 @@
 mod kept;
 mod ops;
 
+use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
 use alluvium::{
-    Compression, Db, Error, Iter, Keyspace, KeyspaceOptions, MergeOperator, Options, Scale, Snapshot,
+    Compression, Db, Error, ErrorKind, Iter, Keyspace, KeyspaceOptions, MergeOperator, Options, Snapshot,
     WriteBatch,
 };
 use alluvium_dictionary::merge::Append;
@@ -51,20 +52,17 @@ impl Drop for System {
 
 /// What a caller of the simulator sees of an error.
 fn trouble(error: Error) -> Trouble {
-    use alluvium_storage::Error as Storage;
-    let cause = match &error {
-        error if error.is_full() => Cause::Full,
-        Error::Storage(Storage::Device(_)) => {
-            let Error::Storage(Storage::Device(device)) = error else {
-                unreachable!("it was just seen")
-            };
-            return Trouble::from(device);
-        }
-        Error::Storage(Storage::Poisoned { .. }) => Cause::Poisoned,
-        Error::Storage(Storage::NotAStore { .. }) => Cause::NotAStore,
-        Error::Storage(
-            Storage::Corrupt { .. } | Storage::OlderGeneration { .. } | Storage::NewerFormat { .. },
-        ) => Cause::Damaged,
+    if error.is_full() {
+        return Trouble::new(Cause::Full, error);
+    }
+    let error = match simulation::device_error(error) {
+        Ok(device) => return Trouble::from(device),
+        Err(error) => error,
+    };
+    let cause = match error.kind() {
+        ErrorKind::Poisoned if matches!(error, Error::Storage(_)) => Cause::Poisoned,
+        ErrorKind::NotAStore => Cause::NotAStore,
+        ErrorKind::Corrupt | ErrorKind::NewerVersion => Cause::Damaged,
         _ => Cause::Wrong,
     };
     Trouble::new(cause, error)

@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::Kind;
 use crate::store::{Mode, Store, Wanted};
+use alluvium::simulation::Simulated as _;
 use alluvium::{Db, Options};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,0 +1,297 @@
+//! Writes that are waited for by tasks instead of threads.
+//!
+//! One thread of the store commits what futures have handed over. It commits everything that has
+//! come before it waits for the device, so that all durable writes of a round share one sync.
+//!
+//! *Read in this order*: [`Write`], then [`Committer`].
+
+use crate::db::Shared;
+use crate::engine::Engine;
+use crate::{Durability, Error, Result, WriteBatch};
+use alluvium_base::Sequence;
+use parking_lot::{Condvar, Mutex};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
+
+/// The most writes that one round commits before it syncs.
+const ROUND: usize = 1024;
+
+/// The thread that commits for futures, and what it has been handed. It starts with the first write.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    queue: Arc<Queue>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    engine: Arc<Engine>,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Vec<Request>,
+    is_stopped: bool,
+}
+
+#[derive(Debug)]
+struct Request {
+    batch: WriteBatch,
+    promise: Promise,
+}
+
+/// Where the thread leaves what became of a write.
+#[derive(Debug, Default)]
+struct Outcome(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    result: Option<Result<()>>,
+    waker: Option<Waker>,
+}
+
+impl Outcome {
+    fn settle(&self, result: Result<()>) {
+        let waker = {
+            let mut known = self.0.lock();
+            known.result = Some(result);
+            known.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Committer {
+    pub(crate) fn new(engine: &Arc<Engine>) -> Committer {
+        Committer {
+            queue: Arc::new(Queue {
+                engine: Arc::clone(engine),
+                state: Mutex::default(),
+                arrived: Condvar::new(),
+            }),
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Hands a write over. It fails at once if no thread can take it.
+    fn submit(&self, batch: WriteBatch, promise: Promise) {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let queue = Arc::clone(&self.queue);
+            let started = std::thread::Builder::new()
+                .name("alluvium-commit".to_owned())
+                .spawn(move || queue.run());
+            match started {
+                Ok(started) => *thread = Some(started),
+                Err(error) => {
+                    let cause = format!("no thread could be started for asynchronous writes: {error}");
+                    return promise.keep(Err(Error::Background { cause }));
+                }
+            }
+        }
+        drop(thread);
+        let mut state = self.queue.state.lock();
+        if state.is_stopped {
+            drop(state);
+            return promise.keep(Err(Error::Closed));
+        }
+        state.requests.push(Request { batch, promise });
+        drop(state);
+        self.queue.arrived.notify_one();
+    }
+
+    /// Commits what has been handed over, and ends the thread.
+    pub(crate) fn stop(&self) {
+        self.queue.state.lock().is_stopped = true;
+        self.queue.arrived.notify_one();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that commits asynchronous writes has panicked");
+        }
+    }
+}
+
+impl Queue {
+    fn run(&self) {
+        // Whatever ends this thread, no future waits for it any longer.
+        let _ending = Ending(self);
+        loop {
+            let round: Vec<Request> = {
+                let mut state = self.state.lock();
+                while state.requests.is_empty() {
+                    if state.is_stopped {
+                        return;
+                    }
+                    self.arrived.wait(&mut state);
+                }
+                let most = state.requests.len().min(ROUND);
+                state.requests.drain(..most).collect()
+            };
+            self.commit(round);
+        }
+    }
+
+    /// Commits a round of writes, and syncs once for those that asked for it.
+    fn commit(&self, round: Vec<Request>) {
+        let mut durable = Vec::new();
+        let mut through: Sequence = 0;
+        for Request { batch, promise } in round {
+            let wanted = batch.durability.unwrap_or(self.engine.durability);
+            // The sync comes later, for all of them.
+            let now = wanted.min(Durability::Process);
+            match self.engine.commit(&batch.commit, batch.owners(), now) {
+                Ok(last) if wanted == Durability::Disk => {
+                    through = through.max(last);
+                    durable.push(promise);
+                }
+                other => promise.keep(other.map(|_| ())),
+            }
+        }
+        if durable.is_empty() {
+            return;
+        }
+        let synced = self.engine.sync_through(through);
+        for promise in durable {
+            promise.keep(match &synced {
+                Ok(()) => Ok(()),
+                Err(error) => Err(Error::Background {
+                    cause: error.to_string(),
+                }),
+            });
+        }
+    }
+}
+
+/// The duty to say what became of a write. Its future fails if the duty is dropped, as a panic of
+/// the thread does.
+#[derive(Debug)]
+struct Promise(Option<Arc<Outcome>>);
+
+impl Promise {
+    fn keep(mut self, result: Result<()>) {
+        if let Some(outcome) = self.0.take() {
+            outcome.settle(result);
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(outcome) = self.0.take() {
+            let cause = "the thread that commits asynchronous writes has ended".to_owned();
+            outcome.settle(Err(Error::Background { cause }));
+        }
+    }
+}
+
+/// Fails what is still queued when the thread ends.
+struct Ending<'q>(&'q Queue);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let left = {
+            let mut state = self.0.state.lock();
+            state.is_stopped = true;
+            std::mem::take(&mut state.requests)
+        };
+        for Request { promise, .. } in left {
+            promise.keep(Err(Error::Closed));
+        }
+    }
+}
+
+/// The future of a write: see [`Db::write_async`](crate::Db::write_async).
+///
+/// It works in any executor. The write begins with the first poll; dropped after that, the write
+/// may still take effect. It must not be polled again after it was ready.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Write {
+    stage: Stage,
+}
+
+enum Stage {
+    Refused(Error),
+    New(Arc<Shared>, Box<WriteBatch>),
+    /// The store stays open until the write is done.
+    Handed(Arc<Shared>, Arc<Outcome>),
+    Done,
+}
+
+impl Write {
+    pub(crate) fn new(shared: &Arc<Shared>, batch: Result<WriteBatch>) -> Write {
+        Write {
+            stage: match batch {
+                Ok(batch) => Stage::New(Arc::clone(shared), Box::new(batch)),
+                Err(error) => Stage::Refused(error),
+            },
+        }
+    }
+}
+
+impl Future for Write {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Refused(error) => Poll::Ready(Err(error)),
+            Stage::New(shared, batch) => {
+                if let Err(error) = shared.healthy() {
+                    shared.let_go();
+                    return Poll::Ready(Err(error));
+                }
+                let outcome = Arc::new(Outcome::default());
+                outcome.0.lock().waker = Some(context.waker().clone());
+                shared
+                    .committer
+                    .submit(*batch, Promise(Some(Arc::clone(&outcome))));
+                self.stage = Stage::Handed(shared, outcome);
+                Poll::Pending
+            }
+            Stage::Handed(shared, outcome) => {
+                let result = {
+                    let mut known = outcome.0.lock();
+                    let result = known.result.take();
+                    if result.is_none() {
+                        known.waker = Some(context.waker().clone());
+                    }
+                    result
+                };
+                match result {
+                    Some(result) => {
+                        shared.let_go();
+                        Poll::Ready(result)
+                    }
+                    None => {
+                        self.stage = Stage::Handed(shared, outcome);
+                        Poll::Pending
+                    }
+                }
+            }
+            Stage::Done => unreachable!("a future is not polled after it was ready"),
+        }
+    }
+}
+
+impl Drop for Write {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::New(shared, _) | Stage::Handed(shared, _) => shared.let_go(),
+            Stage::Refused(_) | Stage::Done => {}
+        }
+    }
+}
+
+impl fmt::Debug for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! Stores in a directory that the caller provides, on a small scale and under a simulated clock.
+//!
+//! This module is for the tests of Alluvium's own crates: crash simulations, fault injection and
+//! fuzzing. It names types of the inner crates and may change in any version. Programs open a store
+//! by [`Options::open`], or one that lives in memory by [`Options::in_memory`].
+
+use crate::options::Existing;
+use crate::{Db, Error, Options, Progress, RepairReport, Result};
+use alluvium_device::{Directory, OverlayDirectory};
+use alluvium_storage::extents::ExtentOptions;
+use alluvium_storage::log::LogOptions;
+use alluvium_trees::tiered::Shape;
+use std::sync::Arc;
+
+/// The sizes of a simulated store. Everything else follows from them and from a seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// The identity of the store, which is drawn at random otherwise.
+    pub id: u128,
+    /// Bytes of a memtable.
+    pub memtable: u64,
+    /// Bytes of the page cache.
+    pub cache: u64,
+    /// The sizes of the log.
+    pub log: LogOptions,
+    /// The sizes of extents and of the reserve.
+    pub extents: ExtentOptions,
+    /// The shape of the tiered tree.
+    pub shape: Shape,
+}
+
+/// Opens stores in directories of the caller's: in memory, or simulated.
+pub trait OpenIn {
+    /// Sets the scale and the clock (milliseconds since 1970), and takes all threads away.
+    #[must_use]
+    fn simulated(self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
+
+    /// Opens the store in a directory, or creates one if it has none.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    fn open_in(&self, directory: Arc<dyn Directory>) -> Result<Db>;
+
+    /// Opens an existing store.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    fn open_existing_in(&self, directory: Arc<dyn Directory>) -> Result<Db>;
+
+    /// Creates a store in a directory that has none.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    fn create_in(&self, directory: Arc<dyn Directory>) -> Result<Db>;
+
+    /// Opens an existing store for reading only.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    fn open_read_only_in(&self, directory: Arc<dyn Directory>) -> Result<Db>;
+
+    /// Repairs the store in a directory.
+    ///
+    /// # Errors
+    /// As [`Options::repair`].
+    fn repair_in(&self, directory: Arc<dyn Directory>) -> Result<RepairReport>;
+
+    /// Copies a backup into a directory, and checks the copy.
+    ///
+    /// # Errors
+    /// As [`Options::restore`].
+    fn restore_in(
+        &self,
+        from: &Arc<dyn Directory>,
+        to: &Arc<dyn Directory>,
+        progress: impl FnMut(Progress),
+    ) -> Result<()>;
+}
+
+impl OpenIn for Options {
+    fn simulated(mut self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Options {
+        self.scale = Some(scale);
+        self.clock = Arc::new(now_ms);
+        self.workers(0)
+    }
+
+    fn open_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
+        Db::open_in(directory, self, Existing::OpenOrCreate)
+    }
+
+    fn open_existing_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
+        Db::open_in(directory, self, Existing::Open)
+    }
+
+    fn create_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
+        Db::open_in(directory, self, Existing::Create)
+    }
+
+    fn open_read_only_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
+        let overlay = Arc::new(OverlayDirectory::new(directory)?);
+        Db::open_in(overlay, &self.clone().workers(0), Existing::ReadOnly)
+    }
+
+    fn repair_in(&self, directory: Arc<dyn Directory>) -> Result<RepairReport> {
+        self.repair_on(directory, |_| ())
+    }
+
+    fn restore_in(
+        &self,
+        from: &Arc<dyn Directory>,
+        to: &Arc<dyn Directory>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<()> {
+        self.restore_on(from, to, &mut progress)
+    }
+}
+
+/// What simulations do with an open store.
+pub trait Simulated {
+    /// Copies the store into a directory of the caller's: see [`Db::checkpoint_to`].
+    ///
+    /// # Errors
+    /// As [`Db::checkpoint_to`].
+    fn checkpoint_to_in(&self, target: &Arc<dyn Directory>, progress: impl FnMut(Progress)) -> Result<u64>;
+
+    /// Ends a store as if its process had died: no handle writes anything more.
+    fn abandon(&self);
+}
+
+impl Simulated for Db {
+    fn checkpoint_to_in(
+        &self,
+        target: &Arc<dyn Directory>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<u64> {
+        self.back_up(target, &mut progress)
+    }
+
+    fn abandon(&self) {
+        self.end_abruptly();
+    }
+}
+
+/// Returns the error of the device that caused an error of the store.
+///
+/// # Errors
+/// The error itself, if no device caused it.
+pub fn device_error(error: Error) -> std::result::Result<alluvium_device::Error, Error> {
+    match error {
+        Error::Storage(storage) => storage.into_device().map_err(Error::Storage),
+        other => Err(other),
+    }
+}
+
+/// The records of the log and of the catalog, for fuzzing what decodes them.
+pub mod format {
+    pub use crate::format::*;
+}
