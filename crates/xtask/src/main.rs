@@ -29,6 +29,7 @@ fn main() -> Result<ExitCode> {
             let mut workspace = Workspace::load(&std::env::current_dir()?)?;
             if update_ratchet {
                 tidy::ratchet::lower(&mut workspace)?;
+                tidy::language::lower(&mut workspace)?;
             }
             let findings = tidy::check(&workspace);
             for finding in &findings {

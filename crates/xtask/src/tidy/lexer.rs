@@ -80,8 +80,8 @@ impl<'a> Cutter<'a> {
             .or_else(|| text.strip_prefix("/*"))
             .unwrap_or(text);
         for (index, text) in text.lines().enumerate() {
-            let (line, text) = (first + index, text.to_owned());
-            self.comments.push(Comment { line, text });
+            let (line, text, width) = (first + index, text.to_owned(), 0);
+            self.comments.push(Comment { line, text, width });
         }
     }
 }

@@ -6,14 +6,14 @@
 //!
 //! *Read in this order*: `source.rs` and `workspace.rs` (the material), `rooms.rs` (the floor table), then the checks:
 //! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `unfinished.rs`, `headers.rs`,
-//! `packages.rs`,
-//! `sizes.rs` with `ratchet.rs`.
+//! `packages.rs`, `language.rs`, `sizes.rs` with `ratchet.rs`.
 
 pub mod documents;
 pub mod floors;
 pub mod formats;
 pub mod headers;
 pub mod io;
+pub mod language;
 mod lexer;
 pub mod modules;
 pub mod packages;
@@ -72,6 +72,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         headers::check,
         sizes::check,
         packages::check,
+        language::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(workspace)).collect();
     findings.sort();

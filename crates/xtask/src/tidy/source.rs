@@ -48,6 +48,8 @@ pub struct Comment {
     pub line: usize,
     /// What it says, from behind the slashes.
     pub text: String,
+    /// Columns of the whole line, code before the comment included.
+    pub width: usize,
 }
 
 /// A Rust file.
@@ -67,8 +69,11 @@ impl Source {
     /// Cuts a file into tokens.
     #[must_use]
     pub fn new(path: &str, text: &str) -> Source {
-        let (tokens, comments) = super::lexer::cut(text);
+        let (tokens, mut comments) = super::lexer::cut(text);
         let lines: Vec<&str> = text.lines().collect();
+        for comment in &mut comments {
+            comment.width = lines.get(comment.line - 1).map_or(0, |line| line.chars().count());
+        }
         let blank = |line: &usize| lines.get(line - 1).is_none_or(|line| line.trim().is_empty());
         let mut code_lines: Vec<usize> = tokens
             .iter()

@@ -1,12 +1,14 @@
 //! What there is to check: the Rust files, documents and manifests of the workspace and of `fuzz/`.
 
 use super::Source;
+use super::language::Limits;
 use super::ratchet::Ratchet;
 use anyhow::{Context, Result};
 use cargo_metadata::{Metadata, MetadataCommand};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What a dependency is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,10 @@ pub struct Workspace {
     pub ci: String,
     /// The numbers that may only go down.
     pub ratchet: Ratchet,
+    /// How many findings of language each crate may have.
+    pub language: Limits,
+    /// Commits whose subjects are checked: short hash and subject. None where there is no history.
+    pub subjects: Vec<(String, String)>,
 }
 
 impl Workspace {
@@ -115,6 +121,12 @@ impl Workspace {
             String::new()
         };
         let ratchet = Ratchet::parse(&read(Ratchet::PATH)?)?;
+        let language = if files.contains(Limits::PATH) {
+            Limits::parse(&read(Limits::PATH)?)?
+        } else {
+            Limits::default()
+        };
+        let subjects = subjects(&root, &language.since);
         Ok(Workspace {
             root,
             sources,
@@ -123,6 +135,8 @@ impl Workspace {
             files,
             ci,
             ratchet,
+            language,
+            subjects,
         })
     }
 
@@ -141,6 +155,27 @@ impl Workspace {
         let path = path.strip_prefix("crates/").unwrap_or(path);
         path.split('/').next().unwrap_or(path)
     }
+}
+
+/// The commits since one, merges left out. None without git, without history, or if that commit is not in it.
+fn subjects(root: &Path, since: &str) -> Vec<(String, String)> {
+    if since.is_empty() {
+        return Vec::new();
+    }
+    let range = format!("{since}..HEAD");
+    let output = Command::new("git")
+        .args(["log", "--no-merges", "--format=%h %s", &range])
+        .current_dir(root)
+        .output();
+    let Ok(output) = output.map(|output| (output.status.success(), output.stdout)) else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(if output.0 { &output.1 } else { &[] }).into_owned();
+    let commit = |line: &str| {
+        line.split_once(' ')
+            .map(|(hash, subject)| (hash.to_owned(), subject.to_owned()))
+    };
+    text.lines().filter_map(commit).collect()
 }
 
 fn describe(inside: &Path, manifest: Option<&Path>) -> Result<Metadata> {
