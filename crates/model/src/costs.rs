@@ -45,8 +45,8 @@ impl CostClock for Dam {
     }
 }
 
-/// The affine model: an access of x bytes costs a setup and x times a transfer, and accesses wait for each other (a disk
-/// has one arm).
+/// The affine model: an access of x bytes costs a setup and x times a transfer, and accesses wait
+/// for each other (a disk has one arm).
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
@@ -66,8 +66,8 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// A device with a setup of `setup_ns` that then moves `unit` bytes in `transfer_ns`. A part of a nanosecond counts
-    /// as a whole one.
+    /// A device with a setup of `setup_ns` that then moves `unit` bytes in `transfer_ns`. A part of
+    /// a nanosecond counts as a whole one.
     ///
     /// # Panics
     /// When `unit` is zero.
@@ -89,7 +89,8 @@ impl Affine {
         self.setup_ns + u64::try_from(transfer).expect("an access takes less than five centuries")
     }
 
-    /// The size in bytes at which the transfer costs as much as the setup, 1/α in bytes, rounded down.
+    /// The size in bytes at which the transfer costs as much as the setup, 1/α in bytes, rounded
+    /// down.
     ///
     /// # Panics
     /// When the transfer costs nothing: there is no such size.
@@ -109,11 +110,12 @@ impl CostClock for Affine {
 
 /// The parallel disk-access machine: time goes in steps, and each step moves at most P blocks.
 ///
-/// A step has P slots; a block that is read takes one, a block that is written takes `write_weight` of them. An access takes
-/// slots from the step in which it is issued while there are any, then from later ones, never from earlier ones: the slots
-/// of an idle step are lost. It is complete at the end of the step of its last block. Accesses are CREW: a block that is
-/// written in a step is accessed by nobody else in that step, and an access that would is a [`CostFault`]; its blocks before that
-/// one stay charged.
+/// A step has P slots; a block that is read takes one, a block that is written takes `write_weight`
+/// of them. An access takes slots from the step in which it is issued while there are any, then
+/// from later ones, never from earlier ones: the slots of an idle step are lost. It is complete at
+/// the end of the step of its last block. Accesses are CREW: a block that is written in a step is
+/// accessed by nobody else in that step, and an access that would is a [`CostFault`]; its blocks
+/// before that one stay charged.
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
@@ -138,7 +140,8 @@ pub struct Pdam {
 }
 
 impl Pdam {
-    /// A device that moves `slots` blocks of `block` bytes in a step of `step_ns`, reads and writes alike.
+    /// A device that moves `slots` blocks of `block` bytes in a step of `step_ns`, reads and writes
+    /// alike.
     ///
     /// # Panics
     /// When any of them is zero.
