@@ -13,8 +13,8 @@ const _: () = assert!(
     "an entry is one word"
 );
 
-/// The highest bits of a key's hash, left-aligned in a word. Their number is fixed for a store, so that filters can be
-/// merged without their keys: merging never lengthens a fingerprint.
+/// The highest bits of a key's hash, left-aligned in a word. Their number is fixed for a store, so
+/// that filters can be merged without their keys: merging never lengthens a fingerprint.
 ///
 /// ```
 /// use alluvium_filters::Fingerprint;
@@ -68,8 +68,9 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A fingerprint and its value in one word. Entries sort by fingerprint, and under one fingerprint by value from the
-/// greatest to the least: runs are numbered from the oldest, so the newest comes first.
+/// A fingerprint and its value in one word. Entries sort by fingerprint, and under one fingerprint
+/// by value from the greatest to the least: runs are numbered from the oldest, so the newest comes
+/// first.
 ///
 /// ```
 /// use alluvium_filters::{Entry, Fingerprint};

@@ -1,6 +1,7 @@
 //! The bytes of a quotient filter, version 1. All integers little-endian.
 //!
-//! A filter is `pages` pages of one size, in the order of their fingerprints, and after them the pages that hold what spilled.
+//! A filter is `pages` pages of one size, in the order of their fingerprints, and after them the
+//! pages that hold what spilled.
 //!
 //! A page:
 //!
@@ -31,9 +32,9 @@
 //!               run in the page; those that do not have spilled, and are the block's last
 //! ```
 //!
-//! A run holds its entries in rising order of slot words (remainder above complemented value): a word once or twice as
-//! often as it occurs; three times or more as three equal words, then its count less three in as many slots as 32 bits
-//! need, the lowest bits first.
+//! A run holds its entries in rising order of slot words (remainder above complemented value): a
+//! word once or twice as often as it occurs; three times or more as three equal words, then its
+//! count less three in as many slots as 32 bits need, the lowest bits first.
 //!
 //! A spill page, with the records in rising order over the whole filter:
 //!
@@ -182,7 +183,8 @@ impl Header {
         page[16..20].copy_from_slice(&first_record.to_le_bytes());
     }
 
-    /// The spilled records of a page: the number of the first, and how many. Whatever the bytes are, this is an answer.
+    /// The spilled records of a page: the number of the first, and how many. Whatever the bytes
+    /// are, this is an answer.
     pub(super) fn spilled(page: &[u8]) -> (u32, u32) {
         (word(page, 16), word(page, 20))
     }
@@ -232,7 +234,8 @@ impl Geometry {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the bytes are too few or no geometry, [`Error::Shape`] when its numbers are out of range.
+    /// [`Error::Corrupt`] when the bytes are too few or no geometry, [`Error::Shape`] when its
+    /// numbers are out of range.
     pub fn decode(bytes: &[u8]) -> Result<Geometry> {
         let corrupt = |what, expected: String, found: String| Error::corrupt(0, what, expected, found);
         let mut reader = Reader::new(bytes);
@@ -350,13 +353,15 @@ pub(super) fn slots_at(geometry: &Geometry, position: u32) -> u32 {
         .wrapping_add(geometry.slots_bit)
 }
 
-/// The bits of a page from the slot at `position` on, as many as one load brings (57 at least); nothing past the page's end.
+/// The bits of a page from the slot at `position` on, as many as one load brings (57 at least);
+/// nothing past the page's end.
 #[inline(always)]
 pub(super) fn slots(geometry: &Geometry, page: &[u8], position: u32) -> Option<u64> {
     load(page, slots_at(geometry, position))
 }
 
-/// The bits of a page from one bit on, as many as one load brings (57 at least); nothing past the page's end.
+/// The bits of a page from one bit on, as many as one load brings (57 at least); nothing past the
+/// page's end.
 #[inline(always)]
 pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
     let at = (bit >> 3) as usize;
@@ -413,7 +418,8 @@ impl SlotWriter {
     }
 }
 
-/// Writes the lowest `count` (57 at most) bits of `bits` at a bit of the page. The 8 bytes from that bit's on must be in the page.
+/// Writes the lowest `count` (57 at most) bits of `bits` at a bit of the page. The 8 bytes from
+/// that bit's on must be in the page.
 pub(super) fn put_bits(page: &mut [u8], at: u32, count: u32, bits: u64) {
     let (byte, skew) = ((at / 8) as usize, at % 8);
     let mask = (1u64 << count) - 1;

@@ -1,5 +1,5 @@
-//! All pages of a filter, one after the other in memory: for tests, for small filters, and to show how pages and spill pages
-//! go together.
+//! All pages of a filter, one after the other in memory: for tests, for small filters, and to show
+//! how pages and spill pages go together.
 
 use super::format::records_per_page;
 use super::geometry::Geometry;
@@ -178,8 +178,8 @@ impl<'a> Image<'a> {
         PageView::new(self.geometry, self.page(number)?)?.read_into(number, &spilled, chunk)
     }
 
-    /// All entries page by page, as [`crate::merge`] takes them: each call fills the chunk with the next page's and says
-    /// whether there was one.
+    /// All entries page by page, as [`crate::merge`] takes them: each call fills the chunk with the
+    /// next page's and says whether there was one.
     pub fn source(&self) -> impl FnMut(&mut Chunk) -> Result<bool> + use<'a> {
         let (image, mut next) = (*self, 0);
         move |chunk: &mut Chunk| {

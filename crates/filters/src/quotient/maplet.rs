@@ -1,4 +1,5 @@
-//! A filter in memory that changes entry by entry. Its bytes are those that a [`crate::Builder`] makes of the same entries.
+//! A filter in memory that changes entry by entry. Its bytes are those that a [`crate::Builder`]
+//! makes of the same entries.
 
 use super::build::Builder;
 use super::format::{Block, Header, move_bits, put_bits, slots_at};
@@ -15,8 +16,8 @@ use std::ops::RangeInclusive;
 
 /// A multiset of entries that can grow and shrink.
 ///
-/// An insertion moves the slots behind it in its page, 2 KiB on average in a page of 4 KiB; whoever has many entries sorts
-/// them and uses a [`Builder`].
+/// An insertion moves the slots behind it in its page, 2 KiB on average in a page of 4 KiB; whoever
+/// has many entries sorts them and uses a [`Builder`].
 ///
 /// ```
 /// use alluvium_filters::{Entry, Geometry, Maplet, Shape, hash};
@@ -33,7 +34,8 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug)]
 pub struct Maplet {
     geometry: Geometry,
-    /// All pages but those with spilled records. Their headers are complete but for the number of the first spilled record.
+    /// All pages but those with spilled records. Their headers are complete but for the number of
+    /// the first spilled record.
     pages: Vec<u8>,
     spilled: BTreeMap<Entry, u32>,
     entries: u64,
@@ -80,7 +82,8 @@ impl Maplet {
     /// Adds one occurrence of an entry.
     ///
     /// # Errors
-    /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`], and then nothing has changed.
+    /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`], and then nothing has
+    /// changed.
     pub fn insert(&mut self, entry: Entry) -> Result<()> {
         let (value, bits) = (entry.value(), self.geometry.value_bits);
         if u32::from(value) >> bits != 0 {
@@ -134,7 +137,8 @@ impl Maplet {
         }
     }
 
-    /// All pages, those with spilled records last: the bytes that a [`Builder`] makes of the same entries.
+    /// All pages, those with spilled records last: the bytes that a [`Builder`] makes of the same
+    /// entries.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.pages.clone();
@@ -179,8 +183,8 @@ impl Maplet {
     /// The same entries under another geometry: bits move between quotient and remainder.
     ///
     /// # Errors
-    /// [`Error::FingerprintBits`] when the geometry's fingerprints have another length, [`Error::Value`] when a value is too
-    /// large for it.
+    /// [`Error::FingerprintBits`] when the geometry's fingerprints have another length,
+    /// [`Error::Value`] when a value is too large for it.
     pub fn resize(&self, geometry: Geometry) -> Result<Maplet> {
         let (expected, found) = (self.geometry.fingerprint_bits, geometry.fingerprint_bits);
         if expected != found {
@@ -235,7 +239,8 @@ impl Maplet {
         content
     }
 
-    /// Changes how often an entry occurs; false, and no change, when `change` of the present count is nothing.
+    /// Changes how often an entry occurs; false, and no change, when `change` of the present count
+    /// is nothing.
     fn apply(&mut self, entry: Entry, change: fn(u32) -> Option<u32>) -> bool {
         let Some(count) = change(self.count(entry)) else {
             return false;
@@ -248,7 +253,8 @@ impl Maplet {
         true
     }
 
-    /// Changes one block and moves what lies behind it in the page; false, and no change, when something would spill.
+    /// Changes one block and moves what lies behind it in the page; false, and no change, when
+    /// something would spill.
     fn change_block(&mut self, number: u32, entry: Entry, count: u32) -> bool {
         let geometry = self.geometry;
         let place = geometry.place(entry.fingerprint());

@@ -1,7 +1,7 @@
 //! The words of one run, and how often each occurs.
 //!
-//! A word that occurs three times or more takes three slots and those of its count, so a multiset with one enormous multiplicity stays
-//! small. Three equal words in a row mean nothing else.
+//! A word that occurs three times or more takes three slots and those of its count, so a multiset
+//! with one enormous multiplicity stays small. Three equal words in a row mean nothing else.
 
 use super::format::slot;
 use super::geometry::{BLOCK_SLOTS, COUNT_BITS, Geometry};
@@ -99,7 +99,8 @@ impl Words for &[u64] {
     }
 }
 
-/// The distinct words from one position to another, each with its count. Ends for all bytes: every step moves on.
+/// The distinct words from one position to another, each with its count. Ends for all bytes: every
+/// step moves on.
 #[derive(Clone, Debug)]
 pub(super) struct Run<W> {
     words: W,

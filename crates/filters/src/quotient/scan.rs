@@ -63,10 +63,12 @@ impl Chunk {
 }
 
 impl PageView<'_> {
-    /// Appends the entries of page `number` to `chunk`, in rising order. `spilled` are the page's spilled records ([`PageView::spilled`]).
+    /// Appends the entries of page `number` to `chunk`, in rising order. `spilled` are the page's
+    /// spilled records ([`PageView::spilled`]).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the header is not that page's, or entries are of another page or not in order; `chunk` then holds some.
+    /// [`Error::Corrupt`] when the header is not that page's, or entries are of another page or not
+    /// in order; `chunk` then holds some.
     pub fn read_into(&self, number: u32, spilled: &[Counted], chunk: &mut Chunk) -> Result<()> {
         let geometry = self.geometry;
         let header = Header::read(geometry, self.page, Kind::Page, number)?;

@@ -1,7 +1,8 @@
 //! Spill pages: sorted records of what found no room in its page.
 //!
-//! At a load of 95 % and pages of 4 KiB about one entry in 2,000 spills; at 90 %, one in 10,000. The records of the whole
-//! filter are one sorted array over the spill pages, and a page's header says which of them are its own.
+//! At a load of 95 % and pages of 4 KiB about one entry in 2,000 spills; at 90 %, one in 10,000.
+//! The records of the whole filter are one sorted array over the spill pages, and a page's header
+//! says which of them are its own.
 
 use super::format::{Header, Kind, record, records_per_page, write_record};
 use super::geometry::Geometry;
@@ -28,7 +29,8 @@ pub struct SpillView<'a> {
 }
 
 impl Geometry {
-    /// The pages that hold these spilled records ([`crate::PageView::spilled`]). Spill pages follow the others.
+    /// The pages that hold these spilled records ([`crate::PageView::spilled`]). Spill pages follow
+    /// the others.
     #[must_use]
     pub fn spill_pages(&self, (first, count): (u32, u32)) -> Range<u32> {
         let per_page = records_per_page(self);
@@ -83,8 +85,8 @@ impl<'a> SpillView<'a> {
             .map_while(move |index| record(page, index).map(|(entry, count)| Counted { entry, count }))
     }
 
-    /// The values under a fingerprint, of a page whose spilled records are these. Those of one fingerprint may go on in the next
-    /// spill page, see [`Geometry::spill_pages`].
+    /// The values under a fingerprint, of a page whose spilled records are these. Those of one
+    /// fingerprint may go on in the next spill page, see [`Geometry::spill_pages`].
     #[must_use]
     pub fn lookup(&self, fingerprint: Fingerprint, (first, count): (u32, u32)) -> Values<'a> {
         let Range { start: mut low, end } = self.clip(first, count);
