@@ -148,7 +148,8 @@ impl Batch {
 
 /// Waits for a batch. Outcomes come in the order of the batch's requests.
 ///
-/// A ticket may move between threads. Dropping it abandons the outcomes, not the requests (invariant D1).
+/// A ticket may move between threads. Dropping it abandons the outcomes, not the requests
+/// (invariant D1).
 #[derive(Debug)]
 pub struct Ticket {
     shared: Arc<InFlight>,
@@ -193,8 +194,9 @@ impl InFlight {
             previous.is_none(),
             "request {index} of a batch was completed twice"
         );
-        // Release: whoever sees zero with Acquire sees the outcomes and the buffers' bytes. Under the lock, so that
-        // `Ticket::block` cannot see a pending request and then miss the notification.
+        // Release: whoever sees zero with Acquire sees the outcomes and the buffers' bytes. Under
+        // the lock, so that `Ticket::block` cannot see a pending request and then miss the
+        // notification.
         if self.pending.fetch_sub(1, Ordering::Release) == 1 {
             self.completed.notify_all();
         }
@@ -262,7 +264,8 @@ impl Ticket {
         Ok(buffers)
     }
 
-    /// Another ticket of the same batch, to wait with. The outcomes are for whoever takes them first.
+    /// Another ticket of the same batch, to wait with. The outcomes are for whoever takes them
+    /// first.
     #[must_use]
     pub fn another(&self) -> Ticket {
         self.shared.ticket()
@@ -273,8 +276,9 @@ impl Ticket {
         self.shared.pending.load(Ordering::Acquire)
     }
 
-    /// The part of the device that carries the batch. Of tickets that have the same, one thread can wait for all: whoever waits for
-    /// one ([`Device::wait_some`](crate::Device::wait_some)) sees to it that the others complete, too.
+    /// The part of the device that carries the batch. Of tickets that have the same, one thread can
+    /// wait for all: whoever waits for one ([`Device::wait_some`](crate::Device::wait_some)) sees
+    /// to it that the others complete, too.
     #[must_use]
     pub fn home(&self) -> usize {
         self.shared.home

@@ -1,4 +1,5 @@
-//! What reached a device, by purpose. Cheap enough to be always on: one relaxed addition or two a request.
+//! What reached a device, by purpose. Cheap enough to be always on: one relaxed addition or two a
+//! request.
 
 use alluvium_base::Purpose;
 use std::sync::Arc;

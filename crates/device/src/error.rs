@@ -149,7 +149,8 @@ pub enum Error {
         /// The file's name.
         file: String,
     },
-    /// An earlier sync failed, so what the file holds is unknown until it is opened anew (invariant D4).
+    /// An earlier sync failed, so what the file holds is unknown until it is opened anew (invariant
+    /// D4).
     #[error(
         "{operation} {file}: an earlier sync of it failed, so nothing more is accepted; close the store and open it again"
     )]
@@ -159,7 +160,8 @@ pub enum Error {
         /// The file's name.
         file: String,
     },
-    /// This implementation cannot do it (mapping on a file system that refuses, for one). The caller has another way.
+    /// This implementation cannot do it (mapping on a file system that refuses, for one). The
+    /// caller has another way.
     #[error("{operation} {file} is not supported here: {why}")]
     Unsupported {
         /// What was tried.

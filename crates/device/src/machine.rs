@@ -12,8 +12,9 @@ pub fn memory() -> Option<u64> {
     total(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// Returns the bytes of memory that the operating system counts under a name for this process, as Linux has them in `/proc/self/status`: `VmHWM` is the most
-/// that it has ever had, `RssFile` what it has of files.
+/// Returns the bytes of memory that the operating system counts under a name for this process, as
+/// Linux has them in `/proc/self/status`: `VmHWM` is the most that it has ever had, `RssFile` what
+/// it has of files.
 #[must_use]
 pub fn memory_of_process(name: &str) -> Option<u64> {
     counted(&fs::read_to_string("/proc/self/status").ok()?, name)
@@ -39,7 +40,8 @@ pub fn processor_time() -> Option<ProcessorTime> {
     times(&fs::read_to_string("/proc/self/stat").ok()?, ticks)
 }
 
-/// Returns the version of the operating system's kernel, as Linux has it in `/proc/sys/kernel/osrelease`.
+/// Returns the version of the operating system's kernel, as Linux has it in
+/// `/proc/sys/kernel/osrelease`.
 #[must_use]
 pub fn kernel() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
@@ -62,7 +64,8 @@ fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     })
 }
 
-/// Bytes of memory that this process's container may use: the least that its control groups say, if any says something.
+/// Bytes of memory that this process's container may use: the least that its control groups say, if
+/// any says something.
 #[must_use]
 pub fn container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -77,10 +80,12 @@ fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// How far a thread of the background stands back, as a nice value: while a processor is wanted by others it has a third of what they have.
+/// How far a thread of the background stands back, as a nice value: while a processor is wanted by
+/// others it has a third of what they have.
 const STANDS_BACK: i32 = 5;
 
-/// The calling thread leaves the processors to others when they are all wanted; where the system does not allow that, nothing changes.
+/// The calling thread leaves the processors to others when they are all wanted; where the system
+/// does not allow that, nothing changes.
 pub fn stand_back() {
     // On Linux nice values are those of threads.
     let _ = rustix::process::setpriority_process(None, STANDS_BACK);
@@ -103,8 +108,9 @@ fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|&bytes| bytes < NO_LIMIT)
 }
 
-/// The files that may hold a limit for a process of these groups (`/proc/self/cgroup`): its group's and those above it, in both
-/// versions of control groups. In a container the group's path is not there, and the mount's root is the group.
+/// The files that may hold a limit for a process of these groups (`/proc/self/cgroup`): its group's
+/// and those above it, in both versions of control groups. In a container the group's path is not
+/// there, and the mount's root is the group.
 fn group_files(groups: &str, mount: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {

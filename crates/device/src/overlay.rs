@@ -1,7 +1,8 @@
 //! A directory over another one that it never changes: what is written stays in memory.
 //!
-//! Files are opened for reading only below, so that a store can be opened, recovered and read without a byte of it being touched, also where
-//! nothing can be written. What is written goes when the last handle does; the memory that it takes is the caller's to bound. The lock is taken
+//! Files are opened for reading only below, so that a store can be opened, recovered and read
+//! without a byte of it being touched, also where nothing can be written. What is written goes when
+//! the last handle does; the memory that it takes is the caller's to bound. The lock is taken
 //! together with others who only read.
 //!
 //! Writes, syncs and holes reach no device and are not counted (D6). Mapping is refused.

@@ -1,7 +1,9 @@
-//! Memory for large buffers: pieces of slabs, each of which is one huge page where the system has one.
+//! Memory for large buffers: pieces of slabs, each of which is one huge page where the system has
+//! one.
 //!
-//! A device is told of memory page by page: 64 for a quarter of a mebibyte of ordinary pages, which the kernel pins and gives back one by one,
-//! in the interrupt that completes the request too, and one for a part of a huge page. And what was used for one stream is there for the next.
+//! A device is told of memory page by page: 64 for a quarter of a mebibyte of ordinary pages, which
+//! the kernel pins and gives back one by one, in the interrupt that completes the request too, and
+//! one for a part of a huge page. And what was used for one stream is there for the next.
 //!
 //! A slab goes back to the system when no piece of it is used, but for one, which is kept.
 
@@ -33,7 +35,8 @@ fn pieces(len: usize) -> u32 {
     u32::MAX >> (u32::BITS - len.div_ceil(PIECE) as u32)
 }
 
-/// Zeroed memory, aligned to a piece, that nobody else has until it is given back; none where the system has none.
+/// Zeroed memory, aligned to a piece, that nobody else has until it is given back; none where the
+/// system has none.
 ///
 /// # Panics
 /// When `len` is zero or more than a slab.
@@ -97,12 +100,14 @@ impl Slab {
         let start = unsafe { mapping.cast::<u8>().add(before) };
         for (at, len) in [(0, before), (before + SLAB, SLAB - before)] {
             if len > 0 {
-                // SAFETY: what lies before and behind the slab in its mapping, which nobody knows of.
+                // SAFETY: what lies before and behind the slab in its mapping, which nobody knows
+                // of.
                 let unmapped = unsafe { munmap(mapping.cast::<u8>().add(at).cast(), len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
         }
-        // SAFETY: advice for memory that was just mapped. Where there are no huge pages, it is as it was.
+        // SAFETY: advice for memory that was just mapped. Where there are no huge pages, it is as
+        // it was.
         let _ = unsafe { madvise(start.cast(), SLAB, Advice::LinuxHugepage) };
         Some(Slab {
             start: NonNull::new(start)?,
@@ -131,7 +136,8 @@ impl Slab {
     }
 
     fn unmap(self) {
-        // SAFETY: the slab was mapped with this length, is unmapped once, and nobody has a piece of it.
+        // SAFETY: the slab was mapped with this length, is unmapped once, and nobody has a piece of
+        // it.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), SLAB) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

@@ -24,12 +24,12 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 impl SocketFile {
-    /// Listens at a path, without blocking. What a server has left there that ended without removing it is replaced. The file's
-    /// mode is `mode`, which says who may connect.
+    /// Listens at a path, without blocking. What a server has left there that ended without
+    /// removing it is replaced. The file's mode is `mode`, which says who may connect.
     ///
     /// # Errors
-    /// `AddrInUse` if a server listens there, `AlreadyExists` if something is there that is no socket, or as the operating
-    /// system says.
+    /// `AddrInUse` if a server listens there, `AlreadyExists` if something is there that is no
+    /// socket, or as the operating system says.
     pub fn listen(path: impl AsRef<Path>, mode: u32) -> Result<(UnixListener, SocketFile)> {
         let path = path.as_ref();
         let address = SocketAddrUnix::new(path)?;

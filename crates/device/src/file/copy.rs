@@ -6,8 +6,9 @@ use alluvium_base::Purpose;
 use rustix::io::Errno;
 use std::ops::Range;
 
-/// File systems whose `copy_file_range` shares blocks, or copies where the files are, by the numbers that they give themselves
-/// (`linux/magic.h`). On the others it moves the bytes through the kernel piece by piece, and batches of requests are faster.
+/// File systems whose `copy_file_range` shares blocks, or copies where the files are, by the
+/// numbers that they give themselves (`linux/magic.h`). On the others it moves the bytes through
+/// the kernel piece by piece, and batches of requests are faster.
 const SHARING: [u64; 5] = [
     0x9123_683e, // Btrfs
     0x5846_5342, // XFS

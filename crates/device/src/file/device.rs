@@ -1,4 +1,5 @@
-//! One real file as a [`Device`]: sorts a batch into what is refused, what is done at once, and what an engine carries.
+//! One real file as a [`Device`]: sorts a batch into what is refused, what is done at once, and
+//! what an engine carries.
 
 use super::copy;
 use super::mapping;
@@ -14,8 +15,8 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The longest buffered write that `submit` makes at once, in bytes. It is a copy into the page cache, and handing it over
-/// would cost more than the copy.
+/// The longest buffered write that `submit` makes at once, in bytes. It is a copy into the page
+/// cache, and handing it over would cost more than the copy.
 const COPIED_AT_ONCE: usize = 64 << 10;
 
 /// What carries requests to the kernel.

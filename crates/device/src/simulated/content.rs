@@ -1,7 +1,9 @@
-//! One version of a file's bytes: pages of 4 KiB that versions share until one of them changes (copy on write).
+//! One version of a file's bytes: pages of 4 KiB that versions share until one of them changes
+//! (copy on write).
 //!
-//! A clone costs one reference count, whatever the file's size; a change copies the page it touches and the path to
-//! it. Every page carries a sum of its bytes, so that the sum of a version is known without reading it.
+//! A clone costs one reference count, whatever the file's size; a change copies the page it touches
+//! and the path to it. Every page carries a sum of its bytes, so that the sum of a version is known
+//! without reading it.
 
 use alluvium_base::checksum;
 use std::ops::Range;

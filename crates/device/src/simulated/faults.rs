@@ -5,11 +5,13 @@ use crate::Operation;
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The device fails (EIO). A write that fails leaves each of its sectors old or new. A sync that fails poisons (D4);
-    /// each sector it covered is durable or not, and what is not is no longer dirty: reads still show it, but no later sync
-    /// makes it durable, as on Linux since the page cache marks failed pages clean.
+    /// The device fails (EIO). A write that fails leaves each of its sectors old or new. A sync
+    /// that fails poisons (D4); each sector it covered is durable or not, and what is not is no
+    /// longer dirty: reads still show it, but no later sync makes it durable, as on Linux since the
+    /// page cache marks failed pages clean.
     Io,
-    /// The disk is full, whatever [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity) says.
+    /// The disk is full, whatever [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity)
+    /// says.
     Full,
     /// The process has as many open files as it may (EMFILE).
     Short,
@@ -158,7 +160,8 @@ impl FaultPlan {
         self.hits
     }
 
-    /// Counts a call and answers whether it fails; when several faults hit it, the first injected wins.
+    /// Counts a call and answers whether it fails; when several faults hit it, the first injected
+    /// wins.
     pub(super) fn meet(&mut self, operation: Operation, file: &str) -> Option<Failure> {
         if self.planned.is_empty() {
             return None;

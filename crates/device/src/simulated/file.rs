@@ -31,8 +31,8 @@ pub(super) struct FileState {
     pub(super) handles: u32,
 }
 
-/// The sectors that a write of `bytes` at `offset` changes, each with all its bytes; `current` gives those of a sector
-/// that the write covers in part.
+/// The sectors that a write of `bytes` at `offset` changes, each with all its bytes; `current`
+/// gives those of a sector that the write covers in part.
 pub(super) fn patches(current: &Content, offset: u64, bytes: &[u8]) -> Vec<Patch> {
     let mut patches = Vec::with_capacity(bytes.len() / PAGE as usize + 2);
     for (page, within) in pages_of(offset..offset + bytes.len() as u64) {
@@ -81,11 +81,12 @@ impl FileState {
         }
     }
 
-    /// A sync of a mapped range: the range's pages and the file's own attributes (its length, its holes) become
-    /// durable.
+    /// A sync of a mapped range: the range's pages and the file's own attributes (its length, its
+    /// holes) become durable.
     pub(super) fn make_range_durable(&mut self, range: &Range<u64>) {
         let destroys = |pending: &Pending| matches!(*pending.change, Change::Punch(_) | Change::Truncate(_));
-        // What was there before a hole must not come back after it, so everything up to it goes along.
+        // What was there before a hole must not come back after it, so everything up to it goes
+        // along.
         if let Some(last) = self.pending.iter().rev().find(|pending| destroys(pending)) {
             self.make_durable(last.order + 1);
         }

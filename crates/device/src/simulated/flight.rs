@@ -168,8 +168,8 @@ impl SimDirectory {
         }
     }
 
-    /// Lets time pass until the next request is due and completes it; `false` when every request in flight is in another
-    /// thread's hands.
+    /// Lets time pass until the next request is due and completes it; `false` when every request in
+    /// flight is in another thread's hands.
     pub(super) fn finish_next(&self) -> bool {
         let next = {
             let mut world = self.shared.world.lock();

@@ -10,18 +10,20 @@ use std::sync::Arc;
 /// How a machine ends, and so what its disk holds afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Survival {
-    /// The process was killed (`kill -9`). Everything complete survives, also in the page cache and in mapped memory, and is as
-    /// little durable as before; requests in flight are done wholly, in part or not at all. The boot stays the same.
+    /// The process was killed (`kill -9`). Everything complete survives, also in the page cache and
+    /// in mapped memory, and is as little durable as before; requests in flight are done wholly, in
+    /// part or not at all. The boot stays the same.
     Process,
     /// Power was lost, and by luck everything had reached the disk, requests in flight too.
     All,
     /// Power was lost, and nothing survives but what was synced.
     None,
-    /// Power was lost. Names, lengths and holes survive up to some moment, as a journal keeps them; of every write that was not
-    /// synced any sectors.
+    /// Power was lost. Names, lengths and holes survive up to some moment, as a journal keeps them;
+    /// of every write that was not synced any sectors.
     Random,
-    /// Power was lost, and later changes survive where earlier ones do not: names without contents, lengths without bytes
-    /// (which read as zeros), contents without names, only the last changes, or any of them.
+    /// Power was lost, and later changes survive where earlier ones do not: names without contents,
+    /// lengths without bytes (which read as zeros), contents without names, only the last changes,
+    /// or any of them.
     Reordered,
 }
 

@@ -201,8 +201,8 @@ impl World {
         }
     }
 
-    /// A sync of a file failed: which sectors reached the disk is up to the seed, and what did not is not dirty any more,
-    /// so that no later sync writes it either.
+    /// A sync of a file failed: which sectors reached the disk is up to the seed, and what did not
+    /// is not dirty any more, so that no later sync writes it either.
     pub(super) fn fail_sync(&mut self, id: FileId, covers: u64) {
         let mut rng = self.rng.fork();
         let file = self.file(id);
@@ -269,7 +269,8 @@ impl World {
         self.flights.binary_search_by_key(&id, |flight| flight.id).ok()
     }
 
-    /// The request to complete next among those due: by time where a clock runs, then by the seed or in order.
+    /// The request to complete next among those due: by time where a clock runs, then by the seed
+    /// or in order.
     pub(super) fn choose_flight(&mut self, due_ns: u64) -> Option<u64> {
         let open = |flight: &&Flight| !flight.claimed && flight.due_ns <= due_ns;
         let first = self
