@@ -120,8 +120,8 @@ pub enum Error {
         /// The version that can be read.
         supported: u32,
     },
-    /// The newest superblock is gone: what can be opened is older than what the log has seen. Opening it would
-    /// silently undo commits.
+    /// The newest superblock is gone: what can be opened is older than what the log has seen.
+    /// Opening it would silently undo commits.
     #[error(
         "the newest readable superblock has generation {opened}, but the log has seen generation {named}: \
          the newer superblock is damaged or stale; restore from a backup, or run `alluvium repair` to accept the older state"
@@ -155,8 +155,9 @@ pub enum Error {
         /// Whether a reserve remains that this request may not use.
         reserve: bool,
     },
-    /// The log has reached its limit, and nothing was written. The sequences that were to be appended are still open:
-    /// append them again once there is room, or give them up with `Log::void`.
+    /// The log has reached its limit, and nothing was written. The sequences that were to be
+    /// appended are still open: append them again once there is room, or give them up with
+    /// `Log::void`.
     #[error(
         "the log is full: {live} of {limit} bytes hold records that no checkpoint covers{}, and {wanted} more were \
          wanted; checkpoint and release the log",

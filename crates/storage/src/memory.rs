@@ -1,7 +1,8 @@
-//! Anonymous memory straight from the operating system: reserved at once, paid for from the first touch.
+//! Anonymous memory straight from the operating system: reserved at once, paid for from the first
+//! touch.
 //!
-//! The only module of the floors above `device` that asks the system for anything. No storage I/O happens here: files are
-//! `device`'s alone (rule 1 of the house), anonymous memory is nobody's.
+//! The only module of the floors above `device` that asks the system for anything. No storage I/O
+//! happens here: files are `device`'s alone (rule 1 of the house), anonymous memory is nobody's.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +12,8 @@ use std::slice;
 /// The size of a huge page: reservations begin at a multiple of it.
 pub const HUGE_PAGE: usize = 2 << 20;
 
-/// A reservation of address space, given back as a whole when it is dropped. Bytes read as zero until they are written.
+/// A reservation of address space, given back as a whole when it is dropped. Bytes read as zero
+/// until they are written.
 ///
 /// ```
 /// use alluvium_storage::memory::{Anonymous, HUGE_PAGE};
@@ -39,7 +41,8 @@ impl Anonymous {
     /// What the system says when it refuses.
     pub fn reserve(len: usize) -> io::Result<Anonymous> {
         let mapping_len = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
+        // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that
+        // exists.
         let mapping = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -65,7 +68,8 @@ impl Anonymous {
         })
     }
 
-    /// The first byte; readable and writable, with [`Anonymous::len`] bytes from there on, as long as this lives.
+    /// The first byte; readable and writable, with [`Anonymous::len`] bytes from there on, as long
+    /// as this lives.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
@@ -105,7 +109,8 @@ impl Anonymous {
         }
     }
 
-    /// Has the system provide the memory of a range now, so that nobody waits at its first touch. A hint, which changes no contents.
+    /// Has the system provide the memory of a range now, so that nobody waits at its first touch. A
+    /// hint, which changes no contents.
     ///
     /// # Panics
     /// When the range is not inside the reservation.
@@ -124,10 +129,12 @@ impl Anonymous {
     /// When the range is not inside the reservation.
     ///
     /// # Safety
-    /// Nobody relies on the contents of the range, and no reference to non-atomic data in it is alive.
+    /// Nobody relies on the contents of the range, and no reference to non-atomic data in it is
+    /// alive.
     pub unsafe fn give_back(&self, at: usize, len: usize) {
         self.check(at, len);
-        // SAFETY: the range is inside the mapping; that its contents may go is the caller's promise.
+        // SAFETY: the range is inside the mapping; that its contents may go is the caller's
+        // promise.
         let failed = unsafe { libc::madvise(self.start.add(at).as_ptr().cast(), len, libc::MADV_DONTNEED) };
         assert_eq!(failed, 0, "memory of an anonymous mapping can be given back");
     }
@@ -135,7 +142,8 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `reserve` with this length; whoever refers to it keeps this alive.
+        // SAFETY: the mapping was made by `reserve` with this length; whoever refers to it keeps
+        // this alive.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_len) };
     }
 }
@@ -143,8 +151,9 @@ impl Drop for Anonymous {
 /// So many bytes are worth a mapping of their own.
 const MAPPED: usize = 64 << 10;
 
-/// Bytes of one owner, zero at first, which cost memory from the first touch until they are dropped: where they are many, they are not the
-/// allocator's, which would keep what is given back for later, and what is asked for later may be longer.
+/// Bytes of one owner, zero at first, which cost memory from the first touch until they are
+/// dropped: where they are many, they are not the allocator's, which would keep what is given back
+/// for later, and what is asked for later may be longer.
 ///
 /// ```
 /// use alluvium_storage::memory::Bytes;
@@ -186,7 +195,8 @@ impl Deref for Bytes {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            // SAFETY: the reservation has so many bytes, initialised (zero at first), which only this owner reaches.
+            // SAFETY: the reservation has so many bytes, initialised (zero at first), which only
+            // this owner reaches.
             Owned::Mapped(memory) => unsafe { slice::from_raw_parts(memory.start().as_ptr(), memory.len()) },
             Owned::Heap(bytes) => bytes,
         }

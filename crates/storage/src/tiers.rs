@@ -65,7 +65,8 @@ impl Tiers {
         Tiers { files }
     }
 
-    /// The file of a tier. The number may come from a damaged pointer, so an unknown one is an error.
+    /// The file of a tier. The number may come from a damaged pointer, so an unknown one is an
+    /// error.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when there is no such tier.

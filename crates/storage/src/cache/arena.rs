@@ -1,6 +1,8 @@
-//! The cache's memory, and every pointer into it. This is the only module of the room that handles raw memory.
+//! The cache's memory, and every pointer into it. This is the only module of the room that handles
+//! raw memory.
 //!
-//! Address space is reserved once; a part of it costs memory from the first touch until it is given back.
+//! Address space is reserved once; a part of it costs memory from the first touch until it is given
+//! back.
 
 use crate::memory::Anonymous;
 use crate::{Error, Result};
@@ -22,7 +24,8 @@ pub(super) struct Arena {
 pub(super) unsafe trait ZeroedAtomics {}
 
 impl Arena {
-    /// Reserves `wanted` bytes, or half of that and so on while the system refuses, but at least `least`.
+    /// Reserves `wanted` bytes, or half of that and so on while the system refuses, but at least
+    /// `least`.
     ///
     /// # Errors
     /// [`Error::BadOption`] when not even `least` bytes can be had.
@@ -74,8 +77,9 @@ impl Arena {
     #[inline]
     pub(super) fn at<T: ZeroedAtomics>(&self, at: usize) -> &T {
         debug_assert!(at + size_of::<T>() <= self.len() && at.is_multiple_of(align_of::<T>()));
-        // SAFETY: frame numbers come from this cache's own chunks, so `at` is inside the reservation and aligned (checked
-        // when debugging); the mapping lives as long as `self`; by its trait the type is valid for any atomic contents.
+        // SAFETY: frame numbers come from this cache's own chunks, so `at` is inside the
+        // reservation and aligned (checked when debugging); the mapping lives as long as `self`; by
+        // its trait the type is valid for any atomic contents.
         unsafe { self.memory.start().add(at).cast::<T>().as_ref() }
     }
 
@@ -95,7 +99,8 @@ impl Arena {
     #[inline]
     pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         debug_assert!(at + len <= self.len());
-        // SAFETY: anonymous memory is initialised; the range is inside the mapping; the rest is the caller's promise.
+        // SAFETY: anonymous memory is initialised; the range is inside the mapping; the rest is the
+        // caller's promise.
         unsafe { std::slice::from_raw_parts(self.memory.start().add(at).as_ptr(), len) }
     }
 
@@ -106,8 +111,8 @@ impl Arena {
     pub(super) unsafe fn buffer(self: &Arc<Self>, at: usize, len: usize) -> Buffer {
         self.check(at, len);
         let keeper = Arc::clone(self);
-        // SAFETY: inside the mapping, which the keeper keeps alive; exclusive by the caller's promise; aligned, for
-        // frames begin at multiples of the buffer alignment.
+        // SAFETY: inside the mapping, which the keeper keeps alive; exclusive by the caller's
+        // promise; aligned, for frames begin at multiples of the buffer alignment.
         unsafe { Buffer::from_region(self.memory.start().add(at), len, keeper) }
     }
 

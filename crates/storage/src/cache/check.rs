@@ -30,8 +30,8 @@ enum Place {
 }
 
 impl Cache {
-    /// Walks the page table, every frame and every list, and returns every violation. Nothing else may use the cache
-    /// meanwhile.
+    /// Walks the page table, every frame and every list, and returns every violation. Nothing else
+    /// may use the cache meanwhile.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();

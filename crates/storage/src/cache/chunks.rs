@@ -1,11 +1,13 @@
-//! Which chunk belongs to which size class; cutting chunks, draining them, and moving them between classes.
+//! Which chunk belongs to which size class; cutting chunks, draining them, and moving them between
+//! classes.
 //!
-//! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget shrinks or another class
-//! needs it more: it leaves its class, its frames leave the lists that frames are taken from, its
-//! nodes are evicted, and once every frame is
-//! free (two epochs later, when nothing pins any) it is cut anew for that class or its memory is given back.
+//! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget
+//! shrinks or another class needs it more: it leaves its class, its frames leave the lists that
+//! frames are taken from, its nodes are evicted, and once every frame is free (two epochs later,
+//! when nothing pins any) it is cut anew for that class or its memory is given back.
 //!
-//! Locks are taken in this order: the chunks, a class's list, a lane, a pool. None is held while a device is asked.
+//! Locks are taken in this order: the chunks, a class's list, a lane, a pool. None is held while a
+//! device is asked.
 
 use super::Shared;
 use super::frame::{FrameId, State};
@@ -17,7 +19,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// One size class.
 #[derive(Debug, Default)]
 pub(super) struct Class {
-    /// Its chunks: what the hand sweeps. Read-locked while a hand is swept, so no chunk leaves under it.
+    /// Its chunks: what the hand sweeps. Read-locked while a hand is swept, so no chunk leaves
+    /// under it.
     pub(super) chunks: RwLock<Vec<u32>>,
     /// The next frame of the CLOCK hand, counted over all turns.
     pub(super) hand: AtomicU64,
@@ -57,7 +60,8 @@ pub(super) struct Chunks {
     /// Chunks that are cut, draining ones included.
     assigned: AtomicU64,
     draining: AtomicUsize,
-    /// The safe epoch when the drains were last looked at: until it passes, little can have changed.
+    /// The safe epoch when the drains were last looked at: until it passes, little can have
+    /// changed.
     looked_at: AtomicU64,
     /// Entries of lists that were looked at so that chunks could leave.
     walked: AtomicU64,
@@ -192,8 +196,9 @@ impl Shared {
         }
     }
 
-    /// Brings the drains as far as they get: evicts what is resident, recycles what is safe, and hands on or gives back
-    /// the chunks that have come free. Returns at once if another thread is at it.
+    /// Brings the drains as far as they get: evicts what is resident, recycles what is safe, and
+    /// hands on or gives back the chunks that have come free. Returns at once if another thread is
+    /// at it.
     pub(super) fn go_on_draining(&self, guard: &Guard) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;
@@ -220,8 +225,9 @@ impl Shared {
     fn give_chunk_back(&self, owned: &mut Owned, chunk: u32) {
         if !self.is_offered(chunk) {
             let at = self.geometry.chunk_at(chunk);
-            // SAFETY: every frame of the chunk is free and in no list, so nobody has a reference to its bytes; headers are
-            // atomics, and whoever still looks at one sees a free frame of class 0.
+            // SAFETY: every frame of the chunk is free and in no list, so nobody has a reference to
+            // its bytes; headers are atomics, and whoever still looks at one sees a free frame of
+            // class 0.
             unsafe { self.arena.give_back(at, self.geometry.chunk_bytes) };
         }
         self.chunks.assigned.fetch_sub(1, Ordering::Relaxed);
@@ -279,8 +285,9 @@ impl Shared {
         }
     }
 
-    /// Of the next `count` chunks the one with the fewest frames in use since it was looked at last, as (class, place in its
-    /// list), and how many thousandths of it that were. Looking forgets, as the CLOCK hand does.
+    /// Of the next `count` chunks the one with the fewest frames in use since it was looked at
+    /// last, as (class, place in its list), and how many thousandths of it that were. Looking
+    /// forgets, as the CLOCK hand does.
     fn coldest(
         &self,
         owned: &mut Owned,
@@ -321,11 +328,12 @@ impl Shared {
         best
     }
 
-    /// Called when the hand of a class crosses into another chunk, or finds none: considers moving a chunk to it from a
-    /// class that needs it less.
+    /// Called when the hand of a class crosses into another chunk, or finds none: considers moving
+    /// a chunk to it from a class that needs it less.
     ///
-    /// All classes should age alike. So while the hand of this class makes a turn, as many of the others' chunks are looked
-    /// at as they have; one of them moves if few of its frames were used, and if its class's own hand is slower.
+    /// All classes should age alike. So while the hand of this class makes a turn, as many of the
+    /// others' chunks are looked at as they have; one of them moves if few of its frames were used,
+    /// and if its class's own hand is slower.
     pub(super) fn balance(&self, class: usize) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;

@@ -1,4 +1,5 @@
-//! One failed read, told to everyone who waited for it: errors are copied, for they are not `Clone`.
+//! One failed read, told to everyone who waited for it: errors are copied, for they are not
+//! `Clone`.
 
 use crate::Error;
 use alluvium_device as device;

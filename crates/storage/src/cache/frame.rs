@@ -1,5 +1,5 @@
-//! The header of a frame: which node it holds, who pins it, how warm it is. One cache line, all a hit touches
-//! besides the page table and the node.
+//! The header of a frame: which node it holds, who pins it, how warm it is. One cache line, all a
+//! hit touches besides the page table and the node.
 //!
 //! A frame's life, and who moves it on:
 //!
@@ -58,8 +58,8 @@ pub(super) enum Manner {
     Passing,
 }
 
-/// What identifies a node: its whole pointer. The checksum is part of it, so that a node which was written over one that
-/// was given up within the same generation has another key.
+/// What identifies a node: its whole pointer. The checksum is part of it, so that a node which was
+/// written over one that was given up within the same generation has another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key([u64; 4]);
 
@@ -87,7 +87,8 @@ impl Key {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Header {
-    /// Written while the frame is [`State::Filling`] only, so it stands still for whoever found the frame under a guard.
+    /// Written while the frame is [`State::Filling`] only, so it stands still for whoever found the
+    /// frame under a guard.
     key: [AtomicU64; 4],
     /// The epoch at which the frame was retired.
     retired: AtomicU64,
@@ -198,7 +199,8 @@ impl Header {
     /// Whether the frame, found under a guard that lives, holds this node.
     #[inline]
     pub(super) fn holds(&self, key: &Key) -> bool {
-        // All four words are compared at once: they lie on one line, and a branch each would cost more.
+        // All four words are compared at once: they lie on one line, and a branch each would cost
+        // more.
         let differ = self.key.iter().zip(key.0).fold(0, |differ, (word, value)| {
             differ | (word.load(Ordering::Relaxed) ^ value)
         });
@@ -250,8 +252,8 @@ impl Header {
         self.heat.store(0, Ordering::Relaxed);
     }
 
-    /// Adds a reference that outlives guards; whether it is the first. The caller has one already, or a guard under
-    /// which it found the frame.
+    /// Adds a reference that outlives guards; whether it is the first. The caller has one already,
+    /// or a guard under which it found the frame.
     pub(super) fn pin(&self) -> bool {
         let before = self.pins.fetch_add(1, Ordering::Relaxed);
         assert!(

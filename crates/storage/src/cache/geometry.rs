@@ -1,13 +1,13 @@
-//! How the arena is cut: into chunks of one size, each into frames of one size class, behind a table of their headers.
-//! Pure arithmetic.
+//! How the arena is cut: into chunks of one size, each into frames of one size class, behind a
+//! table of their headers. Pure arithmetic.
 //!
 //! ```text
 //! chunk  = headers, 64 bytes each, padded to 4 KiB | frame 0 | frame 1 | ... | rest, unused
 //! frame  = as many pages as its class says: class c holds nodes of c + 1 pages
 //! ```
 //!
-//! Headers lie in the chunk that they describe, so a chunk is given back with them, a huge page covers both, and a
-//! frame's number is all that is needed to find its header.
+//! Headers lie in the chunk that they describe, so a chunk is given back with them, a huge page
+//! covers both, and a frame's number is all that is needed to find its header.
 
 use super::arena::HUGE_PAGE;
 use super::frame::{FrameId, Header};

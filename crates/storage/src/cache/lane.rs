@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// How many retired frames that were found pinned are looked at again at a time.
 const PINNED_LOOKED_AT: usize = 4;
 
-/// The frames of one lane. A lane belongs to the threads whose slot names it; others take from it only in need.
+/// The frames of one lane. A lane belongs to the threads whose slot names it; others take from it
+/// only in need.
 #[derive(Debug)]
 pub(super) struct Lane {
     /// Free frames by class.
@@ -20,8 +21,8 @@ pub(super) struct Lane {
     waiting: [usize; CLASSES],
     /// Retired frames whose epoch is safe, but which somebody pins.
     pinned: VecDeque<FrameId>,
-    /// How many frames of a class are to be free or retired, so that none is wanting while epochs pass. It doubles when
-    /// that was too few and shrinks slowly.
+    /// How many frames of a class are to be free or retired, so that none is wanting while epochs
+    /// pass. It doubles when that was too few and shrinks slowly.
     ahead: [usize; CLASSES],
 }
 

@@ -38,8 +38,8 @@ impl Pending {
         }
     }
 
-    /// Makes what progress is possible without blocking; whether every read is finished. A failed read is finished
-    /// too: whoever looks its node up reads it again, and has the error.
+    /// Makes what progress is possible without blocking; whether every read is finished. A failed
+    /// read is finished too: whoever looks its node up reads it again, and has the error.
     pub fn poll(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -47,7 +47,8 @@ impl Pending {
         self.readings.is_empty()
     }
 
-    /// As [`Pending::poll`], but without asking the device: finishes what is known to have completed.
+    /// As [`Pending::poll`], but without asking the device: finishes what is known to have
+    /// completed.
     pub fn settle(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -55,8 +56,9 @@ impl Pending {
         self.readings.is_empty()
     }
 
-    /// As [`Pending::poll`]. While it is pending, the waker is woken once it is worth while to poll again. Whoever is handed a [`Watched`] must wait
-    /// for it, or have it waited for, or else nobody is woken.
+    /// As [`Pending::poll`]. While it is pending, the waker is woken once it is worth while to poll
+    /// again. Whoever is handed a [`Watched`] must wait for it, or have it waited for, or else
+    /// nobody is woken.
     pub fn poll_with(&mut self, waker: &Waker, mut watch: impl FnMut(Watched)) -> Poll<()> {
         loop {
             if self.poll() {
@@ -80,7 +82,8 @@ impl Pending {
         }
     }
 
-    /// Waits until something has been read that the device carries together with what is waited for here: this, or another's.
+    /// Waits until something has been read that the device carries together with what is waited for
+    /// here: this, or another's.
     pub fn wait_some(&mut self) {
         if let Some(reading) = self.readings.first() {
             match reading.look(Watching::of) {
@@ -99,7 +102,8 @@ impl Pending {
         }
     }
 
-    /// How many nodes were not requested, because no frame was to be had for them. Reading ahead less would be wise.
+    /// How many nodes were not requested, because no frame was to be had for them. Reading ahead
+    /// less would be wise.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
@@ -138,7 +142,8 @@ impl Watching {
     }
 }
 
-/// A read that tasks wait for. Whoever has it waits for the device and finishes it; then they are woken.
+/// A read that tasks wait for. Whoever has it waits for the device and finishes it; then they are
+/// woken.
 pub struct Watched {
     cache: Cache,
     reading: Arc<Reading>,

@@ -1,4 +1,5 @@
-//! Misses: one read for many who want the same node, one batch for many nodes, and what a finished read becomes.
+//! Misses: one read for many who want the same node, one batch for many nodes, and what a finished
+//! read becomes.
 //!
 //! ```text
 //! begin   look again | somebody reads it: join | else take memory, note the flight    (the flight's shard is locked)
@@ -7,8 +8,9 @@
 //!         then publish, remove the flight                                            (the flight's shard is locked)
 //! ```
 //!
-//! Looking again and noting the flight are one step, and so are publishing and removing it: nobody reads a node twice, and
-//! whoever joins a flight is pinned since before its node was published, so that the frame stays valid for their guard.
+//! Looking again and noting the flight are one step, and so are publishing and removing it: nobody
+//! reads a node twice, and whoever joins a flight is pinned since before its node was published, so
+//! that the frame stays valid for their guard.
 
 use super::budget::{Charge, Owner};
 use super::flights::Flight;
@@ -160,7 +162,8 @@ impl Shared {
         Ok(joined)
     }
 
-    /// The same for several who ask each for a few nodes and wait each for its own: one handing over to the device, a ticket each.
+    /// The same for several who ask each for a few nodes and wait each for its own: one handing
+    /// over to the device, a ticket each.
     pub(super) fn begin_each(
         &self,
         wanted: &[&[NodePointer]],
@@ -357,8 +360,8 @@ impl Shared {
     fn memory_of(&self, entry: &Entry) -> Buffer {
         let len = entry.pointer.read_len();
         match entry.memory {
-            // SAFETY: the frame was taken for this entry alone, and has room for the encoded node, which is never
-            // longer than the decoded one.
+            // SAFETY: the frame was taken for this entry alone, and has room for the encoded node,
+            // which is never longer than the decoded one.
             Memory::Frame(frame) => unsafe { self.arena.buffer(self.data_at(frame), len) },
             Memory::Private(_) => Buffer::zeroed(len),
         }
@@ -384,7 +387,8 @@ impl Shared {
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
     }
 
-    /// Settles what the device is done with of all that is in flight, whoever asked for it and has not come back.
+    /// Settles what the device is done with of all that is in flight, whoever asked for it and has
+    /// not come back.
     pub(super) fn settle_all(&self, guard: &Guard) {
         if self.reading_bytes.load(Ordering::Relaxed) == 0 {
             return;
@@ -527,7 +531,8 @@ impl Shared {
         let encoded = read[..pointer.encoded_len as usize].to_vec();
         drop(read);
         let len = self.page_size.node_bytes(pointer.pages);
-        // SAFETY: the frame was taken for this node alone, and the buffer that it was read through is gone.
+        // SAFETY: the frame was taken for this node alone, and the buffer that it was read through
+        // is gone.
         let mut node = unsafe { self.arena.buffer(self.data_at(frame), len) };
         Codec::decode(pointer, self.page_size, &encoded, &mut node)
     }
@@ -566,7 +571,8 @@ impl Shared {
         residence: Residence,
     ) -> Result<Vec<NodeRef<'g>>> {
         let joined = self.begin(pointers, guard, purpose, residence, Otherwise::Private)?;
-        // All are finished before any error is reported, so that no batch of this call stays unfinished.
+        // All are finished before any error is reported, so that no batch of this call stays
+        // unfinished.
         let homes: Vec<_> = joined
             .into_iter()
             .map(|joined| self.home(joined, guard, residence))

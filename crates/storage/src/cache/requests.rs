@@ -1,4 +1,5 @@
-//! How the nodes of a batch become requests: those that lie side by side in the tier are read as one.
+//! How the nodes of a batch become requests: those that lie side by side in the tier are read as
+//! one.
 
 use crate::NodePointer;
 use std::ops::Range;

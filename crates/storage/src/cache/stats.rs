@@ -100,7 +100,8 @@ impl Counters {
     }
 }
 
-/// What a cache has done and what it holds. Counts are since it was made, bytes are now; they are read one after the other.
+/// What a cache has done and what it holds. Counts are since it was made, bytes are now; they are
+/// read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Lookups that found their node.
@@ -113,14 +114,15 @@ pub struct CacheStats {
     pub joined: u64,
     /// Nodes that went to make room.
     pub evictions: u64,
-    /// Misses that were served from private memory, because every frame was in use or waited for an epoch.
+    /// Misses that were served from private memory, because every frame was in use or waited for an
+    /// epoch.
     pub private_reads: u64,
     /// Reads that failed, verification and decoding included.
     pub failures: u64,
     /// The budget.
     pub budget_bytes: u64,
-    /// What is charged to it: the sum of the five below. More than the budget only while a smaller one takes effect, or
-    /// while guards and references hold more private memory than the reserve.
+    /// What is charged to it: the sum of the five below. More than the budget only while a smaller
+    /// one takes effect, or while guards and references hold more private memory than the reserve.
     pub charged_bytes: u64,
     /// Chunks of the arena, headers and free frames included.
     pub arena_bytes: u64,

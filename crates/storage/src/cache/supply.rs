@@ -1,15 +1,19 @@
-//! Where free frames come from: the thread's lane, the class's pool, a new chunk, and the CLOCK hand (SplinterDB's: each
-//! thread in need claims the next 64 frames for itself, Conway 2023, §3.4).
+//! Where free frames come from: the thread's lane, the class's pool, a new chunk, and the CLOCK
+//! hand (SplinterDB's: each thread in need claims the next 64 frames for itself, Conway 2023,
+//! §3.4).
 //!
-//! What a read brings is on trial: it goes by the time of its coming, not by the hand, once there is more of that than an eighth, unless it
-//! is used again meanwhile. Who comes back soon after is kept at once (S3-FIFO: Yang et al., SOSP 2023). So leaves that are read once do not
-//! drive out the index nodes and maplets that are read a little less often than the hand goes round.
+//! What a read brings is on trial: it goes by the time of its coming, not by the hand, once there
+//! is more of that than an eighth, unless it is used again meanwhile. Who comes back soon after is
+//! kept at once (S3-FIFO: Yang et al., SOSP 2023). So leaves that are read once do not drive out
+//! the index nodes and maplets that are read a little less often than the hand goes round.
 //!
-//! Before all others go those that are doomed: what compactions have replaced is dead, and nobody else would notice for a whole round.
+//! Before all others go those that are doomed: what compactions have replaced is dead, and nobody
+//! else would notice for a whole round.
 //!
-//! An evicted frame is usable only two epochs later, and the thread that evicts it is pinned itself. So a thread evicts
-//! *ahead*: it keeps a stock of free and retired frames that lasts while epochs pass. When the stock is out (guards that
-//! live long, many misses under one guard) a read is served from private memory, and the stock is made larger.
+//! An evicted frame is usable only two epochs later, and the thread that evicts it is pinned
+//! itself. So a thread evicts *ahead*: it keeps a stock of free and retired frames that lasts while
+//! epochs pass. When the stock is out (guards that live long, many misses under one guard) a read
+//! is served from private memory, and the stock is made larger.
 
 use super::frame::{FrameId, State};
 use super::{Residence, Shared};
@@ -20,7 +24,8 @@ use std::sync::atomic::Ordering;
 const HAND: usize = 64;
 /// A stock holds at most this fraction of a class's frames.
 const AHEAD_FRACTION: usize = 16;
-/// How many hands are swept in one go if all frames of them are in use: their bits are clear the next time.
+/// How many hands are swept in one go if all frames of them are in use: their bits are clear the
+/// next time.
 const MAX_HANDS: usize = 16;
 /// What was read and not used again gets this fraction of all frames.
 const COLD_FRACTION: usize = 8;
@@ -34,7 +39,8 @@ impl Shared {
         self.chunks.classes[class].chunks.read().len() * self.geometry.cut(class).frames
     }
 
-    /// Takes a frame for a node of a class. `None` when every frame is in use, pinned, or waits for an epoch.
+    /// Takes a frame for a node of a class. `None` when every frame is in use, pinned, or waits for
+    /// an epoch.
     pub(super) fn take_frame(&self, class: usize, guard: &Guard, residence: Residence) -> Option<FrameId> {
         let lane = self.lane_of(guard);
         let (least, most) = self.stock_bounds(class);
@@ -110,7 +116,8 @@ impl Shared {
         self.evict_ahead(class, lane, guard, residence);
     }
 
-    /// Evicts frames into a lane's limbo, unless enough wait there already: then only the epochs are slow.
+    /// Evicts frames into a lane's limbo, unless enough wait there already: then only the epochs
+    /// are slow.
     fn evict_ahead(&self, class: usize, lane: usize, guard: &Guard, residence: Residence) {
         let (least, most) = self.stock_bounds(class);
         let wanted = {
@@ -142,7 +149,8 @@ impl Shared {
         self.epochs.try_advance();
     }
 
-    /// Whether frames that others may want are swept: pass-through reads make do with their share once they have it.
+    /// Whether frames that others may want are swept: pass-through reads make do with their share
+    /// once they have it.
     fn may_sweep(&self, class: usize, lane: usize, residence: Residence) -> bool {
         if residence == Residence::Keep {
             return true;
@@ -175,7 +183,8 @@ impl Shared {
         }
     }
 
-    /// Evicts what reads have brought in and nobody has used again, oldest first, but for the newest `spare`.
+    /// Evicts what reads have brought in and nobody has used again, oldest first, but for the
+    /// newest `spare`.
     fn evict_cold(
         &self,
         class: usize,
@@ -226,7 +235,8 @@ impl Shared {
     pub(super) fn note_cold(&self, frame: FrameId) {
         let mut cold = self.cold.lock();
         if cold.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
-            // Most entries are out of date: frames that were used, or went, since. One that is not is left to the hand.
+            // Most entries are out of date: frames that were used, or went, since. One that is not
+            // is left to the hand.
             cold.pop_front();
         }
         cold.push_back(frame);
@@ -242,7 +252,8 @@ impl Shared {
         doomed.push_back(frame);
     }
 
-    /// Claims the next frames of a class's CLOCK hand, and evicts those that were not used since it last passed.
+    /// Claims the next frames of a class's CLOCK hand, and evicts those that were not used since it
+    /// last passed.
     fn sweep(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let owner = &self.chunks.classes[class];
         let per_chunk = self.geometry.cut(class).frames as u64;
@@ -261,7 +272,8 @@ impl Shared {
                         continue;
                     }
                     if header.is_cold() {
-                        // Its time has not come. If nobody remembers it, the hand takes it the next time.
+                        // Its time has not come. If nobody remembers it, the hand takes it the next
+                        // time.
                         header.settle();
                     } else if !header.cool() && self.unmap(frame, guard) {
                         evicted.push(frame);
@@ -277,8 +289,9 @@ impl Shared {
         }
     }
 
-    /// Takes a frame's word out of the page table; whether it was this call that did. Then the frame is the caller's to
-    /// retire. The guard lives since before the frame was seen resident, so its key stands still.
+    /// Takes a frame's word out of the page table; whether it was this call that did. Then the
+    /// frame is the caller's to retire. The guard lives since before the frame was seen resident,
+    /// so its key stands still.
     pub(super) fn unmap(&self, frame: FrameId, guard: &Guard) -> bool {
         let header = self.header(frame);
         header.state() == State::Resident && self.tables.remove(header.key().hash(), frame, guard)

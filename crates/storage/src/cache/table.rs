@@ -1,16 +1,17 @@
 //! The page table: from a node's hash to its frame. Lookups take no lock and write nothing.
 //!
-//! A bucket is one cache line: a control word and seven words of (tag, frame). A node whose bucket is full goes to the
-//! next one that has room, and every bucket it passed over counts it (as in F14: Bronson, Shi 2019), so that a lookup stops at
-//! the first bucket that nobody passed over. Insertions and removals hold a bucket's lock bit, one bucket at a time.
+//! A bucket is one cache line: a control word and seven words of (tag, frame). A node whose bucket
+//! is full goes to the next one that has room, and every bucket it passed over counts it (as in
+//! F14: Bronson, Shi 2019), so that a lookup stops at the first bucket that nobody passed over.
+//! Insertions and removals hold a bucket's lock bit, one bucket at a time.
 //!
 //! Invariants:
 //!
-//! - **W1** A word's frame holds a node with the word's hash, from before the word is stored until two epochs after it is
-//!   removed.
+//! - **W1** A word's frame holds a node with the word's hash, from before the word is stored until
+//!   two epochs after it is removed.
 //! - **W2** No two words have one frame, and no two frames of words hold one node.
-//! - **W3** A node whose hash names bucket b lies in one of the [`PROBES`] buckets from b on, and every bucket between b and
-//!   it counts it.
+//! - **W3** A node whose hash names bucket b lies in one of the [`PROBES`] buckets from b on, and
+//!   every bucket between b and it counts it.
 //! - **W4** A bucket that was moved to a newer table says so for good, and takes no more words.
 
 use super::frame::FrameId;
@@ -18,7 +19,8 @@ use crate::sync::{AtomicU64, Ordering, spin};
 
 /// Words in a bucket.
 pub(super) const WORDS: usize = if cfg!(alluvium_model_check) { 2 } else { 7 };
-/// How many buckets are looked at for one node. At four words a bucket the chance that a node fits none is below 10⁻⁹.
+/// How many buckets are looked at for one node. At four words a bucket the chance that a node fits
+/// none is below 10⁻⁹.
 const PROBES: usize = 8;
 /// Words that a bucket is meant to have on average.
 const MEAN: usize = 4;
@@ -232,7 +234,8 @@ impl Table {
         change
     }
 
-    /// Removes the word of a frame. Of several who try, one is told [`Change::Made`]: the frame is its to retire.
+    /// Removes the word of a frame. Of several who try, one is told [`Change::Made`]: the frame is
+    /// its to retire.
     pub(super) fn remove(&self, hash: u64, frame: FrameId) -> Change {
         let target = tag(hash) | u64::from(frame.0);
         let mut moved = false;
@@ -267,8 +270,9 @@ impl Table {
         }
     }
 
-    /// Moves a bucket's frames: `put` makes each visible in a newer table before its word goes from here (so whoever looks
-    /// here first, and there next, misses none), and from then on the bucket is marked as moved.
+    /// Moves a bucket's frames: `put` makes each visible in a newer table before its word goes from
+    /// here (so whoever looks here first, and there next, misses none), and from then on the bucket
+    /// is marked as moved.
     pub(super) fn move_bucket(&self, index: usize, mut put: impl FnMut(FrameId)) {
         let bucket = &self.buckets[index];
         let _lock = bucket.lock();
@@ -285,7 +289,8 @@ impl Table {
         }
     }
 
-    /// Every word of the table as (bucket, frame), and every bucket's count of nodes that passed it, for `check`.
+    /// Every word of the table as (bucket, frame), and every bucket's count of nodes that passed
+    /// it, for `check`.
     pub(super) fn dump(&self) -> (Vec<(usize, FrameId)>, Vec<u64>) {
         let mut words = Vec::new();
         for (index, bucket) in self.buckets.iter().enumerate() {

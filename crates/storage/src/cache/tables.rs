@@ -1,8 +1,9 @@
 //! The page table in use, and its replacement by one of another size while lookups go on.
 //!
-//! While a table is replaced there are two: the older one is moved bucket by bucket into the newer. A frame is put into the
-//! newer before its word leaves the older, and lookups go to the older first, so they miss nothing. Insertions go
-//! to the newer only. A replaced table is dropped two epochs later.
+//! While a table is replaced there are two: the older one is moved bucket by bucket into the newer.
+//! A frame is put into the newer before its word leaves the older, and lookups go to the older
+//! first, so they miss nothing. Insertions go to the newer only. A replaced table is dropped two
+//! epochs later.
 
 use super::frame::FrameId;
 use super::table::{Change, Found, Table};
@@ -51,7 +52,8 @@ impl Tables {
 
     #[inline]
     fn current<'g>(&self, _guard: &'g Guard) -> &'g Table {
-        // SAFETY: a table is dropped two epochs after it left `current` and `older`, and the guard lives for 'g.
+        // SAFETY: a table is dropped two epochs after it left `current` and `older`, and the guard
+        // lives for 'g.
         unsafe { &*self.in_use.current.load(Ordering::Acquire) }
     }
 
@@ -76,7 +78,8 @@ impl Tables {
         mut is_it: impl FnMut(FrameId) -> bool,
     ) -> Option<FrameId> {
         loop {
-            // `current` before `older`: who sees the newer table as current sees the older one as older.
+            // `current` before `older`: who sees the newer table as current sees the older one as
+            // older.
             let current = self.current(guard);
             if let Some(older) = self.older(guard)
                 && let Found::Frame(frame) = older.find(hash, &mut is_it)
@@ -119,8 +122,8 @@ impl Tables {
         }
     }
 
-    /// Replaces the table by one for `frames` frames. `hash_of` is the hash of a frame's node; `no_room` is told the frames
-    /// that found no room in the new table and are in none now.
+    /// Replaces the table by one for `frames` frames. `hash_of` is the hash of a frame's node;
+    /// `no_room` is told the frames that found no room in the new table and are in none now.
     ///
     /// # Errors
     /// When the system does not give the memory; nothing has changed then.
@@ -177,7 +180,8 @@ impl Tables {
 
 impl Drop for Tables {
     fn drop(&mut self) {
-        // SAFETY: it came from `Box::into_raw`, and nobody can look at it any more: `self` is exclusive.
+        // SAFETY: it came from `Box::into_raw`, and nobody can look at it any more: `self` is
+        // exclusive.
         drop(unsafe { Box::from_raw(*self.in_use.current.get_mut()) });
     }
 }

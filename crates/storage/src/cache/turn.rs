@@ -1,10 +1,12 @@
 //! One job that many wait for and one of them does: a read in flight. Model-checked in `model.rs`.
 //!
-//! Whoever needs the result first takes the job and does it (it waits for the device and settles every node of the
-//! batch); the others sleep until it is done. If the one who does it panics, the others are told, and try anew.
+//! Whoever needs the result first takes the job and does it (it waits for the device and settles
+//! every node of the batch); the others sleep until it is done. If the one who does it panics, the
+//! others are told, and try anew.
 //!
-//! Whoever cannot sleep leaves a waker, and asks again when he is woken. Somebody must still wait for the device then: the first who
-//! leaves a waker at a job that nobody does is told to see to it.
+//! Whoever cannot sleep leaves a waker, and asks again when he is woken. Somebody must still wait
+//! for the device then: the first who leaves a waker at a job that nobody does is told to see to
+//! it.
 
 use crate::sync::{Condvar, Mutex};
 use std::task::Waker;
@@ -119,8 +121,9 @@ impl<J, R: Clone> Turn<J, R> {
         }
     }
 
-    /// Has a waker woken when the job is done, abandoned, or ready to be done. None when there is nothing to wait for any more. What `watch` makes
-    /// of the job is given to the first who asks while nobody does it: it is up to him that somebody does.
+    /// Has a waker woken when the job is done, abandoned, or ready to be done. None when there is
+    /// nothing to wait for any more. What `watch` makes of the job is given to the first who asks
+    /// while nobody does it: it is up to him that somebody does.
     pub(super) fn wake<W>(&self, waker: &Waker, watch: impl FnOnce(&J) -> W) -> Option<Option<W>> {
         let mut inner = self.inner.lock();
         let watched = match &inner.state {

@@ -1,4 +1,5 @@
-//! Handing out space: what is free, then what can be had from the file system; and what becomes of it.
+//! Handing out space: what is free, then what can be had from the file system; and what becomes of
+//! it.
 
 use super::backing::Space;
 use super::map::MapState;
@@ -55,7 +56,8 @@ impl Extents {
         Ok(Extents { shared })
     }
 
-    /// Hands out `units` units of a tier: provisional, with one reference, their space allocated on the file system.
+    /// Hands out `units` units of a tier: provisional, with one reference, their space allocated on
+    /// the file system.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -78,8 +80,9 @@ impl Extents {
         self.allocate_between(tier, units..=units, class, None)
     }
 
-    /// Hands out as many units as there are in a row, from the least to the most that are asked for; right behind `near`
-    /// if possible. Fewer than the most only where the tier is fragmented or the disk full.
+    /// Hands out as many units as there are in a row, from the least to the most that are asked
+    /// for; right behind `near` if possible. Fewer than the most only where the tier is fragmented
+    /// or the disk full.
     ///
     /// # Errors
     /// As [`Extents::allocate`].
@@ -143,8 +146,8 @@ impl Extents {
         })
     }
 
-    /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache may hold a part of it: the
-    /// next owner may write to it in the same generation.
+    /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache
+    /// may hold a part of it: the next owner may write to it in the same generation.
     ///
     /// # Panics
     /// When it is not provisional.
@@ -161,7 +164,8 @@ impl Extents {
         self.shared.lock(extent.tier).trim(extent, units)
     }
 
-    /// Makes extents part of the generation being built, each with its live bytes and one reference.
+    /// Makes extents part of the generation being built, each with its live bytes and one
+    /// reference.
     ///
     /// # Panics
     /// When one is not provisional, or would have more live bytes than bytes.
@@ -179,8 +183,8 @@ impl Extents {
         self.shared.lock(extent.tier).retain(extent);
     }
 
-    /// Gives up a reference to a live extent, unlinked at `epoch`. Without any, the extent is dead; then the answer
-    /// is true.
+    /// Gives up a reference to a live extent, unlinked at `epoch`. Without any, the extent is dead;
+    /// then the answer is true.
     ///
     /// # Panics
     /// When it is not live.
@@ -246,7 +250,8 @@ impl Extents {
         usage
     }
 
-    /// Bytes of memory that the maps take: about eight a unit in use, and nothing for chunks of 64 MiB that are free.
+    /// Bytes of memory that the maps take: about eight a unit in use, and nothing for chunks of 64
+    /// MiB that are free.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let slots = self.shared.slots.iter();
@@ -367,7 +372,8 @@ impl Shared {
         }
     }
 
-    /// Allocates space for free units wherever they are: from the low end, so that the high end can be cut off.
+    /// Allocates space for free units wherever they are: from the low end, so that the high end can
+    /// be cut off.
     pub(super) fn back_any(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
         let mut wanted = units;
         let mut at = 0;
@@ -394,7 +400,8 @@ impl Shared {
         Ok(Answer::Given)
     }
 
-    /// Looks on a full disk for free units that have their space all the same: after an open it is not known which do.
+    /// Looks on a full disk for free units that have their space all the same: after an open it is
+    /// not known which do.
     fn probe(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<()> {
         let (mut found, mut at) = (0, 0);
         for _ in 0..MAX_PROBES {
@@ -410,8 +417,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Extends the file by a step, or by `units` if there is no room for a step. The lock is not held meanwhile; who
-    /// comes while another grows the file waits and looks again.
+    /// Extends the file by a step, or by `units` if there is no room for a step. The lock is not
+    /// held meanwhile; who comes while another grows the file waits and looks again.
     pub(super) fn grow(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
         if tier.resizing {
             slot.resized.wait(tier);

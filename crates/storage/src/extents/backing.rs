@@ -1,5 +1,5 @@
-//! The space behind a tier's units: which free ones have it, which are lent to an operation of the device, where the
-//! file ends. A part of [`Tier`]; no I/O here either.
+//! The space behind a tier's units: which free ones have it, which are lent to an operation of the
+//! device, where the file ends. A part of [`Tier`]; no I/O here either.
 
 use super::tier::Tier;
 use std::ops::Range;
@@ -94,7 +94,8 @@ impl Tier {
         let tail = self.units - self.free.run_below(self.units)..self.units;
         let mut start = tail.start;
         while self.free.count_in(start..tail.end) - self.holes.count_in(start..tail.end) > occupying {
-            // Each round skips at least one occupying unit too many, so the loop ends at `occupying` of them.
+            // Each round skips at least one occupying unit too many, so the loop ends at
+            // `occupying` of them.
             let surplus = tail.end - start - self.holes.count_in(start..tail.end) - occupying;
             start += surplus;
         }

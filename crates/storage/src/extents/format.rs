@@ -1,8 +1,9 @@
 //! The bytes of the extent map, version 1. All integers little-endian; "varint" is LEB128.
 //!
-//! A map is the valid prefix of one file, `extents-<number>.map`, that a [`MapPointer`] in the superblock names: one
-//! record after the other, each padded with zeros to the logical block. The first records are a snapshot (changes from
-//! nothing), the later ones are what changed from checkpoint to checkpoint. A record is about one tier.
+//! A map is the valid prefix of one file, `extents-<number>.map`, that a [`MapPointer`] in the
+//! superblock names: one record after the other, each padded with zeros to the logical block. The
+//! first records are a snapshot (changes from nothing), the later ones are what changed from
+//! checkpoint to checkpoint. A record is about one tier.
 //!
 //! ```text
 //! record
@@ -98,7 +99,8 @@ pub struct MapPointer {
     pub length: u64,
     /// The checksum of the last record, which is chained to all before it.
     pub checksum: u64,
-    /// The generation of the last record: at most that of the superblock, less when nothing changed since.
+    /// The generation of the last record: at most that of the superblock, less when nothing changed
+    /// since.
     pub generation: u64,
     /// The length of the snapshot at the start, in bytes.
     pub snapshot: u64,
@@ -366,8 +368,8 @@ pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
     Ok(whole as usize)
 }
 
-/// Reads one whole record: checks it against the chain, hands its entries to `visit`, and answers what it says of
-/// itself and its checksum.
+/// Reads one whole record: checks it against the chain, hands its entries to `visit`, and answers
+/// what it says of itself and its checksum.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when it is not the record that belongs there, or what `visit` says.

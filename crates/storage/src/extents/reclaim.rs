@@ -1,4 +1,5 @@
-//! Giving space back: to the next owner once nobody can reach it, and to the file system what exceeds a small pool.
+//! Giving space back: to the next owner once nobody can reach it, and to the file system what
+//! exceeds a small pool.
 
 use super::allocate::Answer;
 use super::backing::Space;
@@ -45,8 +46,8 @@ pub struct Reclaimed {
 }
 
 impl Extents {
-    /// One slice: frees extents that are dead in a durable generation and were unlinked before `safe_epoch`, returns
-    /// what exceeds the pool to the file system, and fills the reserve up.
+    /// One slice: frees extents that are dead in a durable generation and were unlinked before
+    /// `safe_epoch`, returns what exceeds the pool to the file system, and fills the reserve up.
     ///
     /// # Errors
     /// As the device says; a full disk is no error here.
@@ -77,8 +78,8 @@ impl Extents {
         Ok(done)
     }
 
-    /// On a full file system: gives so many free bytes back to it at once, for what is of this class and grows outside of the tiers. How many there
-    /// were, at most one unit too many.
+    /// On a full file system: gives so many free bytes back to it at once, for what is of this
+    /// class and grows outside of the tiers. How many there were, at most one unit too many.
     ///
     /// # Errors
     /// As the device says.
@@ -133,7 +134,8 @@ impl Shared {
         }
     }
 
-    /// Cuts a free range off the end of the file; how many bytes that were. The lock is not held meanwhile.
+    /// Cuts a free range off the end of the file; how many bytes that were. The lock is not held
+    /// meanwhile.
     fn truncate(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, cut: &Range<u32>) -> Result<u64> {
         if cut.is_empty() {
             return Ok(0);
@@ -169,7 +171,8 @@ impl Shared {
         Ok(bytes.end - bytes.start)
     }
 
-    /// Punches free units, of the reserve what this class may take, until `bytes` went back to the file system; how many did.
+    /// Punches free units, of the reserve what this class may take, until `bytes` went back to the
+    /// file system; how many did.
     pub(super) fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
         let mut given = 0;
         for slot in &self.slots {

@@ -1,10 +1,11 @@
 //! A set of units that finds runs fast: a bitmap, and over it a tree of runs.
 //!
-//! The bitmap has one bit a unit, 1 for "in the set". Over every chunk of 512 units stands a leaf with three numbers:
-//! how many units are in the set at the chunk's start, at its end, and in its longest stretch. Two neighbours
-//! combine into the same three numbers of both together, and so on up to the root. So the first stretch of `n` units,
-//! for any `n`, is found by one walk from the root down (a dozen steps at 1 TiB), and a change updates one walk up.
-//! Memory is one bit and about 0.05 bytes a unit.
+//! The bitmap has one bit a unit, 1 for "in the set". Over every chunk of 512 units stands a leaf
+//! with three numbers: how many units are in the set at the chunk's start, at its end, and in its
+//! longest stretch. Two neighbours combine into the same three numbers of both together, and so on
+//! up to the root. So the first stretch of `n` units, for any `n`, is found by one walk from the
+//! root down (a dozen steps at 1 TiB), and a change updates one walk up. Memory is one bit and
+//! about 0.05 bytes a unit.
 
 use std::ops::Range;
 
@@ -88,7 +89,8 @@ fn longest_ones(word: u64) -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitSet {
     words: Vec<u64>,
-    /// A heap: the root at 1, the children of `n` at `2n` and `2n + 1`, the leaves from `leaves` on.
+    /// A heap: the root at 1, the children of `n` at `2n` and `2n + 1`, the leaves from `leaves`
+    /// on.
     tree: Vec<Runs>,
     leaves: usize,
     count: u32,
@@ -114,7 +116,8 @@ impl UnitSet {
         self.words.truncate(chunks * WORDS);
         self.words.shrink_to_fit();
         let leaves = chunks.next_power_of_two();
-        // A quarter, so that a file that grows and shrinks around a power of two does not rebuild each time.
+        // A quarter, so that a file that grows and shrinks around a power of two does not rebuild
+        // each time.
         if leaves <= self.leaves / 4 {
             self.leaves = leaves;
             self.tree = Vec::new();
@@ -150,13 +153,15 @@ impl UnitSet {
     }
 
     fn children_joined(&self, node: usize) -> Runs {
-        // Nodes of the level above the leaves span two chunks, and each level up spans twice as much.
+        // Nodes of the level above the leaves span two chunks, and each level up spans twice as
+        // much.
         let depth = node.ilog2();
         let half = CHUNK << (self.leaves.ilog2() - depth - 1);
         Runs::joined(self.tree[2 * node], self.tree[2 * node + 1], half)
     }
 
-    /// Applies `change` to the word of every unit of a range, under the mask of the range's units in it.
+    /// Applies `change` to the word of every unit of a range, under the mask of the range's units
+    /// in it.
     fn each_word(range: Range<u32>, mut change: impl FnMut(usize, u64)) {
         let mut at = range.start;
         while at < range.end {
@@ -334,7 +339,8 @@ impl UnitSet {
         None
     }
 
-    /// The highest stretch of units below `below` that are in this set and not in `other`, cut to its highest `most`.
+    /// The highest stretch of units below `below` that are in this set and not in `other`, cut to
+    /// its highest `most`.
     pub(super) fn last_without(&self, other: &UnitSet, below: u32, most: u32) -> Option<Range<u32>> {
         let bits = |index: usize| {
             let mine = self.words.get(index).copied().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! What every unit of a tier is: one word a unit, in chunks that are allocated when something in them is used.
+//! What every unit of a tier is: one word a unit, in chunks that are allocated when something in
+//! them is used.
 //!
 //! ```text
 //! BITS    OF THE FIRST UNIT OF AN EXTENT            OF ITS SECOND UNIT         OF ANY OTHER
@@ -10,8 +11,8 @@
 //! 32..64  live bytes if alone, else units           16..64: live bytes         -
 //! ```
 //!
-//! Chunks are shared copy-on-write: a snapshot is a copy of the vector of pointers, and whoever changes a chunk that a
-//! snapshot still holds copies its 4 KiB first.
+//! Chunks are shared copy-on-write: a snapshot is a copy of the vector of pointers, and whoever
+//! changes a chunk that a snapshot still holds copies its 4 KiB first.
 
 use super::space::CHUNK;
 use super::{MAX_EXTENT_UNITS, MAX_REFERENCES, UNIT};

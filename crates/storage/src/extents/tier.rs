@@ -1,4 +1,5 @@
-//! One tier in memory: which extents there are, what they hold, and which units are free. No I/O, no locks.
+//! One tier in memory: which extents there are, what they hold, and which units are free. No I/O,
+//! no locks.
 
 use super::policy::{self, View};
 use super::space::{CHUNK, UnitSet};
@@ -74,7 +75,8 @@ pub(super) struct Tier {
     pub(super) free: UnitSet,
     /// Those of them that surely have space on the file system.
     pub(super) backed: UnitSet,
-    /// Units, free or held, that surely have none. (After an open, free units are neither until they are touched.)
+    /// Units, free or held, that surely have none. (After an open, free units are neither until
+    /// they are touched.)
     pub(super) holes: UnitSet,
     /// Free units taken out for an operation of the device that runs outside the lock.
     pub(super) held: Vec<Range<u32>>,
@@ -86,8 +88,8 @@ pub(super) struct Tier {
     pub(super) dying_units: u32,
     /// Dead at the freeze of a generation that is not durable yet.
     dead: VecDeque<(u64, Vec<Unlinked>)>,
-    /// Dead in a durable generation; free once their epoch is safe. In the order of their deaths, so an epoch that is
-    /// not safe yet holds up at most what died about when it did.
+    /// Dead in a durable generation; free once their epoch is safe. In the order of their deaths,
+    /// so an epoch that is not safe yet holds up at most what died about when it did.
     pending: VecDeque<Unlinked>,
     pub(super) counts: Counts,
     /// The file is being grown or shortened outside the lock.
@@ -345,7 +347,8 @@ impl Tier {
         }
     }
 
-    /// Frees at most `limit` extents that no guard can reach any more; how many extents and units that were.
+    /// Frees at most `limit` extents that no guard can reach any more; how many extents and units
+    /// that were.
     pub(super) fn settle(&mut self, safe_epoch: u64, limit: usize) -> (usize, u32) {
         let (mut extents, mut units) = (0, 0);
         while extents < limit {

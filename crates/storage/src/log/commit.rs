@@ -8,11 +8,12 @@
 //!                             └ else lead: gather, goal = completed, sync, synced = goal, wake everybody
 //! ```
 //!
-//! A leader that had company last time lets others run for a moment before it syncs, as long as each time brings new
-//! records: without this, the first thread to wake up after a sync would sync alone, and groups would be half as large.
-//! No clock is needed for it.
+//! A leader that had company last time lets others run for a moment before it syncs, as long as
+//! each time brings new records: without this, the first thread to wake up after a sync would sync
+//! alone, and groups would be half as large. No clock is needed for it.
 //!
-//! A failure is for good: [`Commit::poison`] keeps its cause, and everybody who waits or comes later gets it.
+//! A failure is for good: [`Commit::poison`] keeps its cause, and everybody who waits or comes
+//! later gets it.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
 use crate::watermark::order;
@@ -114,8 +115,8 @@ impl Commit {
 
     /// To be called whenever the completion watermark has moved: wakes who sleeps for it.
     ///
-    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at the watermark. One of the
-    /// two sees the other ([`order`]).
+    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at
+    /// the watermark. One of the two sees the other ([`order`]).
     pub(super) fn completed_moved(&self) {
         order();
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -124,7 +125,8 @@ impl Commit {
         }
     }
 
-    /// Blocks until `ready`, which depends on the completion watermark only, or until something fails.
+    /// Blocks until `ready`, which depends on the completion watermark only, or until something
+    /// fails.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -149,8 +151,9 @@ impl Commit {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Blocks until everything up to `target` is synced. `completed` tells the completion watermark; `sync` makes
-    /// durable whatever was complete when it was called, which is at least what it is given.
+    /// Blocks until everything up to `target` is synced. `completed` tells the completion
+    /// watermark; `sync` makes durable whatever was complete when it was called, which is at least
+    /// what it is given.
     ///
     /// # Errors
     /// What `sync` failed with, for the leader; [`Error::Poisoned`] for everybody else.

@@ -1,6 +1,7 @@
 //! The bytes of a log segment, version 2. All integers little-endian.
 //!
-//! A segment is a header block of 512 bytes, then records, each at a multiple of 8 bytes. The header block:
+//! A segment is a header block of 512 bytes, then records, each at a multiple of 8 bytes. The
+//! header block:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -59,8 +60,9 @@
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
 //!
-//! The seed of a place comes from the store's identity, the incarnation, the segment number, the slot and the
-//! position: the same bytes at another place, or in another use of the same file, do not verify.
+//! The seed of a place comes from the store's identity, the incarnation, the segment number, the
+//! slot and the position: the same bytes at another place, or in another use of the same file, do
+//! not verify.
 
 use super::options::MAX_LANES;
 use crate::IMPOSSIBLE;
@@ -212,7 +214,8 @@ impl SegmentHeader {
         }))
     }
 
-    /// What the checksums of this segment's records are seeded with, before the position is mixed in.
+    /// What the checksums of this segment's records are seeded with, before the position is mixed
+    /// in.
     #[must_use]
     pub fn seed(&self) -> u64 {
         let mut place = Vec::with_capacity(20);
@@ -348,7 +351,8 @@ impl Mark {
 pub enum Kind {
     /// A payload of the caller.
     Data = 1,
-    /// Sequences that hold nothing: given up by the caller, or found missing on the boot that lost them.
+    /// Sequences that hold nothing: given up by the caller, or found missing on the boot that lost
+    /// them.
     Void = 2,
     /// Names a generation.
     Note = 3,
@@ -393,7 +397,8 @@ fn place_seed(segment_seed: u64, position: u64) -> u64 {
 }
 
 impl RecordHeader {
-    /// The header's bytes, for a record with this payload at `position` of the segment with this seed.
+    /// The header's bytes, for a record with this payload at `position` of the segment with this
+    /// seed.
     #[must_use]
     pub fn encode(&self, segment_seed: u64, position: u64, payload: &[u8]) -> [u8; RECORD_BYTES] {
         self.encode_parts(segment_seed, position, [payload, &[]])
@@ -423,7 +428,8 @@ impl RecordHeader {
         (self.first - self.complete) as u32
     }
 
-    /// Reads a header that could be one: its checksum is not looked at, which [`RecordHeader::verify`] does.
+    /// Reads a header that could be one: its checksum is not looked at, which
+    /// [`RecordHeader::verify`] does.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<RecordHeader> {
         Self::read(bytes).ok().flatten()
@@ -464,7 +470,8 @@ impl RecordHeader {
         Ok((shape && possible && zero.iter().all(|&byte| byte == 0)).then_some(header))
     }
 
-    /// Whether `bytes` (header and payload) are what was written at `position` of the segment with this seed.
+    /// Whether `bytes` (header and payload) are what was written at `position` of the segment with
+    /// this seed.
     #[must_use]
     pub fn verify(&self, segment_seed: u64, position: u64, bytes: &[u8]) -> bool {
         let payload = RECORD_BYTES..RECORD_BYTES + self.len as usize;

@@ -1,4 +1,5 @@
-//! What the log still knows of the past: the segments that are not released, and the newest of those that are, for who follows the store.
+//! What the log still knows of the past: the segments that are not released, and the newest of
+//! those that are, for who follows the store.
 //!
 //! A kept segment holds no open file: a reader opens a few of them at a time, in the order in which
 //! they were begun. The records of a segment lie above the completion watermark of the moment when
@@ -88,7 +89,8 @@ impl History {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Keeps segments that were released, and gives up those that are too much. Nobody who reads takes them for whole from then on.
+    /// Keeps segments that were released, and gives up those that are too much. Nobody who reads
+    /// takes them for whole from then on.
     pub(super) fn keep(&self, released: impl Iterator<Item = Kept>) -> Vec<Kept> {
         let mut kept = self.kept.lock();
         kept.extend(released);

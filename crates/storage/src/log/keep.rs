@@ -3,9 +3,9 @@
 //!
 //! Where files are copied on write both take space, which a full disk does not have. Then the log
 //! opens all the same, for reading, and the work is put off, with the first segment of the new
-//! incarnation if there is no room for that: it is done before the first record is appended and before
-//! anything counts as synced. Until then no file of the log is changed or removed that the mark of the
-//! incarnation before names, so that a crash finds what this opening found.
+//! incarnation if there is no room for that: it is done before the first record is appended and
+//! before anything counts as synced. Until then no file of the log is changed or removed that the
+//! mark of the incarnation before names, so that a crash finds what this opening found.
 
 use super::format::ALIGNMENT;
 use super::pool::{Header, Pool};

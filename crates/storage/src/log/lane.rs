@@ -1,7 +1,8 @@
 //! Lanes: where records are put, one after the other, each lane by one thread at a time.
 //!
-//! A lane has one segment. A record that does not fit what is left of it seals it and goes to the next one, which
-//! comes from the pool; only then can an append fail for lack of room, and then nothing has changed.
+//! A lane has one segment. A record that does not fit what is left of it seals it and goes to the
+//! next one, which comes from the pool; only then can an append fail for lack of room, and then
+//! nothing has changed.
 
 use super::format::{BLOCK_BYTES, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, record_len};
 use super::options::Durability;
@@ -78,12 +79,13 @@ impl Entry<'_> {
 static NEXT_WRITER: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of this thread among those that have ever used a log, so that threads spread over lanes.
+    /// The number of this thread among those that have ever used a log, so that threads spread over
+    /// lanes.
     static WRITER: Cell<usize> = Cell::new(NEXT_WRITER.fetch_add(1, Ordering::Relaxed));
 }
 
-/// From now on this thread appends as the writer of this number, which chooses its lane: for simulations, in which one
-/// thread plays many and everything follows from a seed.
+/// From now on this thread appends as the writer of this number, which chooses its lane: for
+/// simulations, in which one thread plays many and everything follows from a seed.
 pub fn write_as(writer: usize) {
     WRITER.set(writer);
 }
@@ -124,9 +126,9 @@ impl Lanes {
         self.lanes[0].lock()
     }
 
-    /// A lane for this thread's next record. Commits that wait for the device share the first one, so that one sync
-    /// serves them all; others prefer the thread's own, which is not that one, for a page that is being synced is one to wait for, and move
-    /// on when it is taken.
+    /// A lane for this thread's next record. Commits that wait for the device share the first one,
+    /// so that one sync serves them all; others prefer the thread's own, which is not that one, for
+    /// a page that is being synced is one to wait for, and move on when it is taken.
     pub(super) fn pick(&self, durability: Durability) -> MutexGuard<'_, Lane> {
         if durability == Durability::Disk || self.lanes.len() == 1 {
             return self.first();

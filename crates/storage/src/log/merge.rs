@@ -1,9 +1,10 @@
 //! All records of a log in the order of their sequences, in bounded memory.
 //!
-//! Each lane of each incarnation is a stream of segments. A writer may begin a record at most [`WINDOW`] sequences above
-//! the completion watermark, and never below it; so a record's first sequence is more than that of any record before
-//! it in its stream, less the window. A stream that was read up to a record `WINDOW` above the next wanted sequence
-//! cannot hold it any more, and no more than a window of records waits in memory, without payloads.
+//! Each lane of each incarnation is a stream of segments. A writer may begin a record at most
+//! [`WINDOW`] sequences above the completion watermark, and never below it; so a record's first
+//! sequence is more than that of any record before it in its stream, less the window. A stream that
+//! was read up to a record `WINDOW` above the next wanted sequence cannot hold it any more, and no
+//! more than a window of records waits in memory, without payloads.
 
 use super::format::Kind;
 use super::scan::{Cursor, Located, Source, Stop};

@@ -1,4 +1,5 @@
-//! The slots that no lane writes: made ahead, handed out, taken back, given back to the file system.
+//! The slots that no lane writes: made ahead, handed out, taken back, given back to the file
+//! system.
 //!
 //! ```text
 //!            create ┐                        ┌──── punch ◄── idle for long ──┐
@@ -8,8 +9,9 @@
 //!                   └──────────── recycle ◄───────────────────┘
 //! ```
 //!
-//! A slot comes out of here with its name durable and its space allocated, so that a full disk is found here, before
-//! anything is written. Some ready slots are the reserve: ordinary writes cannot have them.
+//! A slot comes out of here with its name durable and its space allocated, so that a full disk is
+//! found here, before anything is written. Some ready slots are the reserve: ordinary writes cannot
+//! have them.
 
 use super::options::{Access, Importance, LogOptions};
 use super::segment::{Slot, slot_file};
@@ -42,7 +44,8 @@ const IDLE_STEPS: u64 = 16;
 pub(super) struct Pool {
     directory: Arc<dyn Directory>,
     options: LogOptions,
-    /// Whether the limit does not count: a recovery must be able to write, however full the log was.
+    /// Whether the limit does not count: a recovery must be able to write, however full the log
+    /// was.
     unlimited: AtomicBool,
     /// Whether slots are mapped. Cleared for good where the file system refuses.
     mapped: AtomicBool,
@@ -128,7 +131,8 @@ pub(super) enum Header {
     Stale,
 }
 
-/// What a slot is wanted for: each may use more of the limit, and of the slots that are ready, than the one before.
+/// What a slot is wanted for: each may use more of the limit, and of the slots that are ready, than
+/// the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Claim {
     /// Ordinary writes.
@@ -208,7 +212,8 @@ impl Pool {
         (self.options.reserve_bytes / self.options.segment_bytes) as usize + 1
     }
 
-    /// How many bytes may be live for this claim. What must be written goes past a long record that went past the limit.
+    /// How many bytes may be live for this claim. What must be written goes past a long record that
+    /// went past the limit.
     fn allowance(&self, idle: &Idle, claim: Claim) -> u64 {
         let LogOptions {
             limit_bytes,
@@ -251,14 +256,15 @@ impl Pool {
     /// A slot for a lane that has a record of `total` bytes to write.
     ///
     /// # Errors
-    /// [`Error::LogFull`] at the limit, `DiskFull` where the file system has no room, with nothing changed; or as the
-    /// device says.
+    /// [`Error::LogFull`] at the limit, `DiskFull` where the file system has no room, with nothing
+    /// changed; or as the device says.
     pub(super) fn take(&self, total: u64, claim: Claim) -> Result<Taken> {
         let len = self.length_for(total);
         let mut idle = self.idle.lock();
         let live = idle.live + len;
         let allowance = self.allowance(&idle, claim);
-        // A long record goes past the limit where half of what is allowed is free: it could never be written otherwise.
+        // A long record goes past the limit where half of what is allowed is free: it could never
+        // be written otherwise.
         let is_let_past = len > self.options.segment_bytes && idle.live <= allowance / 2;
         if live > allowance && !is_let_past {
             return Err(Error::LogFull {
@@ -425,7 +431,8 @@ impl Pool {
         match made {
             Ok(slot) => Ok(slot),
             Err(error) => {
-                // What was begun is removed as far as it goes; a file that stays is found empty at the next opening.
+                // What was begun is removed as far as it goes; a file that stays is found empty at
+                // the next opening.
                 if self.directory.remove(&name).is_ok() {
                     self.idle.lock().names.remove(&index);
                 }
@@ -456,7 +463,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Not for safety, for what the slot holds is overtaken, but so that the next recovery need not read it.
+    /// Not for safety, for what the slot holds is overtaken, but so that the next recovery need not
+    /// read it.
     fn blank(slot: &Slot) -> Result<()> {
         let blanked = slot.file.write_at(0, Buffer::zeroed(BLOCK_BYTES), Purpose::Log);
         match blanked {
@@ -500,8 +508,8 @@ impl Pool {
         self.idle.lock().live += len;
     }
 
-    /// To be called once per release, before slots come back: what lay free since the release before the last is idle
-    /// and is punched.
+    /// To be called once per release, before slots come back: what lay free since the release
+    /// before the last is idle and is punched.
     ///
     /// # Errors
     /// As the device says.

@@ -1,7 +1,8 @@
 //! Opening a log after a close, a crash, or a crash of an opening.
 //!
-//! Two passes. *Survey* reads everything and decides, changing nothing: which generation is named, what was synced,
-//! what is missing. *Replay* begins a new incarnation and then hands the records over in order.
+//! Two passes. *Survey* reads everything and decides, changing nothing: which generation is named,
+//! what was synced, what is missing. *Replay* begins a new incarnation and then hands the records
+//! over in order.
 //!
 //! ```text
 //!   survey ──► missing ≤ synced? ─────────────────────────── error, with the place
@@ -22,15 +23,16 @@
 //! *What is durable* does not depend on the boot: what an earlier life left may be in the page
 //! cache only, and clean there since a sync has failed. Segments above the synced watermark are
 //! written once more, so that the next sync writes them, and nothing above the watermark counts as
-//! synced before that. Where a full disk has no room for that it is put off (`keep`): the log can be
-//! read, and takes nothing before it is done.
+//! synced before that. Where a full disk has no room for that it is put off (`keep`): the log can
+//! be read, and takes nothing before it is done.
 //!
-//! Why a crash at any moment of this is a crash like any other: the new incarnation's first header says where it begins
-//! (`base`) and is durable before any record of it. Until then the survey finds what it found. From then on earlier
-//! incarnations count up to `base` only, whatever is left of them; copies repeat what they copy, and the newest is
-//! taken; what is not yet destroyed is cut off by `base`, and once it is destroyed, `base` is not
-//! needed any more. Segments that are written once more hold the same bytes whatever of it is lost.
-//! On the same boot everything up to `base` must be there.
+//! Why a crash at any moment of this is a crash like any other: the new incarnation's first header
+//! says where it begins (`base`) and is durable before any record of it. Until then the survey
+//! finds what it found. From then on earlier incarnations count up to `base` only, whatever is left
+//! of them; copies repeat what they copy, and the newest is taken; what is not yet destroyed is cut
+//! off by `base`, and once it is destroyed, `base` is not needed any more. Segments that are
+//! written once more hold the same bytes whatever of it is lost. On the same boot everything up to
+//! `base` must be there.
 
 use super::format::Kind;
 use super::keep::{Trim, Work, trim_at};
@@ -198,7 +200,8 @@ pub(super) fn open(
     Ok((shared, report))
 }
 
-/// Makes the new incarnation's first segment durable. Tells which old segment's slot it took, if any.
+/// Makes the new incarnation's first segment durable. Tells which old segment's slot it took, if
+/// any.
 fn begin_incarnation(
     shared: &Shared,
     inventory: &Inventory,
@@ -220,7 +223,8 @@ fn begin_incarnation(
             return Ok(None);
         }
     };
-    // The disk is full. A segment that the checkpoint holds makes room, unless it alone names what no other does.
+    // The disk is full. A segment that the checkpoint holds makes room, unless it alone names what
+    // no other does.
     let spare = inventory.sources.iter().zip(&survey.facts).zip(&plan.rewritten);
     let names = |source: &Source, fact: &Fact| (source.header.incarnation, fact.generation);
     let spare = spare
@@ -418,8 +422,8 @@ fn settle(
 }
 
 impl RepairReport {
-    /// Says what is not there. Behind the last sound record only a watermark or the mark can tell of
-    /// something: no later record names a gap.
+    /// Says what is not there. Behind the last sound record only a watermark or the mark can tell
+    /// of something: no later record names a gap.
     fn tell(&mut self, survey: &Survey, inventory: &Inventory, start: Start, last: u64) {
         self.named_generation = survey.generation.max(start.generation);
         let written = survey.synced.max(survey.complete);

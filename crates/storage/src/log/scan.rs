@@ -1,4 +1,5 @@
-//! Reading segments back without trusting them: which files there are, and the records of one of them in turn.
+//! Reading segments back without trusting them: which files there are, and the records of one of
+//! them in turn.
 
 use super::format::{
     ALIGNMENT, BLOCK_BYTES, Decoded, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, VERSION, record_len,
@@ -291,8 +292,8 @@ impl Cursor {
         Ok(&self.bytes(source, record.at, len)?[RECORD_BYTES..])
     }
 
-    /// Looks for a record behind the place where the segment stopped, and goes on there. Nothing of a sound segment is
-    /// there: a lane writes its records one after the other.
+    /// Looks for a record behind the place where the segment stopped, and goes on there. Nothing of
+    /// a sound segment is there: a lane writes its records one after the other.
     ///
     /// # Errors
     /// As the device says.

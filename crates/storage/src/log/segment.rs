@@ -1,4 +1,5 @@
-//! A slot is a file; a segment is one use of it. Mapped stores and write calls stand behind one interface here.
+//! A slot is a file; a segment is one use of it. Mapped stores and write calls stand behind one
+//! interface here.
 
 use super::format::{BLOCK_BYTES, SegmentHeader};
 use crate::Result;
@@ -11,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 /// The size of a page of memory, as far as populating and syncing go.
 const PAGE: u64 = 4096;
 
-/// A slot is rinsed at every so many releases: a few hundredths of what is logged is written to the device for it, and between two of them lie ten seconds at
-/// 200 MB/s and half a minute at 70.
+/// A slot is rinsed at every so many releases: a few hundredths of what is logged is written to the
+/// device for it, and between two of them lie ten seconds at 200 MB/s and half a minute at 70.
 const RINSE_EVERY: u64 = 32;
 
 /// How far ahead of a writer pages are touched anew: some milliseconds' worth.
@@ -44,7 +45,8 @@ pub(super) struct Slot {
     pub(super) file: Arc<dyn Device>,
     /// Its length in bytes.
     pub(super) len: u64,
-    /// Whether it was made for one record that is longer than a segment: the process keeps none of it in memory.
+    /// Whether it was made for one record that is longer than a segment: the process keeps none of
+    /// it in memory.
     pub(super) is_long: bool,
     mapping: OnceLock<Mapping>,
     /// Whether its name and length are known to be durable.
@@ -112,8 +114,9 @@ impl Slot {
         if is_kept { self.len } else { 0 }
     }
 
-    /// Has what it holds written to the device now and then when it is released, though nobody needs it, each slot at a time of its own. Otherwise the
-    /// kernel would do it for all of them at once, every half a minute while they are written to, and hold up whoever writes.
+    /// Has what it holds written to the device now and then when it is released, though nobody
+    /// needs it, each slot at a time of its own. Otherwise the kernel would do it for all of them
+    /// at once, every half a minute while they are written to, and hold up whoever writes.
     ///
     /// # Errors
     /// As the device says; the file is poisoned then.
@@ -131,7 +134,8 @@ impl Slot {
         self.ahead.store(0, Ordering::Relaxed);
     }
 
-    /// Touches at most `bytes` of the pages from `from` on that were not touched yet; how many bytes were.
+    /// Touches at most `bytes` of the pages from `from` on that were not touched yet; how many
+    /// bytes were.
     ///
     /// # Errors
     /// As the device says.
@@ -143,9 +147,10 @@ impl Slot {
         self.touch(mapping, start..self.len.min(start.saturating_add(bytes)))
     }
 
-    /// Touches the pages that a writer at `at` comes to next, whether or not they were touched before: the kernel writes all pages of a file back
-    /// when the first of them has been dirty for half a minute, and protects them, so that those which were made ready earlier fault again, one
-    /// after the other. How many bytes were touched; nothing while enough of them are ready.
+    /// Touches the pages that a writer at `at` comes to next, whether or not they were touched
+    /// before: the kernel writes all pages of a file back when the first of them has been dirty for
+    /// half a minute, and protects them, so that those which were made ready earlier fault again,
+    /// one after the other. How many bytes were touched; nothing while enough of them are ready.
     ///
     /// # Errors
     /// As the device says.
@@ -267,7 +272,8 @@ impl Segment {
         }
     }
 
-    /// Makes everything that was written when this was called durable, unless it is. Whether there was a sync.
+    /// Makes everything that was written when this was called durable, unless it is. Whether there
+    /// was a sync.
     ///
     /// # Errors
     /// As the device says; the file is poisoned then.
@@ -279,7 +285,8 @@ impl Segment {
         match self.slot.mapping() {
             Some(mapping) if !self.recovered => {
                 mapping.sync(from..to, Purpose::Log)?;
-                // The pages are clean and write-protected now, and the next record goes to the last of them.
+                // The pages are clean and write-protected now, and the next record goes to the last
+                // of them.
                 let page = (to - 1) / PAGE * PAGE;
                 // Only a hint: the store itself would say what is wrong.
                 let _ = mapping.populate(page..self.slot.len.min(page + 2 * PAGE));
@@ -302,7 +309,8 @@ pub(super) enum Pen {
     Written(Tail),
 }
 
-/// So many bytes are written at once by a call, and kept for the next record: a long one is not in memory twice.
+/// So many bytes are written at once by a call, and kept for the next record: a long one is not in
+/// memory twice.
 const AT_ONCE: usize = 1 << 20;
 
 /// The bytes behind the last whole block that was written, and those not written yet.
@@ -373,7 +381,8 @@ impl Pen {
         }
     }
 
-    /// Puts some parts at `at`, which is where the last ones ended, and takes up `padded` bytes with them.
+    /// Puts some parts at `at`, which is where the last ones ended, and takes up `padded` bytes
+    /// with them.
     ///
     /// # Safety
     /// The caller alone writes this slot.
@@ -383,7 +392,8 @@ impl Pen {
             Pen::Mapped(mapping) => {
                 let mut at = at as usize;
                 for part in parts {
-                    // SAFETY: the caller alone writes the slot, and whoever syncs it reads it through the kernel.
+                    // SAFETY: the caller alone writes the slot, and whoever syncs it reads it
+                    // through the kernel.
                     unsafe { mapping.write(at, part) };
                     at += part.len();
                 }

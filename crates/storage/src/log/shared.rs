@@ -40,7 +40,8 @@ pub(super) struct Shared {
     next_number: AtomicU64,
     /// The newest generation that is known to be durable.
     generation: AtomicU64,
-    /// The number of the segment that is kept because it names the newest generation and the incarnation, durably.
+    /// The number of the segment that is kept because it names the newest generation and the
+    /// incarnation, durably.
     pinned: AtomicU64,
     /// Everything up to here is held by a durable checkpoint.
     released: AtomicU64,
@@ -52,7 +53,8 @@ pub(super) struct Shared {
     paying: Mutex<()>,
     /// What a recovery on a full disk has still to do to the segments that it keeps.
     pub(super) put_off: PutOff,
-    /// Bytes of the segments that recovery kept or wrote: they may exceed the limit until they are released.
+    /// Bytes of the segments that recovery kept or wrote: they may exceed the limit until they are
+    /// released.
     recovered_bytes: AtomicU64,
     /// Syncs of files and mapped ranges.
     syncs: AtomicU64,
@@ -317,7 +319,8 @@ impl Shared {
         voided
     }
 
-    /// Puts the voids that are owed, so that nothing is appended above a gap that a recovery would cut off.
+    /// Puts the voids that are owed, so that nothing is appended above a gap that a recovery would
+    /// cut off.
     ///
     /// # Errors
     /// `DiskFull` or `LogFull` while there is no room for them; otherwise the log is poisoned.
@@ -327,7 +330,8 @@ impl Shared {
         }
         let _alone = self.paying.lock();
         loop {
-            // Not held while a lane is locked: a lane that goes on to another segment looks at it as well.
+            // Not held while a lane is locked: a lane that goes on to another segment looks at it
+            // as well.
             let next = self.owed.lock().open.pop();
             let Some((first, last)) = next else { break };
             let void = Entry {
@@ -348,9 +352,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a checkpoint could release nothing before this record is appended or given up: it is the lowest that is
-    /// incomplete, and there are records above it. (A writer that loses its processor between the assignment of a
-    /// sequence and its append can find that the others have filled the log.)
+    /// Whether a checkpoint could release nothing before this record is appended or given up: it is
+    /// the lowest that is incomplete, and there are records above it. (A writer that loses its
+    /// processor between the assignment of a sequence and its append can find that the others have
+    /// filled the log.)
     fn is_in_the_way(&self, entry: &Entry<'_>) -> bool {
         let above = || {
             self.table
@@ -364,8 +369,9 @@ impl Shared {
     /// Blocks until everything up to `target` is synced.
     ///
     /// # Errors
-    /// The device's, for whoever called it; [`Error::Poisoned`] for everybody else, and for a full disk: to the caller
-    /// that would mean that nothing was written. `DiskFull` while a recovery's work is put off: nothing was written since.
+    /// The device's, for whoever called it; [`Error::Poisoned`] for everybody else, and for a full
+    /// disk: to the caller that would mean that nothing was written. `DiskFull` while a recovery's
+    /// work is put off: nothing was written since.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
         if self.commit.synced() < target {
             self.catch_up()?;
@@ -393,10 +399,12 @@ impl Shared {
         self.write_mark(goal)
     }
 
-    /// Makes durable whatever was complete when this was called, except what a checkpoint has overtaken.
+    /// Makes durable whatever was complete when this was called, except what a checkpoint has
+    /// overtaken.
     ///
     /// # Errors
-    /// As the device says. Even a full disk is a failure here: what was acknowledged cannot be made durable.
+    /// As the device says. Even a full disk is a failure here: what was acknowledged cannot be made
+    /// durable.
     pub(super) fn sync_segments(&self) -> Result<()> {
         let released = self.released();
         let wanted =
@@ -419,13 +427,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Puts a control record that names `generation` into the first lane and makes it durable; its segment is pinned.
+    /// Puts a control record that names `generation` into the first lane and makes it durable; its
+    /// segment is pinned.
     ///
     /// # Errors
     /// As the device says; the log is poisoned unless there was no room.
     pub(super) fn control(&self, kind: Kind, generation: u64) -> Result<()> {
         self.commit.healthy()?;
-        // What a checkpoint gives free afterwards may be used again: nothing of it is left to be done.
+        // What a checkpoint gives free afterwards may be used again: nothing of it is left to be
+        // done.
         self.catch_up()?;
         self.put_note(kind, generation)
     }

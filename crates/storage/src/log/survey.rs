@@ -1,4 +1,5 @@
-//! The first pass of a recovery: what is there, and whether anything is missing that was acknowledged. It changes nothing.
+//! The first pass of a recovery: what is there, and whether anything is missing that was
+//! acknowledged. It changes nothing.
 
 use super::format::Mark;
 use super::merge::{Fact, Found, Merge, Next, Reading};
@@ -151,8 +152,9 @@ impl Survey {
         Ok(())
     }
 
-    /// The most likely place of what is missing: a segment that ends where it should not, then a header block that is
-    /// none, then the end of the newest segment that ends in something that is not blank.
+    /// The most likely place of what is missing: a segment that ends where it should not, then a
+    /// header block that is none, then the end of the newest segment that ends in something that is
+    /// not blank.
     pub(super) fn suspect(&self, inventory: &Inventory) -> (Place, String) {
         let sources = inventory.sources.iter().zip(&self.facts);
         let ended = sources.filter_map(|(source, fact)| match &fact.stop {

@@ -37,8 +37,9 @@ impl Codec {
             .find(|codec| codec.number() == number)
     }
 
-    /// Encodes a node into `out` (cleared first) and says how: [`Codec::None`], with `out` left empty, when that
-    /// would not save at least one logical block. Whoever encodes many uses an [`Encoder`].
+    /// Encodes a node into `out` (cleared first) and says how: [`Codec::None`], with `out` left
+    /// empty, when that would not save at least one logical block. Whoever encodes many uses an
+    /// [`Encoder`].
     pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> Codec {
         Encoder::new(self).encode(node, out)
     }
@@ -79,8 +80,8 @@ impl Codec {
     }
 }
 
-/// Encodes node after node with the same working memory, which is most of the work for small ones: Zstd takes about
-/// half a megabyte.
+/// Encodes node after node with the same working memory, which is most of the work for small ones:
+/// Zstd takes about half a megabyte.
 ///
 /// ```
 /// use alluvium_storage::Codec;

@@ -4,14 +4,18 @@
 //!
 //! *Does not know*: what is in a node, or when it dies.
 //!
-//! *Read in this order*: `format.rs` (the pointer's bytes), `codec.rs` (none, LZ4, Zstd), `writer.rs`, `read.rs`.
+//! *Read in this order*: `format.rs` (the pointer's bytes), `codec.rs` (none, LZ4, Zstd),
+//! `writer.rs`, `read.rs`.
 //!
 //! Invariants:
 //!
-//! - **N1** A pointer's checksum covers every encoded byte, so a block that is flipped, misdirected, stale or zeroed
-//!   is found when it is read, unless it holds the very bytes that were meant.
-//! - **N2** A node decodes to exactly `pages × page size` bytes; nothing longer is ever allocated for it.
-//! - **N3** Offsets of uncompressed nodes are multiples of the page size; of compressed ones, of the logical block.
+//! - **N1** A pointer's checksum covers every encoded byte, so a block that is flipped,
+//!   misdirected, stale or zeroed is found when it is read, unless it holds the very bytes that
+//!   were meant.
+//! - **N2** A node decodes to exactly `pages × page size` bytes; nothing longer is ever allocated
+//!   for it.
+//! - **N3** Offsets of uncompressed nodes are multiples of the page size; of compressed ones, of
+//!   the logical block.
 
 pub mod codec;
 pub mod format;

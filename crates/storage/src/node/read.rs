@@ -1,4 +1,5 @@
-//! Reading nodes from their tiers, past any cache: verified and decoded, one by one or many at a time.
+//! Reading nodes from their tiers, past any cache: verified and decoded, one by one or many at a
+//! time.
 
 use super::{Codec, NodePointer, PageSize};
 use crate::{Error, Result, Tiers};
@@ -16,7 +17,8 @@ const _: () = assert!(BYTES_AT_ONCE >= 64 * KIB as usize);
 /// Reads a node: verified and decoded.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when the bytes are not the ones that are meant, or the file ends before them; as the device says.
+/// [`Error::Corrupt`] when the bytes are not the ones that are meant, or the file ends before them;
+/// as the device says.
 pub fn read_node(
     tiers: &Tiers,
     pointer: &NodePointer,
@@ -28,8 +30,8 @@ pub fn read_node(
     decoded(pointer, page_size, &encoded)
 }
 
-/// Reads nodes, several at a time, and hands each to `visit` in their order: its place among the pointers, and the node or
-/// what is wrong with it. One that is damaged stops nothing.
+/// Reads nodes, several at a time, and hands each to `visit` in their order: its place among the
+/// pointers, and the node or what is wrong with it. One that is damaged stops nothing.
 pub fn read_nodes(
     tiers: &Tiers,
     pointers: &[NodePointer],

@@ -1,15 +1,17 @@
 //! Writes nodes one behind the other into extents of their own, an extent in one large write.
 //!
-//! Where a node lies (N3): an uncompressed one at a multiple of the page size; a compressed one at a multiple of the
-//! logical block, and at the next 4 KiB boundary instead when it would then touch fewer blocks of 4 KiB and the
-//! padding for that is at most an eighth of it. What lies between is zeros.
+//! Where a node lies (N3): an uncompressed one at a multiple of the page size; a compressed one at
+//! a multiple of the logical block, and at the next 4 KiB boundary instead when it would then touch
+//! fewer blocks of 4 KiB and the padding for that is at most an eighth of it. What lies between is
+//! zeros.
 //!
-//! An extent's live bytes are the sum of its nodes' [`NodePointer::read_len`]: encoded bytes up to the next logical
-//! block, which nothing else can use. Who drops a node takes that from its extent.
+//! An extent's live bytes are the sum of its nodes' [`NodePointer::read_len`]: encoded bytes up to
+//! the next logical block, which nothing else can use. Who drops a node takes that from its extent.
 //!
-//! On the memory device one core writes 3.6 to 4.2 GB/s of uncompressed nodes, checksums and both copies included (the
-//! device's own copy alone: 8.8, the checksum alone: 12 to 21); LZ4 takes in 0.4 to 0.5 and Zstd 0.25 to 0.3, of
-//! records that hardly compress (`cargo bench -p alluvium-storage --bench nodes`, on a busy machine with two cores).
+//! On the memory device one core writes 3.6 to 4.2 GB/s of uncompressed nodes, checksums and both
+//! copies included (the device's own copy alone: 8.8, the checksum alone: 12 to 21); LZ4 takes in
+//! 0.4 to 0.5 and Zstd 0.25 to 0.3, of records that hardly compress
+//! (`cargo bench -p alluvium-storage --bench nodes`, on a busy machine with two cores).
 
 use super::codec::Encoder;
 use super::{Codec, MAX_PAGES, NodePointer, PageSize};
@@ -26,7 +28,8 @@ pub const MAX_IN_FLIGHT: usize = 4;
 /// The block of a device that a node should not straddle, and to which a write is padded, in bytes.
 const DEVICE_BLOCK: usize = 4 * KIB as usize;
 
-/// Bytes of a writer's first buffer, if the first node needs no more: a memtable's index, or a trunk's few nodes, fit it.
+/// Bytes of a writer's first buffer, if the first node needs no more: a memtable's index, or a
+/// trunk's few nodes, fit it.
 const FIRST_BUFFER: usize = 64 * KIB as usize;
 
 const _: () = assert!(PageSize::MIN.bytes() == DEVICE_BLOCK && (DEVICE_BLOCK as u64).is_multiple_of(BLOCK));
@@ -46,8 +49,8 @@ pub struct WriterOptions {
     pub purpose: Purpose,
     /// Whether the reserve may be used.
     pub class: Class,
-    /// Units in an extent: what is written at once, and what lives and dies together. One extent at least holds the
-    /// largest node.
+    /// Units in an extent: what is written at once, and what lives and dies together. One extent at
+    /// least holds the largest node.
     pub extent_units: u32,
 }
 
@@ -148,12 +151,13 @@ impl NodeWriter {
         self.encoder.set_codec(codec);
     }
 
-    /// Adds a node behind the ones before. Its pointer is good once the writer is finished, and durable once the tier
-    /// is synced.
+    /// Adds a node behind the ones before. Its pointer is good once the writer is finished, and
+    /// durable once the tier is synced.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room for it: nothing of it was taken, and the writer may be finished or dropped.
-    /// As the device says, of an earlier write: the writer accepts nothing more.
+    /// [`Error::Full`] when there is no room for it: nothing of it was taken, and the writer may be
+    /// finished or dropped. As the device says, of an earlier write: the writer accepts nothing
+    /// more.
     ///
     /// # Panics
     /// When the node is not 1 to 16 whole pages.
@@ -226,8 +230,8 @@ impl NodeWriter {
         Ok((filling, at))
     }
 
-    /// What [`NodeWriter::finish`] will give, if the next node is the last one, has so many pages, and is not compressed: for
-    /// a node that names the extents which it and all others are in.
+    /// What [`NodeWriter::finish`] will give, if the next node is the last one, has so many pages,
+    /// and is not compressed: for a node that names the extents which it and all others are in.
     ///
     /// # Errors
     /// As [`NodeWriter::add`] of that node.
@@ -330,8 +334,8 @@ impl NodeWriter {
         &self.written.extents
     }
 
-    /// The extent that is being filled, if there is one, and how many of its bytes are taken. When the writer is finished
-    /// the extent ends with the unit that its last node ends in.
+    /// The extent that is being filled, if there is one, and how many of its bytes are taken. When
+    /// the writer is finished the extent ends with the unit that its last node ends in.
     #[must_use]
     pub fn filling(&self) -> Option<(Extent, u64)> {
         let filling = self.filling.as_ref()?;
@@ -366,8 +370,8 @@ impl Drop for NodeWriter {
     }
 }
 
-/// Takes an extent and a buffer for it, which need not hold all of it yet: most writers end within their first nodes. Where space is
-/// scarce the extent may be shorter, but holds `len` bytes.
+/// Takes an extent and a buffer for it, which need not hold all of it yet: most writers end within
+/// their first nodes. Where space is scarce the extent may be shorter, but holds `len` bytes.
 fn begin(
     extents: &Extents,
     options: &WriterOptions,
@@ -381,7 +385,8 @@ fn begin(
     let whole = extent.units == options.extent_units;
     let buffer = match spare.pop().filter(|_| whole) {
         Some(buffer) => buffer,
-        // What is written ends with a block of the device, and compressed nodes end anywhere before it.
+        // What is written ends with a block of the device, and compressed nodes end anywhere before
+        // it.
         None => Buffer::zeroed(
             (extent.bytes() as usize).min(len.next_multiple_of(DEVICE_BLOCK).max(FIRST_BUFFER)),
         ),

@@ -36,7 +36,8 @@ pub struct Copied {
     pub total_bytes: u64,
 }
 
-/// A durable generation that is kept as it is: whatever it reaches is neither used again nor overwritten until this is dropped.
+/// A durable generation that is kept as it is: whatever it reaches is neither used again nor
+/// overwritten until this is dropped.
 #[derive(Debug)]
 pub struct Kept {
     superblock: Superblock,
@@ -74,12 +75,14 @@ impl Kept {
         self.superblock.cut
     }
 
-    /// Copies the generation into a directory without files, or with those of a copy that was interrupted. It is a store of its own, known as
-    /// `id`. `progress` is told between steps, and ends the copy by failing.
+    /// Copies the generation into a directory without files, or with those of a copy that was
+    /// interrupted. It is a store of its own, known as `id`. `progress` is told between steps, and
+    /// ends the copy by failing.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] when there are other files; `Locked`; what `progress` returns; as the device says. What was copied is removed then, as
-    /// far as possible; if it is not, the directory is none that opens as a store.
+    /// [`Error::NotAStore`] when there are other files; `Locked`; what `progress` returns; as the
+    /// device says. What was copied is removed then, as far as possible; if it is not, the
+    /// directory is none that opens as a store.
     pub fn copy_to(
         &self,
         target: &Arc<dyn Directory>,

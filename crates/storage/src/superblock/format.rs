@@ -1,7 +1,8 @@
 //! The bytes of a superblock, version 1. All integers little-endian.
 //!
-//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 hold the two copies of one generation, slots 2
-//! and 3 those of another. The first 16 bytes and the last 8 mean the same in every version to come.
+//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 hold the two copies of one
+//! generation, slots 2 and 3 those of another. The first 16 bytes and the last 8 mean the same in
+//! every version to come.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
