@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Runs a story on one seed after the other until enough images were judged, or until something is found.
+/// Runs a story on one seed after the other until enough images were judged, or until something is
+/// found.
 pub struct Campaign<S: Story> {
     story: S,
     settings: Settings,
@@ -74,7 +75,8 @@ impl<S: Story> Campaign<S> {
         Campaign { runs, ..self }
     }
 
-    /// On so many threads. The result does not depend on it, but for how far the last runs go beyond the aim.
+    /// On so many threads. The result does not depend on it, but for how far the last runs go
+    /// beyond the aim.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         Campaign {
@@ -99,7 +101,8 @@ impl<S: Story> Campaign<S> {
         }
     }
 
-    /// Runs. When the environment names a target, only that is run, and nothing if it is another story's.
+    /// Runs. When the environment names a target, only that is run, and nothing if it is another
+    /// story's.
     pub fn run(&self) -> Report {
         match requested() {
             Some(target) if target.story == self.story.name() && target.fault.is_none() => {

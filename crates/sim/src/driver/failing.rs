@@ -1,4 +1,5 @@
-//! One run on a device that fails at one call, and everything that must hold meanwhile and afterwards.
+//! One run on a device that fails at one call, and everything that must hold meanwhile and
+//! afterwards.
 
 use super::life::{Creation, Life, Where};
 use super::panics::watch;
@@ -40,8 +41,8 @@ impl Failing {
             )
     }
 
-    /// Whether a failure of this kind is allowed to end all writing: space is allocated before it is written to, so a full
-    /// disk at a write is a broken promise of the file system.
+    /// Whether a failure of this kind is allowed to end all writing: space is allocated before it
+    /// is written to, so a full disk at a write is a broken promise of the file system.
     fn may_end_writing(&self) -> bool {
         self.fault.kind == FaultKind::Full && self.fault.operation == Operation::Write
     }

@@ -1,8 +1,8 @@
 //! Devices that fail: every call of every kind, once and for good, and disks of every size.
 //!
-//! What must hold (R8, R9): an error and no panic; reads go on and are right; after a failed write or sync nothing is acknowledged
-//! any more; a full disk is no such failure, and once there is room writing goes on by itself; whatever was acknowledged before
-//! survives every crash that follows.
+//! What must hold (R8, R9): an error and no panic; reads go on and are right; after a failed write
+//! or sync nothing is acknowledged any more; a full disk is no such failure, and once there is room
+//! writing goes on by itself; whatever was acknowledged before survives every crash that follows.
 
 use super::{Explorer, Finding, Plan, Settings};
 use crate::replay::{FALLIBLE, FaultAt, FaultKind, FaultLasting, requested};

@@ -1,19 +1,20 @@
-//! The crash driver: runs a story on a simulated machine, ends its life at chosen device operations, and judges what
-//! every image of that moment comes back as.
+//! The crash driver: runs a story on a simulated machine, ends its life at chosen device
+//! operations, and judges what every image of that moment comes back as.
 //!
 //! *Knows*: lives, images, recoveries within recoveries, and the reference they are judged by.
 //!
 //! *Does not know*: what the story stores.
 //!
-//! *Read in this order*: this file (what can be set, what is counted), `probe.rs` (taking images), `life.rs` (one run),
-//! `revive.rs` (one image), `campaign.rs` (many runs), `failing.rs` (one run on a device that fails), `faults.rs` (all of
-//! them).
+//! *Read in this order*: this file (what can be set, what is counted), `probe.rs` (taking images),
+//! `life.rs` (one run), `revive.rs` (one image), `campaign.rs` (many runs), `failing.rs` (one run
+//! on a device that fails), `faults.rs` (all of them).
 //!
 //! Invariants:
 //!
-//! - **V1** Everything is drawn from the seed of the run: the same seed and settings give the same images and the same
-//!   trace.
-//! - **V2** An image is judged by what had been promised when it was taken, not by what happened later.
+//! - **V1** Everything is drawn from the seed of the run: the same seed and settings give the same
+//!   images and the same trace.
+//! - **V2** An image is judged by what had been promised when it was taken, not by what happened
+//!   later.
 
 mod campaign;
 mod failing;
@@ -51,7 +52,8 @@ pub struct Settings {
     pub depth: usize,
     /// One device operation of a recovery in so many is a crash point.
     pub nested_every: u32,
-    /// One image in so many is lived on after its recovery, for [`Settings::second_life_steps`] more steps.
+    /// One image in so many is lived on after its recovery, for [`Settings::second_life_steps`]
+    /// more steps.
     pub second_life_every: u32,
     /// How many steps a second life has.
     pub second_life_steps: usize,

@@ -110,7 +110,8 @@ fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents
     if reference.prefixes[..view.durable.max(nearest)].contains(&found.hash) {
         return Wrong::Lost;
     }
-    // A commit of which one key reads as written, and another as it was before, though nothing later touched either.
+    // A commit of which one key reads as written, and another as it was before, though nothing
+    // later touched either.
     for (index, commit) in reference.commits.iter().enumerate() {
         let number = index + 1;
         let untouched = |key: &[u8]| {
