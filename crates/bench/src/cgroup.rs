@@ -1,8 +1,8 @@
-//! Control groups (version 1): a child is put into one of the memory controller with a limit, which counts its page cache as well, and into one of the
-//! block controller, which counts its reads.
+//! Control groups (version 1): a child is put into one of the memory controller with a limit, which
+//! counts its page cache as well, and into one of the block controller, which counts its reads.
 //!
-//! A group is made below the one that this process is in, and removed when it is dropped. One that was left by a runner that was killed is removed by the
-//! next.
+//! A group is made below the one that this process is in, and removed when it is dropped. One that
+//! was left by a runner that was killed is removed by the next.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -30,7 +30,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group of the memory controller whose processes may take so many bytes together, page cache included.
+    /// A group of the memory controller whose processes may take so many bytes together, page cache
+    /// included.
     ///
     /// # Errors
     /// Where control groups of version 1 are not there, or may not be made.
@@ -43,7 +44,8 @@ impl Group {
         Ok(group)
     }
 
-    /// A group of the block controller, for counting what the device under a directory is asked for.
+    /// A group of the block controller, for counting what the device under a directory is asked
+    /// for.
     ///
     /// # Errors
     /// As [`Group::memory`].
@@ -105,7 +107,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What its processes left in the page cache goes first, so that nothing of it is charged to anybody else.
+        // What its processes left in the page cache goes first, so that nothing of it is charged to
+        // anybody else.
         let _ = fs::write(self.path.join("memory.force_empty"), "0");
         let began = Instant::now();
         while let Err(error) = fs::remove_dir(&self.path) {

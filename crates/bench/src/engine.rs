@@ -96,7 +96,8 @@ pub trait Session: Send {
     /// As the engine says.
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize>;
 
-    /// Hands out the values of many keys, each with its place among them. Engines that cannot do it at once do it one by one.
+    /// Hands out the values of many keys, each with its place among them. Engines that cannot do it
+    /// at once do it one by one.
     ///
     /// # Errors
     /// As the engine says.

@@ -1,4 +1,5 @@
-//! An adapter against a map: random operations, and every answer compared. Adapters of all rooms are tested with it.
+//! An adapter against a map: random operations, and every answer compared. Adapters of all rooms
+//! are tested with it.
 
 use crate::engine::{Engine, Entry, Kept, Log, Setup};
 use crate::workload::keys::{Key, Keys};

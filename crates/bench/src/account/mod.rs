@@ -43,7 +43,8 @@ impl Process {
         std::fs::read_to_string(self.place.join(name)).unwrap_or_default()
     }
 
-    /// Microseconds of processor time that it has taken, user and system, all threads; to ten milliseconds.
+    /// Microseconds of processor time that it has taken, user and system, all threads; to ten
+    /// milliseconds.
     #[must_use]
     pub fn cpu_us(&self) -> u64 {
         // SAFETY: it reads a constant of the system.

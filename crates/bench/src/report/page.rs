@@ -1,4 +1,5 @@
-//! One page of HTML that holds everything: the machine, the settings, the table, the plots. It needs nothing from elsewhere.
+//! One page of HTML that holds everything: the machine, the settings, the table, the plots. It
+//! needs nothing from elsewhere.
 
 use super::plots::Plot;
 use super::{Report, table};

@@ -199,7 +199,8 @@ fn legend(area: &Area<'_>, engines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Latencies by percentile, of the first phase that reads; both axes are logarithmic: each step to the right is ten times rarer.
+/// Latencies by percentile, of the first phase that reads; both axes are logarithmic: each step to
+/// the right is ten times rarer.
 fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases
         .iter()

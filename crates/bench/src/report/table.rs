@@ -89,8 +89,9 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// The results in Markdown, for a page: a line for each phase, a column for each engine; thousand operations a second, microseconds of processor time and
-/// reads of the device for an operation, bytes written for each of the user's.
+/// The results in Markdown, for a page: a line for each phase, a column for each engine; thousand
+/// operations a second, microseconds of processor time and reads of the device for an operation,
+/// bytes written for each of the user's.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
     let mut engines: Vec<&str> = Vec::new();

@@ -241,7 +241,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// After a load: what is in memory goes to the device, and the engine may work in the background until it rests.
+    /// After a load: what is in memory goes to the device, and the engine may work in the
+    /// background until it rests.
     fn settle(&mut self, load: &mut Row) -> Result<()> {
         memory::reset(&Process::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();

@@ -149,7 +149,8 @@ pub struct Row {
     pub user_bytes: u64,
     /// Those that were written.
     pub user_written_bytes: u64,
-    /// Bytes written to the device for each that the user wrote; that of `settle` counts the load as well.
+    /// Bytes written to the device for each that the user wrote; that of `settle` counts the load
+    /// as well.
     pub write_amplification: Option<f64>,
     /// Bytes read from the device for each that the user read.
     pub read_amplification: Option<f64>,
@@ -163,7 +164,8 @@ pub struct Row {
     pub device: Counted,
     /// Which repetition this is, from 1 on; of a median, how many there were.
     pub repetition: usize,
-    /// How far the fastest repetition is from the slowest, as a part of the median; of a median only.
+    /// How far the fastest repetition is from the slowest, as a part of the median; of a median
+    /// only.
     pub spread: Option<f64>,
     /// How many operations were measured.
     pub operations: u64,

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Records are numbered from 0 on. A thread takes the next number, puts the record and says so; readers see only numbers below the least that is not
-/// acknowledged.
+/// Records are numbered from 0 on. A thread takes the next number, puts the record and says so;
+/// readers see only numbers below the least that is not acknowledged.
 #[derive(Debug)]
 pub(super) struct Records {
     next: AtomicU64,
-    /// For each thread, a number that is not above the one that it is putting; `NOTHING` if it is not.
+    /// For each thread, a number that is not above the one that it is putting; `NOTHING` if it is
+    /// not.
     pending: Vec<AtomicU64>,
 }
 

@@ -1,4 +1,5 @@
-//! Connections that ask a server, each so many requests at a time, as soon as those before are answered.
+//! Connections that ask a server, each so many requests at a time, as soon as those before are
+//! answered.
 
 use super::protocol::{Protocol, Reply};
 use crate::account::latency::Recorder;
@@ -276,7 +277,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Its socket is ready: sends what is left, takes what has come, and goes on when all is answered. Whether it still asks.
+    /// Its socket is ready: sends what is left, takes what has come, and goes on when all is
+    /// answered. Whether it still asks.
     fn turn(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<bool> {
         if self.keys.is_empty() {
             // It had ended before, and was counted then.

@@ -1,4 +1,5 @@
-//! The two protocols as a client speaks them: requests that set and get one key, and the replies to these.
+//! The two protocols as a client speaks them: requests that set and get one key, and the replies to
+//! these.
 
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -56,7 +57,8 @@ impl Protocol {
         request.extend_from_slice(b"\r\n");
     }
 
-    /// The reply at the beginning of what was received, and how long it is; none while it is not whole.
+    /// The reply at the beginning of what was received, and how long it is; none while it is not
+    /// whole.
     ///
     /// # Errors
     /// When it is an error, or no reply to such a request.

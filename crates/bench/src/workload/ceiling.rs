@@ -1,7 +1,9 @@
-//! What a cache of records can answer at best, whoever made it: the wall in front of every skewed workload.
+//! What a cache of records can answer at best, whoever made it: the wall in front of every skewed
+//! workload.
 //!
-//! Records are drawn as a phase draws them. A cache that has seen what was asked for while it warmed up knows no more than how often and when that was; the
-//! best use of the former is to keep what was asked for most often. Nobody can answer at once what nobody has asked for before.
+//! Records are drawn as a phase draws them. A cache that has seen what was asked for while it
+//! warmed up knows no more than how often and when that was; the best use of the former is to keep
+//! what was asked for most often. Nobody can answer at once what nobody has asked for before.
 
 use super::choose::Chooser;
 use super::mix::{Kind, Mix};
@@ -30,7 +32,8 @@ pub struct Ceiling {
     pub kept: u64,
     /// A cache without bounds: it lacks only what comes for the first time.
     pub endless: f64,
-    /// The records that were asked for or written most often during the warm-up, of those as often the latest.
+    /// The records that were asked for or written most often during the warm-up, of those as often
+    /// the latest.
     pub counted: f64,
     /// The records that were asked for or written last.
     pub recent: f64,
@@ -68,11 +71,12 @@ impl Operations {
     }
 }
 
-/// What caches of so many records could do with a phase. It takes twelve bytes for each record, and one more for each record and size.
+/// What caches of so many records could do with a phase. It takes twelve bytes for each record, and
+/// one more for each record and size.
 ///
 /// # Errors
-/// With what is wrong with the phase or the numbers: it has scans or batches, there is nothing to count, or there are more than four thousand million of
-/// something.
+/// With what is wrong with the phase or the numbers: it has scans or batches, there is nothing to
+/// count, or there are more than four thousand million of something.
 pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceiling>, String> {
     let Task::Mix { mix, distribution } = phase.task else {
         return Err(format!("{:?} asks for nothing", phase.name));
@@ -111,7 +115,8 @@ pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceilin
     Ok(sizes.iter().zip(&counted).map(ceiling).collect())
 }
 
-/// How often a cache without bounds lacks a record, and caches of so many of those that were touched most often.
+/// How often a cache without bounds lacks a record, and caches of so many of those that were
+/// touched most often.
 fn by_history(mut operations: Operations, draws: Draws, numbers: usize, sizes: &[u64]) -> (u64, Vec<u64>) {
     let (mut times, mut last) = (vec![0u32; numbers], vec![0u32; numbers]);
     for now in 1..=draws.warm {

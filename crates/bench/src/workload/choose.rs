@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 pub enum Distribution {
     /// Each as often as any other.
     Uniform,
-    /// Zipf, 0.99, over as many ranks as there are records; ranks are scattered over the records by a hash.
+    /// Zipf, 0.99, over as many ranks as there are records; ranks are scattered over the records by
+    /// a hash.
     Zipf,
-    /// As the published YCSB client does it: Zipf, 0.99, over ten thousand million ranks, folded onto the records by a hash. Less skewed.
+    /// As the published YCSB client does it: Zipf, 0.99, over ten thousand million ranks, folded
+    /// onto the records by a hash. Less skewed.
     Ycsb,
     /// Zipf, 0.99, from the newest record back.
     Latest,
@@ -60,7 +62,8 @@ impl Chooser {
         Chooser { way, records }
     }
 
-    /// The number of the next record, of those below `limit`: the records at the beginning and those that were put since.
+    /// The number of the next record, of those below `limit`: the records at the beginning and
+    /// those that were put since.
     pub fn draw(&mut self, random: &mut fastrand::Rng, limit: u64) -> u64 {
         match &mut self.way {
             Way::Uniform => random.u64(..limit),

@@ -1,4 +1,5 @@
-//! Keys: `user` and twenty digits, 24 bytes. The number of a record is scattered over all of them, so that records come in hashed order.
+//! Keys: `user` and twenty digits, 24 bytes. The number of a record is scattered over all of them,
+//! so that records come in hashed order.
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 24;
@@ -18,7 +19,8 @@ pub fn scatter(number: u64) -> u64 {
 /// Which keys records have: some share of them in the order of their numbers, the others scattered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Keys {
-    /// How many of a hundred records follow each other; which ones is decided by their number alone.
+    /// How many of a hundred records follow each other; which ones is decided by their number
+    /// alone.
     pub sequential_percent: u8,
 }
 

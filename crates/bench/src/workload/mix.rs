@@ -50,7 +50,8 @@ const fn mix(read: u8, update: u8, insert: u8, scan: u8, read_modify_write: u8, 
     }
 }
 
-/// A workload of YCSB's core package: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, table 2.
+/// A workload of YCSB's core package: Cooper et al., "Benchmarking cloud serving systems with
+/// YCSB", SoCC 2010, table 2.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// Its letter.

@@ -1,4 +1,5 @@
-//! Phases as they are typed: `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`, `e:scan=1000+rate=5000`, `load:mix=50`.
+//! Phases as they are typed: `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`,
+//! `e:scan=1000+rate=5000`, `load:mix=50`.
 
 use super::choose::Distribution;
 use super::mix::{Mix, WORKLOADS};
@@ -99,7 +100,8 @@ pub struct Phase {
     pub warm: Amount,
     /// What is measured.
     pub run: Amount,
-    /// Operations a second that are meant to begin, of all threads together; as many as can, if none.
+    /// Operations a second that are meant to begin, of all threads together; as many as can, if
+    /// none.
     pub rate: Option<f64>,
 }
 

@@ -1,4 +1,5 @@
-//! Values: random bytes that do not compress and end with a checksum over themselves and their key, so that a wrong answer is seen.
+//! Values: random bytes that do not compress and end with a checksum over themselves and their key,
+//! so that a wrong answer is seen.
 
 use twox_hash::XxHash3_64;
 

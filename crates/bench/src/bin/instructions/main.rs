@@ -1,9 +1,13 @@
-//! The small gate: how many instructions a put, a get, a scanned record and a compacted record take, counted by callgrind, against recorded numbers.
+//! The small gate: how many instructions a put, a get, a scanned record and a compacted record
+//! take, counted by callgrind, against recorded numbers.
 //!
-//! `instructions check` counts and compares, `instructions record` counts and writes the numbers down; both want `valgrind`. `instructions work` is what they
-//! count: one thread, a store in memory, the same operations each time, so that the counts repeat to a fraction of a percent whatever else the machine does.
+//! `instructions check` counts and compares, `instructions record` counts and writes the numbers
+//! down; both want `valgrind`. `instructions work` is what they count: one thread, a store in
+//! memory, the same operations each time, so that the counts repeat to a fraction of a percent
+//! whatever else the machine does.
 //!
-//! Counts depend on the compiler and the processor's architecture. Both stand in the file; on others it is said that nothing can be compared.
+//! Counts depend on the compiler and the processor's architecture. Both stand in the file; on
+//! others it is said that nothing can be compared.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,4 +1,5 @@
-//! Traces: operations in a file, so that every engine gets the same ones, and those of another program.
+//! Traces: operations in a file, so that every engine gets the same ones, and those of another
+//! program.
 //!
 //! *Knows*: how a trace is drawn from a workload, written, and read by several threads.
 //!
@@ -6,8 +7,8 @@
 //!
 //! *Read in this order*: `format.rs`, this file.
 //!
-//! A trace is streamed: each thread reads a block of it at a time, and what it has read leaves the page cache, so that the trace takes nothing from the
-//! engine's memory.
+//! A trace is streamed: each thread reads a block of it at a time, and what it has read leaves the
+//! page cache, so that the trace takes nothing from the engine's memory.
 
 mod format;
 
