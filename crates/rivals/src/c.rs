@@ -6,7 +6,8 @@ use std::path::Path;
 use std::ptr;
 
 #[cfg(any(feature = "rocksdb", feature = "leveldb"))]
-/// The error of a call, in the manner of LevelDB and RocksDB: a text that `malloc` has made, or nothing.
+/// The error of a call, in the manner of LevelDB and RocksDB: a text that `malloc` has made, or
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct Failure(*mut c_char);
 
@@ -35,7 +36,8 @@ impl Failure {
         if self.0.is_null() {
             return Ok(());
         }
-        // SAFETY: the library has put a text there that ends with zero and was made by `malloc`; it is freed once, for the pointer is forgotten.
+        // SAFETY: the library has put a text there that ends with zero and was made by `malloc`; it
+        // is freed once, for the pointer is forgotten.
         let text = unsafe {
             let text = CStr::from_ptr(self.0).to_string_lossy().into_owned();
             libc_free(self.0.cast());

@@ -1,4 +1,5 @@
-//! Advice for the mappings of LevelDB's tables: their access is random. LevelDB makes them by itself, one when a table is opened, and has no call for it.
+//! Advice for the mappings of LevelDB's tables: their access is random. LevelDB makes them by
+//! itself, one when a table is opened, and has no call for it.
 
 use anyhow::{Context, Result};
 use std::sync::Arc;
@@ -69,7 +70,8 @@ fn advise(known: &mut Vec<(usize, usize)>) {
     };
     let tables: Vec<(usize, usize)> = maps.lines().filter_map(table).collect();
     for &(start, end) in tables.iter().filter(|range| !known.contains(range)) {
-        // SAFETY: advice changes no byte. If the mapping has gone meanwhile, it says so, or advises what has come in its place.
+        // SAFETY: advice changes no byte. If the mapping has gone meanwhile, it says so, or advises
+        // what has come in its place.
         unsafe {
             madvise(start as *mut std::ffi::c_void, end - start, MADV_RANDOM);
         }
