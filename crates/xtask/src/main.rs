@@ -15,7 +15,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check the rules of the house that text can show; print every finding and fail if there is one.
+    /// Check the rules of the house that text can show; print every finding and fail if there is
+    /// one.
     Tidy {
         /// First lower the numbers in crates/xtask/ratchet.toml to what the workspace holds today.
         #[arg(long)]

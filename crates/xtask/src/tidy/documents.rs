@@ -1,5 +1,5 @@
-//! Documents: what they link to exists, every page of `docs/` is linked from another document, every path they name
-//! exists, and the architecture page names every room.
+//! Documents: what they link to exists, every page of `docs/` is linked from another document,
+//! every path they name exists, and the architecture page names every room.
 
 use super::workspace::Document;
 use super::{Finding, Workspace};

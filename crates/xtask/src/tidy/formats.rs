@@ -1,5 +1,6 @@
-//! Rule 3: only files called `format.rs` encode or decode bytes; each opens with a table, is locked by a snapshot test
-//! and is named in `docs/formats.md`; and rule 15: no `usize` and no host byte order in them.
+//! Rule 3: only files called `format.rs` encode or decode bytes; each opens with a table, is locked
+//! by a snapshot test and is named in `docs/formats.md`; and rule 15: no `usize` and no host byte
+//! order in them.
 
 use super::{Finding, Source, Workspace, rooms};
 
@@ -130,7 +131,8 @@ fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Findi
     }
 }
 
-/// Whether a test's name says that the bytes do not change, in the file or in the tests that belong to it.
+/// Whether a test's name says that the bytes do not change, in the file or in the tests that belong
+/// to it.
 fn has_snapshot(workspace: &Workspace, format: &Source) -> bool {
     let folder = format.path.trim_end_matches("format.rs");
     let belongs = |source: &&Source| {
@@ -191,7 +193,8 @@ mod tests {
     #[test]
     fn coding_elsewhere_is_found_but_not_in_tests_the_workshop_or_where_it_is_allowed() {
         let text = "fn a() { x.to_le_bytes(); }\nuse alluvium_base::bytes::{self, Reader};\nuse alluvium_base::bytes::Truncated;\n\
-                    // tidy: allow format: a hash of two words that stays in memory\nfn b() { y.to_be_bytes(); }\n\
+                    // tidy: allow format: a hash of two words that stays in memory\nfn b() {
+                    // y.to_be_bytes(); }\n\
                     #[cfg(test)]\nmod tests { fn c() { z.to_le_bytes(); } }";
         let found = lines(&check(&Workspace::planted(&[(
             "crates/storage/src/log/lane.rs",

@@ -1,5 +1,6 @@
-//! Every room opens alike: one sentence, *Knows*, *Does not know*, *Read in this order*, numbered invariants; and one
-//! number means one invariant in all of a crate, so that whoever cites it is understood.
+//! Every room opens alike: one sentence, *Knows*, *Does not know*, *Read in this order*, numbered
+//! invariants; and one number means one invariant in all of a crate, so that whoever cites it is
+//! understood.
 
 use super::{Finding, Source, Workspace, rooms};
 use std::collections::BTreeMap;

@@ -1,11 +1,13 @@
-//! Rule 1: only `device` does storage I/O. Clippy refuses the calls; this check refuses the ways around clippy.
+//! Rule 1: only `device` does storage I/O. Clippy refuses the calls; this check refuses the ways
+//! around clippy.
 
 use super::{Finding, Source, Workspace};
 
 /// Rooms that may touch the file system: `device` for everyone, the others for what only they do.
 const EXEMPT: [&str; 7] = ["device", "cli", "files", "bench", "rivals", "xtask", "fuzz"];
 
-/// Calls to the operating system outside `device`, each with its reason. One that is no longer made is a finding.
+/// Calls to the operating system outside `device`, each with its reason. One that is no longer made
+/// is a finding.
 const EXCEPTIONS: [(&str, &str, &str); 4] = [
     (
         "crates/storage/src/memory.rs",
@@ -32,7 +34,8 @@ const EXCEPTIONS: [(&str, &str, &str); 4] = [
 /// Crates that reach the operating system past the standard library.
 const SYSTEM: [&str; 5] = ["libc", "io_uring", "rustix", "nix", "memmap2"];
 
-/// Checks every room that is not exempt. Benches are of the workshop: they measure what the device gives by itself.
+/// Checks every room that is not exempt. Benches are of the workshop: they measure what the device
+/// gives by itself.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -1,6 +1,8 @@
-//! Plain language: words that readers stumble over, comment lines too wide to read, and long subjects of commits.
+//! Plain language: words that readers stumble over, comment lines too wide to read, and long
+//! subjects of commits.
 //!
-//! Comments and documents are counted by crate; `crates/xtask/language.toml` holds how many findings each may have.
+//! Comments and documents are counted by crate; `crates/xtask/language.toml` holds how many
+//! findings each may have.
 
 use super::source::Comment;
 use super::{Finding, Workspace};
@@ -192,7 +194,8 @@ fn is_too_wide(comment: &Comment) -> bool {
     comment.width > WIDTH && text.contains(' ') && !text.starts_with('|')
 }
 
-/// The findings of words in lines that follow each other. `is_public` says whether users read a line.
+/// The findings of words in lines that follow each other. `is_public` says whether users read a
+/// line.
 fn words<'a>(
     path: &str,
     lines: impl Iterator<Item = (usize, &'a str)>,

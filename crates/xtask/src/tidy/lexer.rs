@@ -1,5 +1,5 @@
-//! Cuts Rust text into tokens and comments. It accepts what the compiler accepts and never fails: text that no
-//! compiler would take gives tokens that no check looks for.
+//! Cuts Rust text into tokens and comments. It accepts what the compiler accepts and never fails:
+//! text that no compiler would take gives tokens that no check looks for.
 
 use super::source::{Comment, Kind, Token};
 

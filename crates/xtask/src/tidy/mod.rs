@@ -2,11 +2,12 @@
 //!
 //! *Knows*: which rules of the house text can show, and where each stands.
 //!
-//! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a test.
+//! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a
+//! test.
 //!
-//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `rooms.rs` (the floor table), then the checks:
-//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `unfinished.rs`, `headers.rs`,
-//! `packages.rs`, `language.rs`, `sizes.rs` with `ratchet.rs`.
+//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `rooms.rs` (the floor
+//! table), then the checks: `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`,
+//! `unfinished.rs`, `headers.rs`, `packages.rs`, `language.rs`, `sizes.rs` with `ratchet.rs`.
 
 pub mod documents;
 pub mod floors;

@@ -1,5 +1,5 @@
-//! Dead files: every Rust file is reached from a target of its package by `mod` declarations, and none of those is
-//! commented out.
+//! Dead files: every Rust file is reached from a target of its package by `mod` declarations, and
+//! none of those is commented out.
 
 use super::source::Kind;
 use super::{Finding, Source, Workspace};

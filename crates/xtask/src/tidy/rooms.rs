@@ -1,6 +1,8 @@
-//! The floor table: which rooms the house may have, on which floor each stands, and what it may use.
+//! The floor table: which rooms the house may have, on which floor each stands, and what it may
+//! use.
 //!
-//! A room is a folder of `crates/`. It is listed here before it is built, so that its place is decided once.
+//! A room is a folder of `crates/`. It is listed here before it is built, so that its place is
+//! decided once.
 
 /// A room of the house.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +55,8 @@ const fn workshop(
     }
 }
 
-/// Every room that may exist. Seventeen is the ceiling: a new one needs an arrow to forbid or a heavy dependency to keep
-/// out. (`fuzz` is its own workspace and not counted.)
+/// Every room that may exist. Seventeen is the ceiling: a new one needs an arrow to forbid or a
+/// heavy dependency to keep out. (`fuzz` is its own workspace and not counted.)
 pub const ROOMS: [Room; 18] = [
     house("base", "alluvium-base", 0, &[]),
     house("device", "alluvium-device", 1, &["base"]),
@@ -98,7 +100,8 @@ impl Room {
             .any(|used| *used == other || room(used).is_some_and(|used| used.may_use(other)))
     }
 
-    /// Whether this room's tests, benches and examples may use another: any lower floor, and the simulator.
+    /// Whether this room's tests, benches and examples may use another: any lower floor, and the
+    /// simulator.
     #[must_use]
     pub fn may_test_with(&self, other: &Room) -> bool {
         other.floor < self.floor || (other.name == "sim" && self.name != "sim")

@@ -1,5 +1,5 @@
-//! Files small enough to hold in the head: median and 90th percentile, longest file, long functions. What the aims do
-//! not forbid outright, the ratchet keeps from growing.
+//! Files small enough to hold in the head: median and 90th percentile, longest file, long
+//! functions. What the aims do not forbid outright, the ratchet keeps from growing.
 
 use super::ratchet::Ratchet;
 use super::{Finding, Source, Workspace, formats};

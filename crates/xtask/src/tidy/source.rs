@@ -1,4 +1,5 @@
-//! One Rust file as tokens and comments: enough to tell code from words about code, and test code from the rest.
+//! One Rust file as tokens and comments: enough to tell code from words about code, and test code
+//! from the rest.
 
 use std::ops::RangeInclusive;
 
@@ -104,7 +105,8 @@ impl Source {
         self.code_lines.len()
     }
 
-    /// The lines where a piece of Rust begins, compared token by token, so that neither comments nor strings match.
+    /// The lines where a piece of Rust begins, compared token by token, so that neither comments
+    /// nor strings match.
     ///
     /// ```
     /// let source = xtask::tidy::Source::new("a.rs", "// std::fs\nuse std :: fs;");
@@ -185,7 +187,8 @@ fn allowance(comment: &str) -> Option<&str> {
     (why.trim().len() >= 20).then_some(rule.trim())
 }
 
-/// The index of the token that ends the item around `at`: its `;`, or the brace that closes its body.
+/// The index of the token that ends the item around `at`: its `;`, or the brace that closes its
+/// body.
 fn end_of_item(tokens: &[Token], at: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (index, token) in tokens.iter().enumerate().skip(at) {
@@ -213,7 +216,8 @@ fn test_regions(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     let mut regions = Vec::new();
     for at in 0..tokens.len() {
         if starts("#[cfg(test)]", at) || starts("#[cfg(all(test", at) {
-            // Behind the attribute's closing bracket the item begins; more attributes in between do no harm.
+            // Behind the attribute's closing bracket the item begins; more attributes in between do
+            // no harm.
             let close = (at..tokens.len()).find(|&index| tokens[index].is(']'));
             if let Some(end) = close.and_then(|close| end_of_item(tokens, close + 1)) {
                 regions.push(tokens[at].line..=tokens[end].last_line);

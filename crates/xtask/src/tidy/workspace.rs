@@ -64,7 +64,8 @@ pub struct Document {
 pub struct Workspace {
     /// Its folder.
     pub root: PathBuf,
-    /// The Rust files below `src`, `tests`, `benches`, `examples` and `fuzz_targets` of every package.
+    /// The Rust files below `src`, `tests`, `benches`, `examples` and `fuzz_targets` of every
+    /// package.
     pub sources: Vec<Source>,
     /// The Markdown files.
     pub documents: Vec<Document>,
@@ -149,7 +150,8 @@ impl Workspace {
         format!("{packages} packages, {files} Rust files with {lines} lines of code, {documents} documents")
     }
 
-    /// The name of the room that a path is in: `storage` for `crates/storage/src/lib.rs`, `fuzz` for what is there.
+    /// The name of the room that a path is in: `storage` for `crates/storage/src/lib.rs`, `fuzz`
+    /// for what is there.
     #[must_use]
     pub fn room_of(path: &str) -> &str {
         let path = path.strip_prefix("crates/").unwrap_or(path);
@@ -157,7 +159,8 @@ impl Workspace {
     }
 }
 
-/// The commits since one, merges left out. None without git, without history, or if that commit is not in it.
+/// The commits since one, merges left out. None without git, without history, or if that commit is
+/// not in it.
 fn subjects(root: &Path, since: &str) -> Vec<(String, String)> {
     if since.is_empty() {
         return Vec::new();
