@@ -67,7 +67,8 @@ impl Encoding {
     }
 }
 
-/// Text as it is; a backslash, control characters, and what is no text as in `\n`, `\\`, `\x1b`. Never a tab or a line end.
+/// Text as it is; a backslash, control characters, and what is no text as in `\n`, `\\`, `\x1b`.
+/// Never a tab or a line end.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -77,7 +77,8 @@ impl Context {
         self.or_served(self.open_own())
     }
 
-    /// The same for reading: it is opened for reading only where nothing can be written, which is said.
+    /// The same for reading: it is opened for reading only where nothing can be written, which is
+    /// said.
     pub(crate) fn open_to_read(&self) -> Result<Store> {
         self.check_store()?;
         self.or_served(self.open_own_to_read())

@@ -1,4 +1,5 @@
-//! Ctrl-C: the first asks a job to stop at the next place where nothing is lost, the second ends the process at once.
+//! Ctrl-C: the first asks a job to stop at the next place where nothing is lost, the second ends
+//! the process at once.
 
 use crate::Exit;
 use crate::screen;
@@ -25,7 +26,8 @@ pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed) > 0
 }
 
-/// Hears how far a job has come that changes nothing until it is done, and ends the process when somebody asks for it.
+/// Hears how far a job has come that changes nothing until it is done, and ends the process when
+/// somebody asks for it.
 pub(crate) fn or<'b>(
     bar: &'b ProgressBar,
     said: &'b str,

@@ -1,4 +1,5 @@
-//! The store that a verb works on: opened by this process, or by another that is asked over its socket. Verbs do not tell the two apart.
+//! The store that a verb works on: opened by this process, or by another that is asked over its
+//! socket. Verbs do not tell the two apart.
 
 use crate::exit::{Exit, failure};
 use crate::range::Bounds;
@@ -165,8 +166,9 @@ impl Store {
         })
     }
 
-    /// Does a long job while a bar shows how far it is; its last reply. Ctrl-C ends it with `stopped`, and this process with it where the job cannot be
-    /// stopped and changes nothing until it is done; another process goes on with it.
+    /// Does a long job while a bar shows how far it is; its last reply. Ctrl-C ends it with
+    /// `stopped`, and this process with it where the job cannot be stopped and changes nothing
+    /// until it is done; another process goes on with it.
     pub(crate) fn work(&self, request: &Request, bar: &ProgressBar, stopped: &str) -> Result<Reply> {
         let mut last = None;
         let done = self.ask(request, &mut |reply| {
@@ -302,7 +304,8 @@ impl Store {
         Ok(Ok(replies))
     }
 
-    /// Closes the store, so that the next opening is fast; or sees to it that what was changed is durable.
+    /// Closes the store, so that the next opening is fast; or sees to it that what was changed is
+    /// durable.
     pub(crate) fn close(self) -> Result<()> {
         match self.way {
             Way::Own(db, session) => {

@@ -1,5 +1,5 @@
-//! Redis protocol: commands as clients send them and as `redis-cli --pipe` takes them. Those are understood that set or delete plain values without
-//! asking what there is.
+//! Redis protocol: commands as clients send them and as `redis-cli --pipe` takes them. Those are
+//! understood that set or delete plain values without asking what there is.
 
 use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
 use alluvium::{MAX_KEY, MAX_VALUE};
@@ -24,7 +24,8 @@ impl Redis {
         Redis::default()
     }
 
-    /// A reader that takes all commands, as [`Change::Command`](super::Change::Command), for who executes them.
+    /// A reader that takes all commands, as [`Change::Command`](super::Change::Command), for who
+    /// executes them.
     #[must_use]
     pub fn of_commands() -> Redis {
         Redis {
@@ -77,7 +78,8 @@ impl Redis {
         }
     }
 
-    /// The words of the command at the beginning of the source; how many bytes it takes, none at the end.
+    /// The words of the command at the beginning of the source; how many bytes it takes, none at
+    /// the end.
     fn command(&mut self, source: &mut Source) -> io::Result<usize> {
         self.words.clear();
         if source.at_least(1)?.is_empty() {

@@ -182,7 +182,8 @@ impl Parser {
         format!("{}, line {}", self.name, self.line(at))
     }
 
-    /// Counts a row whose changes begin at `mark`, or says why it cannot be imported. What does not fit beside others gets a block of its own.
+    /// Counts a row whose changes begin at `mark`, or says why it cannot be imported. What does not
+    /// fit beside others gets a block of its own.
     fn admit(
         &mut self,
         block: &mut Block,
@@ -265,7 +266,8 @@ impl Parser {
         Err(failure(Exit::BadRows, text))
     }
 
-    /// Sends a block with how far the import is when it is in the store, and begins another one; whether anybody wants more.
+    /// Sends a block with how far the import is when it is in the store, and begins another one;
+    /// whether anybody wants more.
     fn send(&mut self, block: &mut Block, send: &dyn Fn(Block) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;

@@ -1,4 +1,5 @@
-//! The file for rows that cannot be imported: their bytes, so that it can be corrected and imported itself.
+//! The file for rows that cannot be imported: their bytes, so that it can be corrected and imported
+//! itself.
 
 use crate::{private, screen};
 use anyhow::{Context, Result};

@@ -1,8 +1,10 @@
 //! Blocks into the store, in order: as batches, or, while keys ascend, straight into runs.
 //!
-//! A batch is a commit of rows together with how far the import is. Rows in the order of their keys are loaded (`Keyspace::begin_ingest`): written once, at the
-//! speed of the device, and in effect all at once. A load is a commit of its own, so what it will have done is remembered before it takes effect
-//! ([`Pending`]); whoever goes on after a kill looks whether it has. It is done again otherwise, and only what it says anyway is written again.
+//! A batch is a commit of rows together with how far the import is. Rows in the order of their keys
+//! are loaded (`Keyspace::begin_ingest`): written once, at the speed of the device, and in effect
+//! all at once. A load is a commit of its own, so what it will have done is remembered before it
+//! takes effect ([`Pending`]); whoever goes on after a kill looks whether it has. It is done again
+//! otherwise, and only what it says anyway is written again.
 
 use super::layout::{Layout, layout_key, set};
 use super::parser::{Block, Order};
@@ -269,7 +271,8 @@ impl<'a> Writer<'a> {
         set(self.identity.key(), saved.map(Saved::encode))
     }
 
-    /// Commits a block together with how far the import is then; nothing is left to be remembered after the last.
+    /// Commits a block together with how far the import is then; nothing is left to be remembered
+    /// after the last.
     fn batch(&mut self, block: &Block) -> Result<()> {
         let progress = self.progress((!block.is_last).then_some(&block.saved));
         match &self.to {

@@ -277,7 +277,8 @@ impl Export {
             Ok(written)
         });
         if written.is_err() {
-            // Nobody needs half of it; if it cannot be removed, it is not under the file's name at least.
+            // Nobody needs half of it; if it cannot be removed, it is not under the file's name at
+            // least.
             let _ = fs::remove_file(&partial);
         }
         written

@@ -40,8 +40,9 @@ were is said. A row may be as long as --memory. The exit code is 4 if there were
 
 /// Put the rows of a file into the store.
 ///
-/// Formats: csv and tsv (with a header), jsonl (an object a line), lines (a key a line, or key and value around --separator), binary (as
-/// `export` writes it), redis (commands as `redis-cli --pipe` takes them: SET, SETEX, PSETEX, MSET, DEL, UNLINK; all commands on keys with --redis-db).
+/// Formats: csv and tsv (with a header), jsonl (an object a line), lines (a key a line, or key and
+/// value around --separator), binary (as `export` writes it), redis (commands as `redis-cli --pipe`
+/// takes them: SET, SETEX, PSETEX, MSET, DEL, UNLINK; all commands on keys with --redis-db).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Import {
@@ -54,10 +55,12 @@ pub struct Import {
     /// The keyspace, created if it is not there.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
-    /// The column or field that is the key, or a template of several: '{country}/{city}' [default: key].
+    /// The column or field that is the key, or a template of several: '{country}/{city}' [default:
+    /// key].
     #[arg(long, value_name = "COLUMN", value_parser = Template::parse)]
     pub key: Option<Template>,
-    /// The column or field that is the value [default: the other of two columns; the row or line as it stands of more].
+    /// The column or field that is the value [default: the other of two columns; the row or line as
+    /// it stands of more].
     #[arg(long, value_name = "COLUMN", conflicts_with = "value_as")]
     pub value: Option<String>,
     /// The value is the whole row of CSV: as it stands, or as a JSON object.
@@ -122,7 +125,8 @@ const SEEN: u64 = 8;
 /// The least length that a row may have, in bytes.
 const LEAST_ROW: u64 = 16 << 20;
 
-/// Part of the memory that keys are remembered in while another process has the store open, and how much that is taken to be.
+/// Part of the memory that keys are remembered in while another process has the store open, and how
+/// much that is taken to be.
 const MEMORY: u64 = 256 << 20;
 
 /// What an import has created for itself.

@@ -23,7 +23,8 @@ Each line is a node of the trunk or one of its children: the range of its keys, 
 what has sunk is its own, what has not been compacted yet is pending. Keys begin with the number of their keyspace. Runs are named by their group and \
 their place in it; --json and the web page say them.";
 
-/// Draw the tree: which runs hold which keys, and where. Or say what a run holds, and which parts of the files it needs.
+/// Draw the tree: which runs hold which keys, and where. Or say what a run holds, and which parts
+/// of the files it needs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Inspect {

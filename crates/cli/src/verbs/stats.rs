@@ -35,7 +35,8 @@ pub struct Stats {
     /// End after so many looks.
     #[arg(short = 'n', long, value_name = "COUNT", requires = "watch")]
     pub count: Option<u64>,
-    /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server that has the store open].
+    /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server
+    /// that has the store open].
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
 }

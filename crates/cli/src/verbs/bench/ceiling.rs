@@ -25,7 +25,8 @@ what is asked for changes. `recent` keeps what was asked for or written last. `e
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Verb {
-    /// The phases, separated by commas: a, b, c, d and f, with the distributions of `bench ycsb --phases`.
+    /// The phases, separated by commas: a, b, c, d and f, with the distributions of
+    /// `bench ycsb --phases`.
     #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = "c")]
     phases: Vec<String>,
     /// How many records there are before.
