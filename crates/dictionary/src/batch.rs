@@ -5,11 +5,13 @@ use std::ops::Range;
 
 /// Bytes of keys and values after which a batch takes no more.
 const ENOUGH: usize = 64 << 10;
-/// The same where values are kept apart from their leaves: the more of them are read together, the less each waits for the device.
+/// The same where values are kept apart from their leaves: the more of them are read together, the
+/// less each waits for the device.
 const ENOUGH_APART: usize = 256 << 10;
 /// A value longer than this is moved, not copied, and ends its batch.
 const LONG: usize = 16 << 10;
-/// The most records that a batch takes where memory is scarce, and bytes after which it takes no more, for each of them.
+/// The most records that a batch takes where memory is scarce, and bytes after which it takes no
+/// more, for each of them.
 pub const FEW: usize = 8;
 const LITTLE: usize = 64;
 
@@ -88,7 +90,8 @@ impl Batch {
         self.enough = [ENOUGH, ENOUGH_APART];
     }
 
-    /// The same where memory is scarce: what memory it has beyond these few records is given back. To be called after [`Batch::clear`].
+    /// The same where memory is scarce: what memory it has beyond these few records is given back.
+    /// To be called after [`Batch::clear`].
     #[cold]
     pub fn want_little(&mut self, records: usize) {
         let enough = LITTLE * records;
@@ -140,7 +143,8 @@ impl Batch {
         }
     }
 
-    /// The same with a value that is to be brought before anybody takes it; false if it is too long for that. One that is not lies in one node.
+    /// The same with a value that is to be brought before anybody takes it; false if it is too long
+    /// for that. One that is not lies in one node.
     pub fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;
         if len > LONG {

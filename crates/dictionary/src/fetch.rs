@@ -1,4 +1,5 @@
-//! Where a lookup's nodes come from: one that waits for them and one that does not are the same code.
+//! Where a lookup's nodes come from: one that waits for them and one that does not are the same
+//! code.
 
 use alluvium_base::Purpose;
 use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Residence, Result};
@@ -6,7 +7,8 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::task::{Poll, ready};
 
-/// A source of nodes. `Pending` means that one is not there and was noted: whoever asked brings it, and begins anew.
+/// A source of nodes. `Pending` means that one is not there and was noted: whoever asked brings it,
+/// and begins anew.
 pub trait Fetch {
     /// A node that is there.
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>>;
@@ -28,7 +30,8 @@ pub trait Fetch {
     /// Nodes that are not there, in the order of their pointers.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 
-    /// The same for nodes that say where others are, which are counted: a lookup should find them in memory.
+    /// The same for nodes that say where others are, which are counted: a lookup should find them
+    /// in memory.
     #[cold]
     fn miss_guides(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
         let Blocking { cache, guard, .. } = self.blocking();
@@ -105,8 +108,9 @@ pub struct Peeking<'g> {
     missing: RefCell<Vec<NodePointer>>,
 }
 
-/// Nodes that were waited for, whether or not the cache has kept them. They stay until whoever wants them is done: a search that went
-/// without the one while it waits for the other would never end where the cache has room for neither.
+/// Nodes that were waited for, whether or not the cache has kept them. They stay until whoever
+/// wants them is done: a search that went without the one while it waits for the other would never
+/// end where the cache has room for neither.
 #[derive(Default)]
 pub struct Brought<'g> {
     /// In the order of their places.

@@ -4,7 +4,8 @@ use alluvium_storage::FrameRef;
 use std::fmt;
 use std::ops::Deref;
 
-/// The bytes of a value that was found: its own, or a part of a page of the cache, which keeps the page meanwhile.
+/// The bytes of a value that was found: its own, or a part of a page of the cache, which keeps the
+/// page meanwhile.
 #[derive(Clone)]
 pub struct Found(Bytes);
 

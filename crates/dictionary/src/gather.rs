@@ -1,4 +1,5 @@
-//! What is known of a key while its messages come, newest first, until older ones make no difference.
+//! What is known of a key while its messages come, newest first, until older ones make no
+//! difference.
 
 use crate::fetch;
 use crate::found::{Found, Part, Room};
@@ -14,7 +15,8 @@ use std::task::{Poll, ready};
 /// The value of a key, or none.
 pub type Answer = Option<Vec<u8>>;
 
-/// What is known of a key so far: it is fed messages newest first, from memtables and then from the tree, until it needs no more.
+/// What is known of a key so far: it is fed messages newest first, from memtables and then from the
+/// tree, until it needs no more.
 ///
 /// ```
 /// use alluvium_base::{Message, message::LAST};
@@ -50,7 +52,8 @@ pub struct Known {
     deleted: Sequence,
     /// Whether a record was met that expires, or has expired.
     expires: bool,
-    /// Operands of merges, newest first, in the first `count`; the memory of the others is used again.
+    /// Operands of merges, newest first, in the first `count`; the memory of the others is used
+    /// again.
     operands: Vec<Vec<u8>>,
     count: usize,
     outcome: Outcome,
@@ -74,8 +77,8 @@ enum Outcome {
 }
 
 impl<'op> Gather<'op> {
-    /// A reader at `at`, to whom puts that expire at or before `now_ms` are gone, of a key with this merge operator. Without one a
-    /// merge message stands for its operand.
+    /// A reader at `at`, to whom puts that expire at or before `now_ms` are gone, of a key with
+    /// this merge operator. Without one a merge message stands for its operand.
     #[must_use]
     pub fn new(at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) -> Gather<'op> {
         let mut known = Known::default();
@@ -217,7 +220,8 @@ impl Known {
             .expect("an operand in memory is loaded already")
     }
 
-    /// The next older message, out of a run. `load` brings a value that is kept apart; where it fails or is pending nothing has changed.
+    /// The next older message, out of a run. `load` brings a value that is kept apart; where it
+    /// fails or is pending nothing has changed.
     pub fn record(
         &mut self,
         record: &Record<'_>,

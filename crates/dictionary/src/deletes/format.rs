@@ -1,4 +1,5 @@
-//! The bytes of range deletes, version 1, which a run's footer ends with. All integers are varints: LEB128 of at most 10 bytes.
+//! The bytes of range deletes, version 1, which a run's footer ends with. All integers are varints:
+//! LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -11,7 +12,8 @@
 //!               before
 //! ```
 //!
-//! The keys are the same in memory. No bytes that are read ask for much more memory than they have themselves.
+//! The keys are the same in memory. No bytes that are read ask for much more memory than they have
+//! themselves.
 
 use super::RangeDeletes;
 use super::draft::Draft;

@@ -18,7 +18,8 @@ pub struct List {
 }
 
 impl List {
-    /// Adds a delete of `start..end`. One that ends at or before its start deletes nothing and is left out.
+    /// Adds a delete of `start..end`. One that ends at or before its start deletes nothing and is
+    /// left out.
     ///
     /// # Panics
     /// When there are 4 GiB of keys.

@@ -1,6 +1,7 @@
 //! The segment tree: which deletes cover which cells.
 //!
-//! Most of its nodes have no deletes of their own: a bit for each says which have some, and counts of bits say which they are.
+//! Most of its nodes have no deletes of their own: a bit for each says which have some, and counts
+//! of bits say which they are.
 
 use super::packed::Packed;
 use std::ops::Range;
@@ -8,7 +9,8 @@ use std::ops::Range;
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
-/// The tree. The root is node 1, the children of `n` are `2n` and `2n + 1`; the cells are the last nodes.
+/// The tree. The root is node 1, the children of `n` are `2n` and `2n + 1`; the cells are the last
+/// nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     cells: u32,
@@ -23,9 +25,11 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The tree over so many cells: of each delete the first, and the first behind it. The oldest delete comes first.
+    /// The tree over so many cells: of each delete the first, and the first behind it. The oldest
+    /// delete comes first.
     ///
-    /// It walks through the deletes three times, for counts of each node would take more memory than the tree.
+    /// It walks through the deletes three times, for counts of each node would take more memory
+    /// than the tree.
     pub(super) fn of(ranges: &[(u32, u32)], cells: u32) -> Tree {
         if ranges.is_empty() {
             return Tree::default();
@@ -54,7 +58,8 @@ impl Tree {
         for first in &mut firsts {
             sum += std::mem::replace(first, sum);
         }
-        // Each node's first entry is counted up as they are entered, and ends where the next node's begin.
+        // Each node's first entry is counted up as they are entered, and ends where the next node's
+        // begin.
         let mut entries = vec![0u32; sum as usize];
         for (range, number) in ranges.iter().zip(0..) {
             tree.places(*range, |place| {

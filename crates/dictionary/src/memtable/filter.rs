@@ -1,14 +1,17 @@
-//! Which keys a memtable does not hold, by one word: most lookups find nothing in it, and a descent waits for memory twice.
+//! Which keys a memtable does not hold, by one word: most lookups find nothing in it, and a descent
+//! waits for memory twice.
 //!
-//! A Bloom filter whose bits for a key are all in one word (Putze, Sanders and Singler, Cache-, Hash- and Space-Efficient Bloom Filters,
-//! 2007), so that whoever inserts changes one word, at once.
+//! A Bloom filter whose bits for a key are all in one word (Putze, Sanders and Singler, Cache-,
+//! Hash- and Space-Efficient Bloom Filters, 2007), so that whoever inserts changes one word, at
+//! once.
 
 use crate::sync::{AtomicU64, Ordering};
 use alluvium_base::prefetch_line;
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
-/// Bytes of a memtable to one of its filter: with values of a hundred bytes some 20 bits for each key.
+/// Bytes of a memtable to one of its filter: with values of a hundred bytes some 20 bits for each
+/// key.
 const BYTES_PER_BYTE: usize = 128;
 /// Bits that a key sets.
 const BITS: u32 = 4;

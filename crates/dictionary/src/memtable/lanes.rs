@@ -1,5 +1,6 @@
-//! Writers side by side: each insertion holds a lane, and a lane has memory of its own, taken from the arena in pieces. So
-//! writers share a line once in some hundred insertions, and what one needs is there before it changes anything.
+//! Writers side by side: each insertion holds a lane, and a lane has memory of its own, taken from
+//! the arena in pieces. So writers share a line once in some hundred insertions, and what one needs
+//! is there before it changes anything.
 
 use super::Full;
 use super::arena::{Arena, LINE, Place, UNIT, WORD};
@@ -21,19 +22,21 @@ const LANES: usize = 2;
 const FRACTION: usize = 1024;
 const LEAST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 64 << 10;
-/// A record of more than this part of a piece is taken for by itself, so that little is left unused at a piece's end.
+/// A record of more than this part of a piece is taken for by itself, so that little is left unused
+/// at a piece's end.
 const LARGE_PART: usize = 8;
 /// Banks that a lane takes at once, at most.
 const MOST_BANKS: usize = 16;
 /// Words that a lane takes at once.
 const WORDS: usize = 16;
 
-/// Banks of each kind that a split needs: a leaf's, those of the two leaves; an inner node's, those of the two halves and of
-/// the node above, which is the most that one step needs at all.
+/// Banks of each kind that a split needs: a leaf's, those of the two leaves; an inner node's, those
+/// of the two halves and of the node above, which is the most that one step needs at all.
 const SPLIT_LEAVES: usize = 2;
 const SPLIT_INNER: usize = 3;
 
-/// What a writer has to itself while it holds the lane; the atomics are for the compiler, nobody else looks at them.
+/// What a writer has to itself while it holds the lane; the atomics are for the compiler, nobody
+/// else looks at them.
 #[derive(Debug)]
 struct Lane {
     held: AtomicU32,
@@ -209,8 +212,8 @@ impl<'a> Writer<'a> {
             }
             false => lane.piece.cut(cost),
         };
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses, or taken for this record;
-        // pieces begin and records end at a unit.
+        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses, or
+        // taken for this record; pieces begin and records end at a unit.
         Ok(unsafe { self.arena.put_record(at, key, message) })
     }
 
@@ -260,8 +263,8 @@ impl<'a> Writer<'a> {
             return Err(Full);
         }
         let at = lane.banks.cut(bytes);
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses; pieces for banks begin
-        // at a line, and banks are whole lines.
+        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses;
+        // pieces for banks begin at a line, and banks are whole lines.
         Ok(unsafe { self.arena.put_bank(at, kind) })
     }
 
@@ -285,8 +288,8 @@ impl<'a> Writer<'a> {
     /// Adds a node with a bank that was filled, locked; its word was stocked.
     pub(super) fn add_node(&mut self, bank: BankRef<'_>) -> NodeId {
         let at = self.lane.words.cut(WORD);
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses; pieces begin and words end at
-        // a unit.
+        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses;
+        // pieces begin and words end at a unit.
         unsafe { self.arena.put_word(at, bank.place()) }
     }
 

@@ -1,7 +1,8 @@
 //! Range deletes: indexes that never change, each of at least twice as many deletes as the next.
 //!
-//! A new delete is an index of its own, and indexes of a size become one (Bentley and Saxe's logarithmic method, 1980). So adding costs about
-//! log n times what an entry does, however many there are, and readers share a snapshot of the indexes.
+//! A new delete is an index of its own, and indexes of a size become one (Bentley and Saxe's
+//! logarithmic method, 1980). So adding costs about log n times what an entry does, however many
+//! there are, and readers share a snapshot of the indexes.
 
 use super::Full;
 use super::arena::{Arena, UNIT};
@@ -32,7 +33,8 @@ impl RangeDeletes {
         Arc::clone(&self.indexes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a delete, for which there must be room in the arena's budget; nothing is changed otherwise.
+    /// Adds a delete, for which there must be room in the arena's budget; nothing is changed
+    /// otherwise.
     pub(super) fn add(
         &self,
         start: &[u8],
@@ -109,7 +111,8 @@ impl Deletes {
         indexes.filter_map(|index| index.covering(key, at)).max()
     }
 
-    /// A range around a key that deletes at or before `at` cover whole: of several one that goes on furthest.
+    /// A range around a key that deletes at or before `at` cover whole: of several one that goes on
+    /// furthest.
     pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.around(key, at));
         ranges.max_by(|(_, one), (_, other)| one.cmp(other))

@@ -1,10 +1,12 @@
-//! Offset-value codes: a word that says how a key compares with another that it is known to follow (Conner, 1977; Do and
-//! Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS 2023).
+//! Offset-value codes: a word that says how a key compares with another that it is known to follow
+//! (Conner, 1977; Do and Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS
+//! 2023).
 //!
-//! A key is read as columns of six bytes, padded with zeros. Its code relative to a base, which comes before it, is the
-//! first column in which the two differ, and what the key has there. Of two keys with codes relative to one base, the one with the
-//! lesser code comes first: it agrees with the base for longer, or differs by less. Then the code of the other
-//! relative to the first is the one that it has. Equal codes say nothing but that both agree in that column and all before.
+//! A key is read as columns of six bytes, padded with zeros. Its code relative to a base, which
+//! comes before it, is the first column in which the two differ, and what the key has there. Of two
+//! keys with codes relative to one base, the one with the lesser code comes first: it agrees with
+//! the base for longer, or differs by less. Then the code of the other relative to the first is the
+//! one that it has. Equal codes say nothing but that both agree in that column and all before.
 
 use super::Direction;
 
@@ -14,7 +16,8 @@ const COLUMN: usize = 6;
 pub(super) const ENDED: Code = Code(u64::MAX);
 /// No difference in any column: equal keys, or keys that differ in zeros at their ends.
 pub(super) const EQUAL: Code = Code(0);
-/// The columns that a code can name: those further on count as the last one. More than the longest key has.
+/// The columns that a code can name: those further on count as the last one. More than the longest
+/// key has.
 const COLUMNS: usize = 0xfff0;
 
 const _: () = assert!(COLUMNS * COLUMN > crate::record::MAX_KEY);

@@ -26,8 +26,9 @@ pub enum Verdict {
     Replace(Vec<u8>),
 }
 
-/// Decides what becomes of values whenever a compaction meets them: once on each level of a tree, or never, in no order. So its answers
-/// should hang on nothing but what it is asked about. What it may be asked about is invariant G5.
+/// Decides what becomes of values whenever a compaction meets them: once on each level of a tree,
+/// or never, in no order. So its answers should hang on nothing but what it is asked about. What it
+/// may be asked about is invariant G5.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};

@@ -16,11 +16,11 @@ pub enum Older {
 /// What a merge may do, read once when it is planned.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The oldest sequence number that anyone may still read at: the least of the oldest snapshot and the visible
-    /// watermark.
+    /// The oldest sequence number that anyone may still read at: the least of the oldest snapshot
+    /// and the visible watermark.
     pub horizon: Sequence,
-    /// The snapshots and the visible watermark, ascending; the horizon may be among them or not. Readers read at one of
-    /// these, at the horizon, or above all of them.
+    /// The snapshots and the visible watermark, ascending; the horizon may be among them or not.
+    /// Readers read at one of these, at the horizon, or above all of them.
     pub readers: Arc<[Sequence]>,
     /// Whether there are older messages elsewhere.
     pub older: Older,
@@ -29,8 +29,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns the band of a message: those messages that every reader sees together or not at all. None when it was
-    /// committed after the newest place that is known to be read at.
+    /// Returns the band of a message: those messages that every reader sees together or not at all.
+    /// None when it was committed after the newest place that is known to be read at.
     fn band(&self, sequence: Sequence) -> Option<Band> {
         if sequence <= self.horizon {
             return Some(Band {
@@ -71,7 +71,8 @@ pub struct Folded<'a> {
     pub number: Option<usize>,
 }
 
-/// Folds the messages of one key after the other. It is reused so that operands are folded in memory that is there.
+/// Folds the messages of one key after the other. It is reused so that operands are folded in
+/// memory that is there.
 #[derive(Debug)]
 pub struct Folder<'op> {
     rule: &'op Rule,
@@ -96,7 +97,8 @@ enum Below {
 }
 
 impl<'op> Folder<'op> {
-    /// A folder by one rule. Without an operator, a merge message stands for its operand as a put would.
+    /// A folder by one rule. Without an operator, a merge message stands for its operand as a put
+    /// would.
     #[must_use]
     pub fn new(rule: &'op Rule, operator: Option<&'op dyn Operator>) -> Folder<'op> {
         Folder {
@@ -110,7 +112,8 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// The same, with a filter to be asked (G5) about the key that is folded next, of which the filter sees `key`.
+    /// The same, with a filter to be asked (G5) about the key that is folded next, of which the
+    /// filter sees `key`.
     #[must_use]
     pub fn filtered(mut self, filter: &'op dyn CompactionFilter, key: &'op [u8]) -> Folder<'op> {
         self.filter = Some((filter, key));
@@ -125,14 +128,16 @@ impl<'op> Folder<'op> {
 
     /// Folds one key's messages, newest first, and hands what remains to `emit`, newest first.
     ///
-    /// `deleted` returns the newest range delete, at or before a reader's place, that covers the key.
+    /// `deleted` returns the newest range delete, at or before a reader's place, that covers the
+    /// key.
     pub fn fold<'m>(
         &mut self,
         messages: impl IntoIterator<Item = Message<'m>>,
         deleted: impl Fn(Sequence) -> Option<Sequence>,
         mut emit: impl FnMut(Folded<'_>),
     ) {
-        // The band that messages are being folded of, with the range delete that its oldest reader sees.
+        // The band that messages are being folded of, with the range delete that its oldest reader
+        // sees.
         let mut current: Option<(Band, Option<Sequence>)> = None;
         let mut below = Below::Nothing;
         for (number, message) in messages.into_iter().enumerate() {
@@ -157,8 +162,9 @@ impl<'op> Folder<'op> {
                 // What is older in the band makes no difference to any reader.
                 Below::Done if band.floor.is_none() => break,
                 Below::Done => Below::Done,
-                // Everything from here on is hidden by the range delete, which lives on beside the runs (or hides
-                // nothing any more when there is nothing older): the merges above it fold into nothing.
+                // Everything from here on is hidden by the range delete, which lives on beside the
+                // runs (or hides nothing any more when there is nothing older): the merges above it
+                // fold into nothing.
                 _ if hidden.is_some_and(|deleted| sequence < deleted) => {
                     self.finish(below, None, &mut emit);
                     Below::Done
@@ -220,8 +226,8 @@ impl<'op> Folder<'op> {
         Below::Done
     }
 
-    /// The sources end under merges without a base. A range delete does not finish them here: messages between it and
-    /// them may be elsewhere.
+    /// The sources end under merges without a base. A range delete does not finish them here:
+    /// messages between it and them may be elsewhere.
     fn end(&mut self, newest: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
         if self.rule.older == Older::None {
             self.finish(Below::Merges(newest), None, emit);
@@ -293,7 +299,8 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// The sequence number of what remains: nobody can ask for an older one when there is none (G4).
+    /// The sequence number of what remains: nobody can ask for an older one when there is none
+    /// (G4).
     fn settled(&self, sequence: Sequence) -> Sequence {
         match self.rule.older {
             Older::None if self.is_oldest => 0,

@@ -1,7 +1,9 @@
-//! A tournament of losers over sorted sources: one comparison per level for each step, whichever source wins.
+//! A tournament of losers over sorted sources: one comparison per level for each step, whichever
+//! source wins.
 //!
-//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Sources with equal keys come newest first (G1). Almost every
-//! comparison is one of two words (`code.rs`), so a step looks at one key, whatever the keys have in common.
+//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Sources with equal keys come
+//! newest first (G1). Almost every comparison is one of two words (`code.rs`), so a step looks at
+//! one key, whatever the keys have in common.
 
 use super::code::{Code, ENDED, EQUAL};
 use std::cmp::Ordering;
@@ -31,7 +33,8 @@ pub trait Source {
     type Error;
 }
 
-/// Sources merged into one order. It stands at one source at a time: the newest of those with the next key.
+/// Sources merged into one order. It stands at one source at a time: the newest of those with the
+/// next key.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{Direction, Merged, Source};
@@ -55,8 +58,8 @@ pub trait Source {
 pub struct Merged<S> {
     sources: Vec<S>,
     direction: Direction,
-    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources: who lost there, with its code relative to whom it lost to.
-    /// Entry 0 is the winner, with its code relative to `last`.
+    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources: who lost there, with its
+    /// code relative to whom it lost to. Entry 0 is the winner, with its code relative to `last`.
     losers: Vec<Player>,
     /// The key of the winner before.
     last: Vec<u8>,
@@ -107,8 +110,8 @@ impl<S: Source> Merged<S> {
         self.sources[self.losers.first()?.source].key()
     }
 
-    /// Whether the current key is the one that the last [`Merged::advance`] went on from: the winner has an older message
-    /// about it. Costs next to nothing.
+    /// Whether the current key is the one that the last [`Merged::advance`] went on from: the
+    /// winner has an older message about it. Costs next to nothing.
     #[must_use]
     #[inline]
     pub fn repeats(&self) -> bool {
@@ -142,7 +145,8 @@ impl<S: Source> Merged<S> {
         self.advance_by(S::advance)
     }
 
-    /// Lets `step` move the winner to a later key, or to an older message about its key, and finds the next one.
+    /// Lets `step` move the winner to a later key, or to an older message about its key, and finds
+    /// the next one.
     ///
     /// # Errors
     /// As [`Merged::advance`].
@@ -163,7 +167,8 @@ impl<S: Source> Merged<S> {
         }
         if let Err(error) = step(winner) {
             if !repeats {
-                // It is still the current key's first message, whatever its code was relative to the key before.
+                // It is still the current key's first message, whatever its code was relative to
+                // the key before.
                 self.losers[0].code = Code::of(&self.last, self.direction);
             }
             return Err(error);
@@ -186,9 +191,11 @@ impl<S: Source> Merged<S> {
         Ok(())
     }
 
-    /// Lets the winner go on by itself, without a match for each key, and finds the next one. `walk` gets the winner and the key that it must
-    /// stay before, at which another source stands (none where it is the only one); it hands out the winner's key and those that follow,
-    /// moves it to the first that it has not handed out, and says how many there were. Behind the last of them the winner must stand at another key.
+    /// Lets the winner go on by itself, without a match for each key, and finds the next one.
+    /// `walk` gets the winner and the key that it must stay before, at which another source stands
+    /// (none where it is the only one); it hands out the winner's key and those that follow, moves
+    /// it to the first that it has not handed out, and says how many there were. Behind the last of
+    /// them the winner must stand at another key.
     ///
     /// # Errors
     /// What `walk` says.
@@ -213,7 +220,8 @@ impl<S: Source> Merged<S> {
         if count == 0 {
             return Ok(0);
         }
-        // Whoever lost to this source lost to the key that it stood at: codes stay relative to that one.
+        // Whoever lost to this source lost to the key that it stood at: codes stay relative to that
+        // one.
         std::mem::swap(&mut self.last, &mut self.base);
         let code = match winner.key() {
             Some(key) => Code::relative(&self.last, key, self.direction),
@@ -264,8 +272,8 @@ impl<S: Source> Merged<S> {
         self.losers[0] = winners[1];
     }
 
-    /// Plays the matches from a source's leaf up to the root. Whoever lost there lost to the source's last key, so all
-    /// codes are relative to that.
+    /// Plays the matches from a source's leaf up to the root. Whoever lost there lost to the
+    /// source's last key, so all codes are relative to that.
     #[inline]
     fn replay(&mut self, mut winner: Player) {
         let mut node = (winner.source + self.losers.len()) / 2;
@@ -283,8 +291,8 @@ impl<S: Source> Merged<S> {
         self.losers[0] = winner;
     }
 
-    /// The winner of a match and the loser, whose code is relative to the winner then: by key, then newest first; ends
-    /// come last.
+    /// The winner of a match and the loser, whose code is relative to the winner then: by key, then
+    /// newest first; ends come last.
     #[cold]
     #[inline(never)]
     fn play(&self, one: Player, two: Player) -> (Player, Player) {

@@ -51,7 +51,8 @@ impl ValueWriter {
         !self.waiting.is_empty()
     }
 
-    /// Whether a value of `len` bytes would not fit the node that waits to be full, which must be closed first.
+    /// Whether a value of `len` bytes would not fit the node that waits to be full, which must be
+    /// closed first.
     pub fn is_full_for(&self, len: usize) -> bool {
         !self.waiting.is_empty() && (self.node.len() + len > self.room || len > largest(self.page_size))
     }
