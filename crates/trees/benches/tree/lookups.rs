@@ -1,4 +1,5 @@
-//! Lookups of what is not in the cache, one after the other, in batches, and many under way at once.
+//! Lookups of what is not in the cache, one after the other, in batches, and many under way at
+//! once.
 
 use crate::scattered;
 use crate::world::{Sizes, World, mix, value};

@@ -1,4 +1,5 @@
-//! The pages of a maplet one after the other, past the cache: large reads, the next one under way while the last is used.
+//! The pages of a maplet one after the other, past the cache: large reads, the next one under way
+//! while the last is used.
 
 use super::{Maplet, device_of};
 use alluvium_base::{KIB, Purpose};
@@ -77,8 +78,8 @@ impl Pages {
         None
     }
 
-    /// The next page: its number, and its bytes or what is wrong with them. After an error the pages behind it follow, but for
-    /// those of the same read when it was the device that failed.
+    /// The next page: its number, and its bytes or what is wrong with them. After an error the
+    /// pages behind it follow, but for those of the same read when it was the device that failed.
     pub(super) fn next(&mut self) -> Option<(u32, Result<&[u8]>)> {
         if self.left.is_empty() {
             let (pages, ticket) = self.ahead.pop_front()?;

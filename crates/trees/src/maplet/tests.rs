@@ -302,7 +302,8 @@ fn a_key_with_more_values_than_fit_inline_has_them_all() {
     }
 }
 
-/// Keys whose fingerprints are next to each other: more than a block has slots for, so that some spill.
+/// Keys whose fingerprints are next to each other: more than a block has slots for, so that some
+/// spill.
 fn crowd() -> Vec<u64> {
     (0..100)
         .map(|number| 0x1234_5678_0000_0000 | number << 28)

@@ -158,7 +158,8 @@ impl Sink {
         stretches
     }
 
-    /// The space was handed out in so small pieces that a directory cannot name them all: over four thousand extents.
+    /// The space was handed out in so small pieces that a directory cannot name them all: over four
+    /// thousand extents.
     fn too_fragmented(&self) -> Error {
         Error::Full {
             wanted: self.pages.len() as u64 * self.page_size.bytes() as u64,
@@ -176,7 +177,8 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Before the writer gives the extents up: their next owner may write there in the same generation.
+        // Before the writer gives the extents up: their next owner may write there in the same
+        // generation.
         if self.writer.is_some() {
             self.forget();
         }

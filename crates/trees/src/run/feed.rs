@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// How a cursor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// For users' scans: through the cache, with a window of read-ahead that doubles; past it, in large reads, once they are long and little
-    /// of what they want is there.
+    /// For users' scans: through the cache, with a window of read-ahead that doubles; past it, in
+    /// large reads, once they are long and little of what they want is there.
     Cached,
     /// For checks: large reads past the cache, the next ones submitted before they are needed.
     Streaming,
@@ -38,13 +38,15 @@ impl Access {
 
 /// The most leaves that a cached cursor has asked for ahead.
 const MAX_AHEAD: usize = 64;
-/// After so many leaves that were not in the cache it reads on past the cache, and from the first on where it expects as many.
+/// After so many leaves that were not in the cache it reads on past the cache, and from the first
+/// on where it expects as many.
 const LONG: usize = 256;
 /// Where it expects as many, and the cache had some, it is after so many.
 const LACKING: usize = 16;
 /// It asks for as many in any case, where it walks through many.
 const MIN_AHEAD: usize = 4;
-/// A cursor that begins with no more leaves than these leaves them in the cache, as if they had been looked up.
+/// A cursor that begins with no more leaves than these leaves them in the cache, as if they had
+/// been looked up.
 const MAX_KEPT: usize = 16;
 /// The most bytes of one read past the cache.
 const WINDOW: u64 = 256 * KIB;
@@ -52,8 +54,8 @@ const WINDOW: u64 = 256 * KIB;
 const FIRST_WINDOW: u64 = 32 * KIB;
 /// Such reads at once, of compactions: one that the cursor walks through, and those under way.
 const WINDOWS: usize = 3;
-/// And of scans, for which somebody waits, where the cache lends so much: a device that answers several together has the next ones while
-/// those are walked through.
+/// And of scans, for which somebody waits, where the cache lends so much: a device that answers
+/// several together has the next ones while those are walked through.
 const SCAN_WINDOWS: usize = 6;
 /// What is read though nobody wants it, to make one read of two, at most, in bytes.
 const MAX_GAP: u64 = 16 * KIB;
@@ -76,7 +78,8 @@ pub(super) struct Feed {
     window: usize,
     /// The largest window for which the cache has had room so far.
     most: usize,
-    /// Cached: leaves that will probably be needed; they are asked for with the first, as far as read-ahead goes.
+    /// Cached: leaves that will probably be needed; they are asked for with the first, as far as
+    /// read-ahead goes.
     expected: usize,
     /// Whether no more than those were asked for.
     is_expected: bool,
@@ -91,7 +94,8 @@ pub(super) struct Feed {
     /// The most windows at once: now, and when the cursor has gone on for a while.
     breadth: usize,
     widest: usize,
-    /// What is read past the cache, behind all that was asked for: the first is the one being walked through.
+    /// What is read past the cache, behind all that was asked for: the first is the one being
+    /// walked through.
     windows: VecDeque<Window>,
     spare: Vec<Buffer>,
     current: Current,
@@ -181,7 +185,8 @@ impl Feed {
         self.expected = leaves.max(1);
     }
 
-    /// About how many bytes of memory nodes take that it keeps, and the lists of those that come next.
+    /// About how many bytes of memory nodes take that it keeps, and the lists of those that come
+    /// next.
     pub(super) fn memory_bytes(&self) -> usize {
         let current = match &self.current {
             Current::Frame(frame) => frame.len(),
@@ -206,8 +211,8 @@ impl Feed {
         }
     }
 
-    /// Begins anew at a target, and asks for what comes first, without waiting for leaves. The answer names the first leaves where
-    /// the cache is to be asked for them.
+    /// Begins anew at a target, and asks for what comes first, without waiting for leaves. The
+    /// answer names the first leaves where the cache is to be asked for them.
     pub(super) fn start(&mut self, target: Target<'_>) -> Result<Vec<NodePointer>> {
         self.current = Current::None;
         self.asked.clear();
@@ -225,7 +230,8 @@ impl Feed {
             self.span = FIRST_WINDOW;
         }
         self.ahead = None;
-        // Behind the last record there is nothing, and the last leaf's extent may be gone for all that the range says (R2).
+        // Behind the last record there is nothing, and the last leaf's extent may be gone for all
+        // that the range says (R2).
         let last = &*self.run.inner.last;
         let is_behind = *self.range.low > *last || matches!(target, Target::First(key) if *key > *last);
         if !self.range.is_empty() && !is_behind {
@@ -249,7 +255,8 @@ impl Feed {
             self.asked.push_back(pointer);
         }
         let first: Vec<NodePointer> = self.asked.iter().copied().collect();
-        // So much would drive out what others use, and need not be there before the first of it is looked at.
+        // So much would drive out what others use, and need not be there before the first of it is
+        // looked at.
         if first.len() > MAX_KEPT {
             let purpose = self.access.purpose();
             let pending = self.cache.request(&first, purpose, Residence::PassThrough)?;
@@ -313,7 +320,8 @@ impl Feed {
 
     /// Asks for more leaves when few are left of those that were asked for.
     fn keep_ahead(&mut self) -> Result<()> {
-        // A window that grows is asked for at once; then it is filled up by quarters, so that several reads are under way.
+        // A window that grows is asked for at once; then it is filled up by quarters, so that
+        // several reads are under way.
         let portion = if self.window < self.most {
             self.window
         } else {
@@ -363,7 +371,8 @@ impl Feed {
         Ok(pointer)
     }
 
-    /// Whether a leaf that is not there was read ahead, and others took its room: then the window is too large for the cache.
+    /// Whether a leaf that is not there was read ahead, and others took its room: then the window
+    /// is too large for the cache.
     #[cold]
     fn is_lost(&mut self, pointer: &NodePointer, guard: &Guard) -> bool {
         let was_asked = !self.pending.is_empty();
@@ -484,7 +493,8 @@ impl Feed {
         found * 2 > asked
     }
 
-    /// Submits one read of the leaves that come next, as far as they lie together; none where the cache has them, or there are none.
+    /// Submits one read of the leaves that come next, as far as they lie together; none where the
+    /// cache has them, or there are none.
     fn next_window(&mut self) -> Result<Option<Window>> {
         let mut leaves: Vec<NodePointer> = Vec::new();
         let mut bytes: Range<u64> = 0..0;

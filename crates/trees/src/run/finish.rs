@@ -57,12 +57,13 @@ impl Drop for Claimed {
 }
 
 impl Builder {
-    /// Writes what is left, the index and the footer, and waits for every write. Nothing is synced, and nothing installed.
-    /// None when nothing was taken.
+    /// Writes what is left, the index and the footer, and waits for every write. Nothing is synced,
+    /// and nothing installed. None when nothing was taken.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room, [`Error::Corrupt`] when a value passed on is in no extent of the runs that were named, or as the
-    /// device says; what was written is given up then.
+    /// [`Error::Full`] when there is no room, [`Error::Corrupt`] when a value passed on is in no
+    /// extent of the runs that were named, or as the device says; what was written is given up
+    /// then.
     pub fn finish(mut self) -> Result<Option<Built>> {
         let range_deletes = self.take_deletes();
         if self.summary.records == 0 && range_deletes.is_empty() {
@@ -126,7 +127,8 @@ impl Builder {
         (low.unwrap_or_default().into(), high.unwrap_or_default().into())
     }
 
-    /// Writes the last leaf and the index nodes below the root: the root's bytes, and what was written with its pointers.
+    /// Writes the last leaf and the index nodes below the root: the root's bytes, and what was
+    /// written with its pointers.
     fn finish_index(&mut self, low: &[u8], high: &[u8]) -> Result<(Vec<u8>, ToCache)> {
         let mut cached = Vec::new();
         if self.summary.records == 0 {

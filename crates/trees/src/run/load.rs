@@ -1,4 +1,5 @@
-//! Where nodes come from: the cache under a guard, or the tiers themselves. And what is done to one too long for a node.
+//! Where nodes come from: the cache under a guard, or the tiers themselves. And what is done to one
+//! too long for a node.
 
 use super::format::{self, LONG};
 use alluvium_base::Purpose;

@@ -17,7 +17,8 @@ impl Run {
     /// Opens the run whose footer a pointer means: reads the footer, past the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when there is no sound footer; as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when there is no sound footer; as the
+    /// device says.
     pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Run> {
         Self::open_from(Files::of(store), pointer, purpose)
     }

@@ -163,7 +163,8 @@ impl Path {
         child.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// How the leaf's separator compares with a key, and whether its first key has newer records in the leaf before.
+    /// How the leaf's separator compares with a key, and whether its first key has newer records in
+    /// the leaf before.
     pub(super) fn compare(&self, key: &[u8]) -> Result<(Ordering, bool)> {
         let level = self.lowest();
         let (bytes, bad) = (level.bytes(), |bad: Bad| bad.at(&level.pointer));

@@ -1,11 +1,13 @@
-//! Which keys need an extent, noted unit by unit while nodes are written, and summed up by extent once those are known.
+//! Which keys need an extent, noted unit by unit while nodes are written, and summed up by extent
+//! once those are known.
 
 use super::Use;
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::{Extent, UNIT};
 use std::collections::BTreeMap;
 
-/// Bounds longer than this are rounded: down to fewer bytes, or up to the next key that is as short.
+/// Bounds longer than this are rounded: down to fewer bytes, or up to the next key that is as
+/// short.
 const MAX_BOUND: usize = 256;
 
 /// The keys that need the nodes beginning in one unit.

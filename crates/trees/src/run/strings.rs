@@ -1,4 +1,5 @@
-//! Sorted byte strings in a row, as leaves have keys and index nodes separators: finding one, and where one belongs.
+//! Sorted byte strings in a row, as leaves have keys and index nodes separators: finding one, and
+//! where one belongs.
 
 use super::Bad;
 use super::format::{get, head, u16_in};
@@ -105,8 +106,9 @@ impl Strings {
         found.ok_or(Bad("strings in a row"))
     }
 
-    /// Compares the first eight bytes as integers, and the rest only where those are equal; without branches that depend on the
-    /// outcome. `range` gives where a string begins and ends among the strings.
+    /// Compares the first eight bytes as integers, and the rest only where those are equal; without
+    /// branches that depend on the outcome. `range` gives where a string begins and ends among the
+    /// strings.
     #[inline(always)]
     fn search<const EQUAL: bool>(
         &self,

@@ -17,7 +17,8 @@ fn key(number: u32) -> Vec<u8> {
     format!("{number:08}").into_bytes()
 }
 
-/// How long a value is: every seventh is kept apart from its leaf, so that a lookup needs two nodes.
+/// How long a value is: every seventh is kept apart from its leaf, so that a lookup needs two
+/// nodes.
 fn len(number: u32) -> usize {
     if number.is_multiple_of(7) { 2000 } else { 900 }
 }

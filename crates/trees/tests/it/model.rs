@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// From so many operations on, everything that may become of a compaction must have become of a hundred.
+/// From so many operations on, everything that may become of a compaction must have become of a
+/// hundred.
 const LARGE: u64 = 1_000_000;
 
-/// After more operations than these the tree is not maintained to the end: each wish looks at every leaf, which takes minutes then.
+/// After more operations than these the tree is not maintained to the end: each wish looks at every
+/// leaf, which takes minutes then.
 const MAINTAINED: u64 = 50_000;
 
 /// Runs one seed for so many operations.

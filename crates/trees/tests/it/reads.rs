@@ -1,4 +1,5 @@
-//! Readers of the world: point lookups and scans, of the tree and through the memtables, with other work in between.
+//! Readers of the world: point lookups and scans, of the tree and through the memtables, with other
+//! work in between.
 
 use crate::stack::Stack;
 use crate::world::World;
@@ -111,7 +112,8 @@ impl World {
         self.snapshots.get(at).copied().unwrap_or(self.tree.cut())
     }
 
-    /// A scan of a stretch, either way, with other work in between: of the tree at a snapshot, or through the memtables as of now.
+    /// A scan of a stretch, either way, with other work in between: of the tree at a snapshot, or
+    /// through the memtables as of now.
     pub(crate) fn scan(&mut self) -> Result<()> {
         let layers = if self.random.bool() {
             Layers::Tree

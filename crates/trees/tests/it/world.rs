@@ -1,4 +1,5 @@
-//! A tree with a memtable above it, driven by one seed and compared with the reference at every step.
+//! A tree with a memtable above it, driven by one seed and compared with the reference at every
+//! step.
 
 use crate::history::History;
 use crate::schema::schema_with;

@@ -30,8 +30,8 @@
 //!            -  the range deletes, see `crates/dictionary/src/deletes/format.rs`
 //! ```
 //!
-//! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends in, and the footer's bytes are live
-//! beside those listed.
+//! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends
+//! in, and the footer's bytes are live beside those listed.
 
 use super::{Details, Footer, Summary};
 use crate::run::format::{FOOTER, VERSION};

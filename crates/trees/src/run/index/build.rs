@@ -40,8 +40,8 @@ impl IndexBuilder {
         }
     }
 
-    /// Takes a child, unless the node would be longer than `room` bytes by it. A node takes two children whatever
-    /// their separators' lengths.
+    /// Takes a child, unless the node would be longer than `room` bytes by it. A node takes two
+    /// children whatever their separators' lengths.
     pub(in crate::run) fn add(&mut self, separator: &[u8], child: &Child, room: usize) -> bool {
         let first = self.children.is_empty();
         let prefix = if first {

@@ -1,6 +1,7 @@
 //! Index nodes: separators, and what is known of each child.
 //!
-//! *Knows*: how children are packed into a node, which child may hold a key, what a child's leaves come to.
+//! *Knows*: how children are packed into a node, which child may hold a key, what a child's leaves
+//! come to.
 //!
 //! *Does not know*: where nodes are, what is in a leaf.
 //!
@@ -8,7 +9,8 @@
 //!
 //! Invariants:
 //!
-//! - **I1** Separators ascend; equal ones are only those of children whose first key has newer records in the child before.
+//! - **I1** Separators ascend; equal ones are only those of children whose first key has newer
+//!   records in the child before.
 //! - **I2** A child's sums are those of the leaves below it.
 
 mod build;

@@ -79,8 +79,8 @@ impl LeafBuilder {
         measure
     }
 
-    /// Takes a record, unless the leaf would be longer than `room` bytes by it. A leaf takes its first record whatever
-    /// its length.
+    /// Takes a record, unless the leaf would be longer than `room` bytes by it. A leaf takes its
+    /// first record whatever its length.
     #[inline]
     pub(in crate::run) fn add(&mut self, key: &[u8], new: bool, entry: &Entry<'_>, room: usize) -> bool {
         let new = new || self.measure.records == 0;

@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //!
-//! - **L1** A leaf has one key at least, keys ascend strictly, and a key's records are newest first.
+//! - **L1** A leaf has one key at least, keys ascend strictly, and a key's records are newest
+//!   first.
 //! - **L2** What a leaf stores of its keys is what they do not have in common.
 
 mod build;
@@ -108,7 +109,8 @@ impl Layout {
         self.suffixes.get(bytes, key)
     }
 
-    /// Whether every record is the only one of its key here, and a put with its value here that does not expire.
+    /// Whether every record is the only one of its key here, and a put with its value here that
+    /// does not expire.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         !(self.several || self.tagged || self.expires)
@@ -120,7 +122,8 @@ impl Layout {
         self.values.get(bytes, record)
     }
 
-    /// Returns the first of some records of a key, which come newest first, that a reader at `at` sees; their end when it sees none.
+    /// Returns the first of some records of a key, which come newest first, that a reader at `at`
+    /// sees; their end when it sees none.
     #[inline]
     pub(super) fn first_seen(
         &self,

@@ -1,5 +1,5 @@
-//! What nobody waits for: incorporation, compaction, maintenance, checkpoints, space. Each by slices, each interrupted at
-//! will.
+//! What nobody waits for: incorporation, compaction, maintenance, checkpoints, space. Each by
+//! slices, each interrupted at will.
 
 use super::db::{Db, Pairs, Sealed, Snapshot};
 use super::flaw::Flaw;
@@ -105,7 +105,8 @@ impl Db {
         match writing.poll(records) {
             Ok(Progress::More) => {}
             Ok(Progress::Done) => {
-                // The list goes on naming it until the next one is sealed: readers know that it is in the tree.
+                // The list goes on naming it until the next one is sealed: readers know that it is
+                // in the tree.
                 self.sealed = None;
             }
             Err(error) => {
@@ -144,7 +145,8 @@ impl Db {
         Ok(())
     }
 
-    /// Makes a generation durable. When `sealing`, it holds every commit, and `covered` says the number of the newest.
+    /// Makes a generation durable. When `sealing`, it holds every commit, and `covered` says the
+    /// number of the newest.
     pub(super) fn checkpoint(&mut self, sealing: bool, covered: usize, world: &World) -> Result<()> {
         if sealing {
             self.seal(world)?;
@@ -211,7 +213,8 @@ impl Db {
         .map_err(trouble)
     }
 
-    /// A quiet hour: what is due is done, and what maintenance thinks worth it, up to a number of steps.
+    /// A quiet hour: what is due is done, and what maintenance thinks worth it, up to a number of
+    /// steps.
     fn rest(&mut self, world: &World) -> Result<()> {
         let mut maintenance = Maintenance {
             budget_bytes: 1 << 20,
@@ -316,7 +319,8 @@ impl Db {
         self.count_space(world);
     }
 
-    /// Counts space that is taken. Once it was more than there ever was room for in the files, some was used again.
+    /// Counts space that is taken. Once it was more than there ever was room for in the files, some
+    /// was used again.
     fn count_space(&mut self, world: &World) {
         let usage = self.store().usage().0.total();
         let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;

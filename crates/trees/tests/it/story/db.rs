@@ -1,7 +1,8 @@
 //! The miniature database: a log, memtables, and the tree below them.
 //!
-//! A commit is one record of the log, with a sequence number for each of its writes; then its writes go into the memtable. The
-//! memtable is sealed when it has grown enough, and written out by slices; until that has ended, readers look into it.
+//! A commit is one record of the log, with a sequence number for each of its writes; then its
+//! writes go into the memtable. The memtable is sealed when it has grown enough, and written out by
+//! slices; until that has ended, readers look into it.
 
 use super::flaw::Flaw;
 use super::ingest::UnderWay;
@@ -234,7 +235,8 @@ impl Db {
         self.tree.iter_with(stack, range.clone(), direction, at, 0)
     }
 
-    /// Everything within a range, by a scan each way; an error in words when they differ or are out of order.
+    /// Everything within a range, by a scan each way; an error in words when they differ or are out
+    /// of order.
     pub(super) fn scan(&self, range: &KeyRange) -> Result<std::result::Result<Pairs, String>> {
         let forward = self.walk(range, Direction::Forward)?;
         let backward = self.walk(range, Direction::Backward)?;
