@@ -1,4 +1,4 @@
-//! The words that every room speaks.
+//! Types and contracts that every crate shares.
 //!
 //! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed,
 //! what an I/O is for, what an I/O may cost, what a dictionary is told about a key, and how the
@@ -9,7 +9,7 @@
 //! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`message`],
 //! [`prefetch()`].
 //!
-//! A thing enters this room only with two users.
+//! An item enters this crate only with two users.
 //!
 //! Invariants:
 //!
