@@ -113,9 +113,9 @@ impl CostClock for Affine {
 /// A step has P slots; a block that is read takes one, a block that is written takes `write_weight`
 /// of them. An access takes slots from the step in which it is issued while there are any, then
 /// from later ones, never from earlier ones: the slots of an idle step are lost. It is complete at
-/// the end of the step of its last block. Accesses are CREW: a block that is written in a step is
-/// accessed by nobody else in that step, and an access that would is a [`CostFault`]; its blocks
-/// before that one stay charged.
+/// the end of the step of its last block. Accesses are CREW: in the step in which a block is
+/// written, no other access may touch it. An access that would is a [`CostFault`]; its blocks
+/// before that block stay charged.
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
