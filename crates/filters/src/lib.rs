@@ -1,7 +1,7 @@
 //! Compact answers to "might this key be here, and where".
 //!
 //! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to look
-//! them up, merge them and check them. Everything is a function of byte slices: whoever owns the
+//! them up, merge them and check them. Everything is a function of byte slices: the owner of the
 //! pages reads, caches and writes them.
 //!
 //! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,

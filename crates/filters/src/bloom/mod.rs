@@ -10,7 +10,7 @@
 //!
 //! *Read in this order*: [`BloomGeometry`], [`BloomView`], `format`, `check`.
 //!
-//! F8 of the room: a key that was put in is found.
+//! F8 of the crate: a key that was put in is found.
 
 mod check;
 mod format;
@@ -60,7 +60,7 @@ pub struct BloomGeometry {
 }
 
 impl BloomGeometry {
-    /// A filter of so many pages.
+    /// A filter of `pages` pages.
     ///
     /// # Errors
     /// [`Error::Shape`] when there are none, or pages are no power of two from 4 KiB to 64 KiB.
@@ -79,7 +79,7 @@ impl BloomGeometry {
         })
     }
 
-    /// The smallest filter that answers wrongly with at most this probability once it has so many
+    /// The smallest filter that answers wrongly with at most this probability once it holds `keys`
     /// keys.
     ///
     /// # Errors
@@ -106,9 +106,9 @@ impl BloomGeometry {
         BloomGeometry::with_pages(low, page_bytes)
     }
 
-    /// The probability that a filter of so many keys answers for a key that was never put in: the
-    /// mean over the number of keys in a line, which is Poisson's, of the probability that one bit
-    /// is set in each of its words.
+    /// Returns the probability that a filter of `keys` keys answers for a key that was never put
+    /// in. It is the probability that one bit is set in each word of a line, averaged over the
+    /// number of keys in a line, which is Poisson-distributed.
     #[must_use]
     pub fn false_positive_rate(&self, keys: u64) -> f64 {
         let mean = keys as f64 / (f64::from(self.pages) * f64::from(self.lines));

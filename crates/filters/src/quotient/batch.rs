@@ -11,7 +11,7 @@ use super::values::Values;
 use crate::Fingerprint;
 use alluvium_base::prefetch;
 
-/// The length of a run that one load does not settle.
+/// The length of a run that a single load does not settle.
 const UNSETTLED: u32 = u32::MAX;
 
 /// How many lookups later the memory is expected that a stage has asked for. Longer hides more; 16

@@ -1,5 +1,5 @@
-//! Building a filter in one pass over sorted entries. Pages come out one after the other, so
-//! whoever owns them can write them sequentially.
+//! Building a filter in one pass over sorted entries. Pages come out one after the other, so their
+//! owner can write them sequentially.
 
 use super::geometry::Geometry;
 use super::place::PagePlacer;

@@ -168,9 +168,9 @@ impl PageView<'_> {
 }
 
 impl Image<'_> {
-    /// Every rule that the filter breaks: those of each page, and that building the filter anew
-    /// from its entries gives the same bytes (invariant F4), which fixes what spills and where its
-    /// records are. Nothing when the filter is sound.
+    /// Returns every rule that the filter breaks; nothing when it is sound. Checked are the rules
+    /// of each page, and that building the filter again from its entries gives the same bytes
+    /// (invariant F4). The latter fixes which entries spill and where their records are.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut violations = Vec::new();

@@ -73,7 +73,8 @@ use alluvium_base::checksum;
 pub(super) const HEADER_BYTES: usize = 32;
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: usize = 16;
-/// Bytes that one load of slots touches, and zeros at the end of a page so that it may.
+/// Bytes that a load of slots touches. A page ends in as many zeros, so that a load at its end
+/// stays inside.
 pub(super) const SLOT_LOAD_BYTES: usize = 8;
 /// Bytes of a spilled record.
 pub(super) const RECORD_BYTES: usize = 12;
@@ -86,7 +87,7 @@ const VERSION: u8 = 1;
 pub(super) enum Kind {
     /// A range of fingerprints.
     Page = 1,
-    /// What found no room in its page.
+    /// Entries that did not fit in their page.
     Spill = 2,
 }
 
@@ -459,7 +460,7 @@ pub(super) fn move_bits(page: &mut [u8], from: u32, to: u32, count: u32) {
     }
 }
 
-/// How many records a spill page has room for.
+/// Returns how many records fit in a spill page.
 pub(super) fn records_per_page(geometry: &Geometry) -> u32 {
     ((geometry.page_bytes as usize - HEADER_BYTES) / RECORD_BYTES) as u32
 }

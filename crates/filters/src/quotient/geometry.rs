@@ -60,7 +60,7 @@ impl Shape {
 }
 
 /// How the fingerprints of one filter are laid out. Small, copied freely, stored beside the filter
-/// by whoever owns it ([`Geometry::encode`]).
+/// by the filter's owner ([`Geometry::encode`]).
 ///
 /// ```
 /// use alluvium_filters::{Fingerprint, Geometry, Shape};
@@ -89,7 +89,7 @@ pub struct Geometry {
     remainder_shift: u32,
     /// The bits of a hash that a fingerprint has.
     fingerprint_mask: u64,
-    /// Slots that one load compares.
+    /// Slots that a single load compares.
     pub(super) lanes: u32,
     /// The lowest remainder bit of each lane; multiplying a remainder by it fills every lane.
     pub(super) lane_low: u64,
@@ -108,8 +108,8 @@ impl Geometry {
     /// The smallest geometry that holds `entries` at the shape's load.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a number is out of its range, or so many entries do not go with so
-    /// short fingerprints.
+    /// [`Error::Shape`] when a number is out of its range, or the fingerprints are too short for
+    /// this number of entries.
     pub fn for_entries(entries: u64, shape: Shape) -> Result<Geometry> {
         if !(10..=95).contains(&shape.load_percent) {
             return Err(Error::shape(
@@ -121,12 +121,13 @@ impl Geometry {
         let found = Self::search(shape, |per_page| {
             u64::try_from(quotients.div_ceil(u128::from(per_page))).unwrap_or(u64::MAX)
         })?;
-        // So many pages may do with shorter remainders than the search that led to them. There is
-        // one geometry for a number of pages, so that one that was written is known again.
+        // This number of pages may do with shorter remainders than the search that led to it. A
+        // number of pages has exactly one geometry, so that a written filter is recognised.
         Self::with_pages(found.pages, shape)
     }
 
-    /// A geometry of so many pages. With it, bits move between quotient and remainder at will.
+    /// The geometry of a filter of `pages` pages. With it, bits move between quotient and remainder
+    /// at will.
     ///
     /// # Errors
     /// [`Error::Shape`] when a number is out of its range.
@@ -364,8 +365,8 @@ impl Geometry {
         self.capacity
     }
 
-    /// The probability that a filter of so many distinct fingerprints answers for a key that was
-    /// never put in.
+    /// Returns the probability that a filter of this many distinct fingerprints answers for a key
+    /// that was never put in.
     #[must_use]
     pub fn false_positive_rate(&self, fingerprints: u64) -> f64 {
         // n fingerprints of 2^p are taken; a stranger's is one of them.

@@ -192,7 +192,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Spilled records that a spill page has room for.
+    /// Returns how many spilled records fit in a spill page.
     #[must_use]
     pub fn records_per_page(&self) -> u32 {
         records_per_page(self.geometry)

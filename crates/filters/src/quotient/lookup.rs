@@ -95,8 +95,8 @@ pub(super) enum Whereabouts {
 }
 
 impl<'a> PageView<'a> {
-    /// A view of a page. Only its length is checked, so that no cache line is touched which the
-    /// lookup does not need; whoever reads pages from a device verifies their checksum, and
+    /// A view of a page. Only its length is checked, so that the lookup touches no cache line that
+    /// it does not need. A caller that reads pages from a device verifies their checksum, and
     /// [`PageView::verify`] the header.
     ///
     /// # Errors

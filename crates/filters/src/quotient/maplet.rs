@@ -16,8 +16,8 @@ use std::ops::RangeInclusive;
 
 /// A multiset of entries that can grow and shrink.
 ///
-/// An insertion moves the slots behind it in its page, 2 KiB on average in a page of 4 KiB; whoever
-/// has many entries sorts them and uses a [`Builder`].
+/// An insertion moves the slots behind it in its page, 2 KiB on average in a page of 4 KiB. For
+/// many entries, sort them and use a [`Builder`].
 ///
 /// ```
 /// use alluvium_filters::{Entry, Geometry, Maplet, Shape, hash};
@@ -305,7 +305,7 @@ impl Maplet {
         true
     }
 
-    /// Lays a whole page out anew, because something spills or did.
+    /// Lays a whole page out again, because an entry spills or did.
     fn change_page(&mut self, number: u32, entry: Entry, count: u32) {
         let spilled = self.take_spilled(number);
         let mut chunk = Chunk::new();

@@ -76,7 +76,7 @@ pub enum Step {
     Done,
 }
 
-/// A [`merge`] that is done in steps, for whoever must not be away for long.
+/// A [`merge`] that is done in steps, for a thread that must return soon.
 ///
 /// ```
 /// use alluvium_filters::{Builder, Entry, Error, Geometry, Image, Maplet, Merge, Shape, Step, hash};

@@ -1,4 +1,4 @@
-//! Spill pages: sorted records of what found no room in its page.
+//! Spill pages: sorted records of the entries that did not fit in their pages.
 //!
 //! At a load of 95 % and pages of 4 KiB about one entry in 2,000 spills; at 90 %, one in 10,000.
 //! The records of the whole filter are one sorted array over the spill pages, and a page's header
