@@ -90,7 +90,7 @@ impl Batch {
         Batch::default()
     }
 
-    /// An empty batch with room for `capacity` requests.
+    /// An empty batch with space for `capacity` requests.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Batch {
         Batch {
@@ -194,8 +194,8 @@ impl InFlight {
             previous.is_none(),
             "request {index} of a batch was completed twice"
         );
-        // Release: whoever sees zero with Acquire sees the outcomes and the buffers' bytes. Under
-        // the lock, so that `Ticket::block` cannot see a pending request and then miss the
+        // Release: a thread that reads zero with Acquire sees the outcomes and the buffers' bytes.
+        // The lock is held, so that `Ticket::block` cannot read a pending request and then miss the
         // notification.
         if self.pending.fetch_sub(1, Ordering::Release) == 1 {
             self.completed.notify_all();
@@ -264,8 +264,8 @@ impl Ticket {
         Ok(buffers)
     }
 
-    /// Another ticket of the same batch, to wait with. The outcomes are for whoever takes them
-    /// first.
+    /// Returns a second ticket of the same batch, to wait with. The outcomes go to the ticket that
+    /// takes them first.
     #[must_use]
     pub fn another(&self) -> Ticket {
         self.shared.ticket()
@@ -276,9 +276,9 @@ impl Ticket {
         self.shared.pending.load(Ordering::Acquire)
     }
 
-    /// The part of the device that carries the batch. Of tickets that have the same, one thread can
-    /// wait for all: whoever waits for one ([`Device::wait_some`](crate::Device::wait_some)) sees
-    /// to it that the others complete, too.
+    /// Returns the part of the device that carries the batch. One thread can wait for all tickets
+    /// with the same home: waiting for one ([`Device::wait_some`](crate::Device::wait_some))
+    /// completes the others, too.
     #[must_use]
     pub fn home(&self) -> usize {
         self.shared.home

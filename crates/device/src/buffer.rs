@@ -1,4 +1,4 @@
-//! Memory that a device may read and write: aligned, and kept alive by whoever owns it.
+//! Memory that a device may read and write: aligned, and kept alive by its owner.
 
 use crate::slabs::{self, SLAB};
 use crate::{BLOCK, BUFFER_ALIGNMENT};
@@ -142,8 +142,8 @@ impl Drop for Buffer {
             // SAFETY: it was taken with this length, and is given back once.
             Memory::Slab => unsafe { slabs::give_back(self.start, self.len) },
             Memory::Mapped => {
-                // SAFETY: the memory was mapped with this length, is unmapped once, and nobody else
-                // knows it.
+                // SAFETY: the memory was mapped with this length, is unmapped once, and has no
+                // other owner.
                 let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }

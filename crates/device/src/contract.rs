@@ -1,4 +1,4 @@
-//! The two traits of the room: a directory of files, and a file of blocks.
+//! The two traits of the crate: a directory of files, and a file of blocks.
 
 use crate::{Batch, Buffer, Counters, MemoryRegion, Operation, Result, Ticket};
 use alluvium_base::Purpose;
@@ -65,7 +65,7 @@ impl FileOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BootId(pub [u8; 16]);
 
-/// Room on a file system, in bytes.
+/// Space on a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// What an unprivileged process may still allocate.
@@ -144,15 +144,15 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// `Locked` when another process, or another handle in this one, has it.
     fn lock(&self, name: &str) -> Result<Lock>;
 
-    /// Takes the lock with this name together with others who take it like this. Where no file can
-    /// be created, because the file system is for reading only, and there is none, nobody else can
-    /// have it either.
+    /// Takes the lock with this name, shared with others that take it by this call. On a read-only
+    /// file system where the lock's file does not exist, it succeeds: no process can hold the lock
+    /// there.
     ///
     /// # Errors
-    /// `Locked` when somebody has it for himself.
+    /// `Locked` when another holder has the lock exclusively.
     fn lock_shared(&self, name: &str) -> Result<Lock>;
 
-    /// The room on the file system.
+    /// Returns the space on the file system.
     ///
     /// # Errors
     /// As the operating system says.

@@ -1,4 +1,4 @@
-//! The only room that does storage I/O.
+//! Storage I/O: the only crate that does any.
 //!
 //! *Knows*: files, directories, aligned blocks, mappings, syncs, holes; how each of them fails;
 //! what each costs.

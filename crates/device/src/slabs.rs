@@ -27,7 +27,7 @@ struct Slab {
     touched: u32,
 }
 
-// SAFETY: a slab is memory that nobody knows but those to whom its pieces were given.
+// SAFETY: a slab is memory that only the owners of its pieces can reach.
 unsafe impl Send for Slab {}
 
 /// The first bits, as many as a buffer has pieces.
@@ -35,8 +35,8 @@ fn pieces(len: usize) -> u32 {
     u32::MAX >> (u32::BITS - len.div_ceil(PIECE) as u32)
 }
 
-/// Zeroed memory, aligned to a piece, that nobody else has until it is given back; none where the
-/// system has none.
+/// Takes zeroed memory, aligned to a piece, for one owner until it is given back. Returns none
+/// where the system has none.
 ///
 /// # Panics
 /// When `len` is zero or more than a slab.
@@ -66,7 +66,7 @@ pub(super) fn take(len: usize) -> Option<NonNull<u8>> {
 /// Takes back what was taken.
 ///
 /// # Safety
-/// `start` was taken with this `len`, is given back once, and nobody uses it any more.
+/// `start` was taken with this `len`, is given back once, and is not used any more.
 pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
     let address = start.as_ptr() as usize;
     let over = {
@@ -80,7 +80,7 @@ pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
         };
         slabs[at].used &= !(pieces(len) << ((address - slabs[at].address()) / PIECE));
         let is_spare = |slab: &Slab| slab.used == 0;
-        // Of two that nobody uses one is enough.
+        // Keep one unused slab, no more.
         (is_spare(&slabs[at]) && slabs.iter().filter(|slab| is_spare(slab)).count() > 1)
             .then(|| slabs.remove(at))
     };
@@ -100,8 +100,8 @@ impl Slab {
         let start = unsafe { mapping.cast::<u8>().add(before) };
         for (at, len) in [(0, before), (before + SLAB, SLAB - before)] {
             if len > 0 {
-                // SAFETY: what lies before and behind the slab in its mapping, which nobody knows
-                // of.
+                // SAFETY: the range lies before or behind the slab in its mapping, and nothing
+                // refers to it.
                 let unmapped = unsafe { munmap(mapping.cast::<u8>().add(at).cast(), len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
@@ -136,8 +136,8 @@ impl Slab {
     }
 
     fn unmap(self) {
-        // SAFETY: the slab was mapped with this length, is unmapped once, and nobody has a piece of
-        // it.
+        // SAFETY: the slab was mapped with this length, is unmapped once, and none of its pieces is
+        // in use.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), SLAB) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

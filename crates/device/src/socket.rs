@@ -35,7 +35,7 @@ impl SocketFile {
         let address = SocketAddrUnix::new(path)?;
         clear(path, &address)?;
         let socket = new_socket()?;
-        // Until the mode is what was asked for, nobody but the owner can connect.
+        // Until the mode is what was asked for, only the owner can connect.
         rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         rustix::net::bind(&socket, &address)?;
         let stat = rustix::fs::lstat(path)?;
@@ -59,7 +59,8 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_own = rustix::fs::lstat(&self.path).is_ok_and(|stat| identity(&stat) == self.identity);
         if is_own {
-            // If it stays, the next server finds nobody behind it.
+            // If the file stays, the next server finds that no process listens on it and removes
+            // it.
             let _ = rustix::fs::unlink(&self.path);
         }
     }

@@ -206,7 +206,7 @@ struct ThrottledFile {
     inner: Arc<dyn Device>,
     file: u64,
     server: Arc<Server>,
-    /// Batches whose outcomes nobody has yet.
+    /// Batches whose outcomes have not been collected yet.
     queue: Mutex<Vec<Queued>>,
 }
 

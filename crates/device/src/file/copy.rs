@@ -17,7 +17,7 @@ const SHARING: [u64; 5] = [
     0x0000_6969, // NFS
 ];
 
-/// The most bytes that one call is asked for.
+/// The most bytes that a single call is asked to copy.
 const MOST: u64 = 1 << 30;
 
 /// Copies as much of the front of a range as the file system does by itself; where it stopped.

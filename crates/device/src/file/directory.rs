@@ -469,7 +469,7 @@ fn make_durably(path: &Path) -> io::Result<()> {
                 .ok_or(error)?;
             make_durably(above)?;
             match make_own(path) {
-                // Somebody else was faster.
+                // Another thread or process was faster.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
                 made => made?,
             }

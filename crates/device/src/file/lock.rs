@@ -31,8 +31,8 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // So that whoever takes the lock next is not told of us, should it be asked before it has
-        // written its own number. When this fails the text is stale for a moment, nothing else.
+        // Removes our process number, so that a later holder that has not written its own yet is
+        // not reported as us. If this fails, the text is stale for a moment, nothing else.
         let _ = rustix::fs::ftruncate(&self.file, 0);
         self.rings = None;
         // A ring may let go of the file later. If this fails, the lock goes with the file.
@@ -75,7 +75,7 @@ pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Lock>
     };
     let file = match open(OFlags::RDONLY) {
         Err(Errno::NOENT) => match open(OFlags::RDONLY | OFlags::CREATE) {
-            // Nobody can write here, so nobody needs to be kept from it.
+            // No process can write here, so no process needs to be locked out.
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(Lock::new(())),
             created => created,
         },

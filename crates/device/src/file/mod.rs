@@ -8,15 +8,15 @@
 //!
 //! *Read in this order*: `directory` (names), `device` (how a batch is sorted), `open_file`
 //! (blocking transfers), `state` (length, poison, the turn to sync), `copy`, `mapping`, `lock`,
-//! `replace` (whole directories), `threads`, `sys` (all of the room's `unsafe` but the rings').
+//! `replace` (whole directories), `threads`, `sys` (all of the crate's `unsafe` but the rings').
 //!
 //! Invariants:
 //!
 //! - **F1** At most one sync of a file is in the kernel at a time, so the thread that learns of a
 //!   failed write-back has poisoned the file before another sync of it can succeed.
 //! - **F2** All handles of one file that this directory gave out share its length and its poison.
-//! - **F3** Whoever changes a file's length holds `resizing`; a growth that fails puts the old
-//!   length back.
+//! - **F3** A thread that changes a file's length holds `resizing`; a growth that fails puts the
+//!   old length back.
 //! - **F4** What the file system refuses is a note in
 //!   [`Directory::notes`](crate::Directory::notes), or an error; it is never silent.
 //! - **F5** A store into a mapping never ends the process: files are mapped only where allocated

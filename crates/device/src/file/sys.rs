@@ -114,7 +114,7 @@ pub(super) struct FileExtent {
 /// How many extents one call asks for.
 const EXTENTS: usize = 32;
 
-/// `struct fiemap` of `linux/fiemap.h`, with room for extents behind it.
+/// `struct fiemap` of `linux/fiemap.h`, with space for extents behind it.
 #[repr(C)]
 struct ExtentMap {
     start: u64,
@@ -176,8 +176,8 @@ pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<Fi
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map` with this length, unmapped once; whoever holds addresses holds
-        // this value too.
+        // SAFETY: mapped in `map` with this length, unmapped once; a holder of addresses holds this
+        // value too.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "unmapping {self:?}: {unmapped:?}");
     }

@@ -62,7 +62,7 @@ impl Workers {
                 .spawn(move || shared.work());
             match started {
                 Ok(thread) => {
-                    // Counted as idle from now on, so that one job does not start two threads.
+                    // Counted as idle from now on, so that a single job does not start two threads.
                     queue.idle += 1;
                     queue.threads.push(thread);
                 }

@@ -248,7 +248,7 @@ impl Content {
     /// Changes one page through `change`, which must leave its sums right.
     pub(super) fn edit(&mut self, page: u64, change: impl FnOnce(&mut Page)) {
         let leaf = self.leaf(page);
-        // Taken out, so that a page nobody else shares is changed in place.
+        // Taken out of its slot, so that a page without other owners is changed in place.
         let slot = leaf.pages[page as usize % LEAF].take();
         let before = slot.as_ref().map_or(0, |data| term(data.sum, page));
         let mut data = slot.unwrap_or_else(|| Arc::new(Page::zeroed()));

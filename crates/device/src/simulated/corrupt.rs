@@ -1,4 +1,4 @@
-//! Damage to what is stored: what disks do while nobody looks.
+//! Damage to stored bytes: what disks do silently.
 
 use super::SimDirectory;
 use super::content::{Content, PAGE, pages_of};

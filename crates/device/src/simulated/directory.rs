@@ -63,9 +63,9 @@ impl SimDirectory {
         Arc::new(SimFile::new(self.clone(), file, name, options, failed_syncs))
     }
 
-    /// The machine booted anew after a crash now: what survived, as [`Survival`] and `seed` decide.
-    /// The image is a world of its own, with no faults, hooks, clock, locks or handles; its seed
-    /// follows from `seed`.
+    /// Returns the machine as it boots after a crash now; [`Survival`] and `seed` decide what
+    /// survived. The image is a world of its own, with no faults, hooks, clock, locks or handles.
+    /// Its seed follows from `seed`.
     ///
     /// Called from within a hook it is of the crash point, else of this moment.
     #[must_use]

@@ -22,7 +22,7 @@ pub enum Failure {
 /// How long a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// That one call.
+    /// The chosen call only.
     Once,
     /// That call and every later one.
     Sticky,

@@ -35,7 +35,7 @@ pub struct CrashPoint<'a> {
 }
 
 impl CrashPoint<'_> {
-    /// The machine booted anew after a crash at this point, as [`SimDirectory::image`].
+    /// Returns the machine as it boots after a crash at this point, as [`SimDirectory::image`].
     #[must_use]
     pub fn image(&self, survival: Survival, seed: u64) -> SimDirectory {
         self.directory.image(survival, seed)

@@ -110,8 +110,8 @@ impl Region {
         unsafe { self.memory.start.add(at) }
     }
 
-    /// What was stored into a page since `content`, if anything. Bytes behind the file's end are
-    /// nobody's.
+    /// Returns what was stored into a page since `content`, if anything. Bytes behind the file's
+    /// end are ignored.
     pub(super) fn changed(&self, page: u64, content: &Content) -> Option<Patch> {
         if page * PAGE >= content.len() {
             return None;

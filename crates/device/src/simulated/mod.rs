@@ -149,8 +149,8 @@ impl SimDirectory {
         }
     }
 
-    /// Another handle on the same directory, as a process gets it that opens the directory anew: an
-    /// earlier failed sync of the directory no longer counts.
+    /// Returns another handle on the same directory, as a process gets it that opens the directory
+    /// afresh: an earlier failed sync of the directory no longer counts.
     #[must_use]
     pub fn reopen(&self) -> SimDirectory {
         SimDirectory {
@@ -252,8 +252,8 @@ impl SimDirectory {
         self.shared.world.lock().time.clock = Some(clock);
     }
 
-    /// The virtual time in nanoseconds. It moves when somebody waits for a request, to the
-    /// request's completion; a poll that finds nothing due moves it to the next completion.
+    /// Returns the virtual time in nanoseconds. Waiting for a request moves it to the request's
+    /// completion; a poll that finds nothing due moves it to the next completion.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.shared.world.lock().time.now_ns

@@ -1,4 +1,4 @@
-//! The world behind a simulated directory: everything that one machine and its disk hold.
+//! The world behind a simulated directory: what a machine and its disk hold.
 
 use super::clock::Time;
 use super::content::{Change, PAGE, term};
@@ -119,7 +119,7 @@ impl World {
         files.map(|(_, file)| file.current.allocated()).sum()
     }
 
-    /// Whether there is room for the pages that `range` of a file lacks.
+    /// Fails if the disk has no space for the pages of `range` that the file has not allocated yet.
     pub(super) fn room(
         &mut self,
         operation: Operation,

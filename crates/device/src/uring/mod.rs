@@ -12,7 +12,7 @@
 //!
 //! - **U1** A request in the kernel is owned by its ring's table until its completion was taken
 //!   (D1).
-//! - **U2** Nobody holds a lock that a submission needs while waiting in the kernel.
+//! - **U2** No thread waits in the kernel while it holds a lock that a submission needs.
 //! - **U3** At most one thread of a ring waits in the kernel, and only it takes completions; when
 //!   it leaves, one of those that wait for it goes in. So no completion is taken by one thread
 //!   while another sleeps for it.
@@ -29,9 +29,9 @@
 //! What it saves: a blocking 4 KiB read costs 21–30 µs of processor time here (a small virtual
 //! machine with a virtio disk), one of a batch of 32 costs 2.3–3.5 µs, nearly all of it in the
 //! kernel's block layer and in notifying the device. A single read costs the same through a ring as
-//! by a blocking call, so a batch of one that is waited for at once never comes here and disturbs
-//! nobody's ring. Syncs do not come here either: the kernel runs those of a ring on threads too,
-//! and at most one of a file may run (`file`, F1).
+//! by a blocking call. So a batch of one that is waited for at once never comes here, and disturbs
+//! no ring. Syncs do not come here either: the kernel runs those of a ring on threads too, and at
+//! most one of a file may run (`file`, F1).
 
 mod ring;
 mod station;
@@ -189,8 +189,8 @@ impl Rings {
         }
     }
 
-    /// Hands requests to the kernel and waits for their ticket, in one entrance where nobody else
-    /// waits on the ring.
+    /// Hands requests to the kernel and waits for their ticket, in a single system call where no
+    /// other thread waits on the ring.
     pub(crate) fn submit_and_wait(
         &self,
         home: usize,
@@ -224,7 +224,7 @@ impl Rings {
         ticket.is_complete() || self.station(ticket.home()).wait_some(ticket)
     }
 
-    /// Registers a file with all rings, if there is room.
+    /// Registers a file with all rings, if a slot is free.
     pub(crate) fn register_file(self: &Arc<Self>, file: &Arc<OpenFile>) {
         if let Some((descriptor, None)) = file.ring_target(0, 0)
             && let Some(slot) = self.register(descriptor)
@@ -233,7 +233,7 @@ impl Rings {
         }
     }
 
-    /// Registers a descriptor with all rings, if there is room. The kernel keeps what it names open
+    /// Registers a descriptor with all rings, if a slot is free. The kernel keeps the file open
     /// until the slot is dropped, or the last request of a dead process has ended.
     pub(crate) fn register(self: &Arc<Self>, descriptor: RawFd) -> Option<Slot> {
         let mut registry = self.registry.lock();

@@ -145,8 +145,8 @@ impl Ring {
         self.launch(&mut state);
     }
 
-    /// Moves requests from the backlog to the submission queue while there is room. Answers how
-    /// many.
+    /// Moves requests from the backlog to the submission queue while it has free entries. Returns
+    /// how many.
     fn launch(&self, state: &mut State) -> usize {
         if self.is_broken() {
             return 0;
@@ -306,7 +306,7 @@ impl Ring {
         CAPACITY - self.state.lock().free.len()
     }
 
-    /// Whether requests wait for room.
+    /// Returns whether requests wait for a free entry of the submission queue.
     pub(super) fn has_backlog(&self) -> bool {
         !self.state.lock().backlog.is_empty()
     }

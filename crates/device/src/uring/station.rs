@@ -251,7 +251,7 @@ pub(super) fn finish_blocking(
 }
 
 impl Drop for Station {
-    /// Waits for everything that was submitted (U4): nobody else can be waiting any more.
+    /// Waits for everything that was submitted (U4): no other thread can be waiting any more.
     fn drop(&mut self) {
         while self.ring.in_flight() > 0 {
             let Some(mut reaper) = self.ring.reaper() else {

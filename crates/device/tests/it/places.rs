@@ -26,7 +26,7 @@ impl Place {
         Place::new(Arc::new(SimDirectory::new(0xa11u64)), caching, None)
     }
 
-    /// Requests complete when somebody waits, in an order of the seed's choice.
+    /// Requests complete when a thread waits, in an order of the seed's choice.
     pub(crate) fn shuffled(caching: Caching) -> Place {
         let options = SimOptions {
             completion: Completion::Shuffled,
@@ -149,7 +149,7 @@ impl Mounted {
         &self.path
     }
 
-    /// Mounts it anew for reading only.
+    /// Mounts it again, read-only.
     pub(crate) fn make_read_only(&self) -> Option<()> {
         runs(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path)).map(|_| ())
     }

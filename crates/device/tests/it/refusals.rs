@@ -110,7 +110,7 @@ fn grow_until_full(directory: &Arc<FileDirectory>) {
     }
 }
 
-/// Takes all room that is left at a path.
+/// Takes all space that is left at a path.
 fn fill(path: &Path) {
     use std::io::Write;
     let mut filler = std::fs::File::create(path.join("filler")).unwrap();
@@ -120,9 +120,9 @@ fn fill(path: &Path) {
     let _ = filler.sync_all();
 }
 
-/// A file on ext4 on a loop device on a sparse image, and what takes the room under the image away:
-/// every write to the loop device that needs a new block of the image fails from then on, as writes
-/// to a broken disk do.
+/// A file on ext4, on a loop device, on a sparse image; and a file that takes the space under the
+/// image away. From then on every write to the loop device that needs a new block of the image
+/// fails, as writes to a broken disk do.
 struct BrokenDisk {
     directory: Arc<FileDirectory>,
     file: Arc<dyn Device>,

@@ -269,7 +269,7 @@ fn waiting_for_some_completes_all_that_was_handed_over_together() {
             while !ticket.is_complete() {
                 file.wait_some(ticket);
             }
-            // Nobody waits for what is complete.
+            // A complete ticket is not waited for.
             file.wait_some(ticket);
         }
         for (page, ticket) in (0..).zip(tickets) {
