@@ -52,7 +52,7 @@ pub enum FaultKind {
     Io,
     /// No space.
     Full,
-    /// The disk has so many bytes as [`FaultAt::call`] says; the operation does not matter.
+    /// The disk has as many bytes as [`FaultAt::call`] says; the operation does not matter.
     Capacity,
 }
 

@@ -186,11 +186,11 @@ impl Ledger {
 /// What kind of error a system answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// There is no room; nothing was changed.
+    /// The disk is full; nothing was changed.
     Full,
     /// The device failed.
     Device,
-    /// Refused because of an earlier failure, until the store is opened anew.
+    /// Refused because of an earlier failure, until the store is opened again.
     Poisoned,
     /// What was read is not what was written, and the system noticed.
     Damaged,

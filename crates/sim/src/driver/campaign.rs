@@ -63,20 +63,20 @@ impl<S: Story> Campaign<S> {
         Campaign { first_seed, ..self }
     }
 
-    /// Ends when so many images were judged.
+    /// Ends when this many images were judged.
     #[must_use]
     pub fn points(self, points: u64) -> Self {
         Campaign { points, ..self }
     }
 
-    /// Ends after so many runs at the latest.
+    /// Ends after this many runs at the latest.
     #[must_use]
     pub fn runs(self, runs: u64) -> Self {
         Campaign { runs, ..self }
     }
 
-    /// On so many threads. The result does not depend on it, but for how far the last runs go
-    /// beyond the aim.
+    /// Runs on this many threads. The result does not depend on it, but for how far the last runs
+    /// go beyond the aim.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         Campaign {

@@ -14,7 +14,7 @@ use alluvium_device::Operation;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use std::sync::Arc;
 
-/// The room that a disk has when it is not to be full.
+/// The space of a disk that is not to be full.
 pub(super) const AMPLE: u64 = 1 << 44;
 
 /// How many steps a store does that was opened again after a fault.
@@ -131,7 +131,7 @@ impl<S: Story> Explorer<'_, S> {
         Err(at.bad("creating", "it fails without a fault, after one that failed"))
     }
 
-    /// The device works again, and the directory is opened anew.
+    /// Removes the fault and opens the directory again.
     fn heal(&self, life: &mut Life<S>) {
         life.machine.clear_faults();
         life.machine.set_capacity(AMPLE);

@@ -1,8 +1,9 @@
 //! Devices that fail: every call of every kind, once and for good, and disks of every size.
 //!
-//! What must hold (R8, R9): an error and no panic; reads go on and are right; after a failed write
-//! or sync nothing is acknowledged any more; a full disk is no such failure, and once there is room
-//! writing goes on by itself; whatever was acknowledged before survives every crash that follows.
+//! What must hold (R8, R9): an error and no panic. Reads go on and are right. After a failed write
+//! or sync nothing is acknowledged any more. A full disk is no such failure: once it has free
+//! space, writing goes on by itself. What was acknowledged before survives every crash that
+//! follows.
 
 use super::{Explorer, Finding, Plan, Settings};
 use crate::replay::{FALLIBLE, FaultAt, FaultKind, FaultLasting, requested};
@@ -61,7 +62,7 @@ impl<S: Story> FaultCampaign<S> {
         FaultCampaign { settings, ..self }
     }
 
-    /// Over so many seeds from this one on.
+    /// Runs `runs` seeds, from `first_seed` on.
     #[must_use]
     pub fn seeds(self, first_seed: u64, runs: u64) -> Self {
         FaultCampaign {
@@ -71,7 +72,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Lets one call in so many fail instead of each.
+    /// Lets every `every`-th call fail instead of each.
     #[must_use]
     pub fn every(self, every: u64) -> Self {
         FaultCampaign {

@@ -44,20 +44,20 @@ use std::sync::Arc;
 pub struct Settings {
     /// Steps of a run.
     pub steps: usize,
-    /// One device operation in so many is a crash point of the run.
+    /// Device operations of the run from one crash point to the next, on average.
     pub point_every: u32,
     /// With how many survivals each crash point is tried, at most five.
     pub survivals: usize,
     /// How deep recoveries are crashed: 0 for not at all.
     pub depth: usize,
-    /// One device operation of a recovery in so many is a crash point.
+    /// Device operations of a recovery from one crash point to the next, on average.
     pub nested_every: u32,
-    /// One image in so many is lived on after its recovery, for [`Settings::second_life_steps`]
-    /// more steps.
+    /// Images from one that is used on after its recovery, for [`Settings::second_life_steps`] more
+    /// steps, to the next, on average.
     pub second_life_every: u32,
     /// How many steps a second life has.
     pub second_life_steps: usize,
-    /// One step in so many is followed by a comparison of everything with the reference.
+    /// Steps from one comparison of everything with the reference to the next.
     pub verify_every: usize,
     /// A bug planted between the story and its device.
     pub sabotage: Option<Sabotage>,
@@ -194,7 +194,7 @@ pub(crate) struct Explorer<'a, S: Story> {
     pub(crate) seed: u64,
     pub(crate) coverage: Coverage,
     pub(crate) tally: Tally,
-    /// Images beyond so many are not judged.
+    /// How many images are judged at most.
     pub(crate) limit: u64,
     /// The most space that a faulty run took.
     space: u64,

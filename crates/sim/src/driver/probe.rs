@@ -38,7 +38,7 @@ pub(super) fn died(survival: Survival) -> Crash {
 pub(super) enum Choice {
     /// None.
     Nothing,
-    /// One in `every`, each with so many survivals; drawn from `seed`.
+    /// One in `every`, each with `survivals` survivals; drawn from `seed`.
     Sampled { seed: u64, every: u32, survivals: usize },
     /// This one.
     Only(Turn),

@@ -18,7 +18,7 @@ pub enum Wrong {
     Reappeared,
     /// A commit is missing while a later one is there.
     Hole,
-    /// A value that nobody ever wrote to that key.
+    /// A value that was never written to that key.
     Foreign,
 }
 
