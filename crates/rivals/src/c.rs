@@ -78,7 +78,7 @@ pub(crate) fn chars(bytes: &[u8]) -> *const c_char {
 /// What a library points to.
 ///
 /// # Safety
-/// There are so many bytes, and they stay as they are as long as the slice is used.
+/// At least `bytes` bytes are there, and they do not change as long as the slice is used.
 pub(crate) unsafe fn slice<'a>(pointer: *const c_char, bytes: usize) -> &'a [u8] {
     if bytes == 0 {
         return &[];

@@ -47,7 +47,7 @@ impl Advice {
     pub(super) fn stop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, nobody would miss its advice.
+            // It does not panic; if it did, only its advice would be missing.
             let _ = thread.join();
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Set up as its documentation says (`doc/index.md`): a Bloom filter of 10 bits, a larger write
 //! buffer, a cache of blocks; no compression, for values do not compress. It maps its tables into
-//! memory, where a far read-ahead of the device would drag in megabytes for each read: once
-//! somebody looks up keys, all mappings of tables are advised that access is random. While a load
+//! memory, where a far read-ahead of the device would drag in megabytes for each read. Once a
+//! session looks up keys, all mappings of tables are advised that access is random. While a load
 //! compacts, they are not: there reading ahead is right.
 
 mod advice;
@@ -21,7 +21,7 @@ const BLOOM_BITS: i32 = 10;
 const FILE: usize = 8 << 20;
 /// Tables that may be open at once; all of them in stores of this size.
 const OPEN_FILES: i32 = 10_000;
-/// Scans of so many records are better off with reading ahead.
+/// Scans of at least this many records are better off with reading ahead.
 const LONG: usize = 1000;
 const MIB: u64 = 1 << 20;
 

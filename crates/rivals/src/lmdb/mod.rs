@@ -13,8 +13,8 @@ use anyhow::{Result, bail};
 use std::ffi::{CStr, c_int};
 use std::ptr;
 
-/// The map has room for so many times the data: a B-tree whose leaves are two thirds full, and
-/// pages that wait for readers.
+/// Size of the map, in multiples of the data: leaves of a B-tree are two thirds full, and pages
+/// wait for readers.
 const ROOM: u64 = 4;
 const LEAST_MAP: u64 = 1 << 30;
 
@@ -137,7 +137,7 @@ struct Thread<'a> {
     read: *mut ffi::Txn,
 }
 
-// SAFETY: without thread-local storage (`MDB_NOTLS`), a read transaction belongs to whoever has it.
+// SAFETY: without thread-local storage (`MDB_NOTLS`), a read transaction is not bound to a thread.
 unsafe impl Send for Thread<'_> {}
 
 impl Drop for Thread<'_> {

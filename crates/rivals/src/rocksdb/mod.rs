@@ -54,7 +54,7 @@ impl Sizes {
         }
     }
 
-    /// All options. Whoever asks for them destroys them.
+    /// Returns all options. The caller destroys them.
     fn options(self, style: Style) -> *mut ffi::Options {
         let Sizes {
             cache,
