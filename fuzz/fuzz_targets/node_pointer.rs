@@ -2,7 +2,7 @@
 //!
 //! Strategy: the first byte chooses the page size; the rest is read as pointers until they end.
 //! Invariants: no panic; what is accepted encodes to the very bytes it was read from; its lengths
-//! are ones that a store can have, so that nobody allocates what a damaged pointer asks for.
+//! are ones that a store can have, so that a damaged pointer never sizes an allocation.
 #![no_main]
 
 use alluvium_base::bytes::Reader;
