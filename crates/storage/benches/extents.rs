@@ -160,7 +160,7 @@ impl Bench {
         (pointer, cut, written)
     }
 
-    /// A checkpoint after so many changes.
+    /// Writes a checkpoint after `changes` changes.
     fn delta(&mut self, changes: usize) -> (MapPointer, Duration, Duration) {
         for _ in 0..changes {
             let extent = self.live[self.random.usize(..self.live.len())];

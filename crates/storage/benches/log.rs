@@ -294,7 +294,7 @@ fn longest(place: &Path, settings: &Settings) {
     let stop = AtomicBool::new(false);
     let mut times = Histogram::new();
     let mut clock = Histogram::new();
-    // The longest appends during which nobody took the processor away.
+    // The longest appends during which this thread kept its processor.
     let mut own = Histogram::new();
     let begun = Instant::now();
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What the ground floors do, told step by step: a store is created, written, killed, recovered,
+//! What the lower layers do, told step by step: a store is created, written, killed, recovered,
 //! damaged and checked.
 //!
 //! ```text

@@ -145,7 +145,7 @@ pub enum Error {
         /// What is wrong with the value.
         why: String,
     },
-    /// There is no room in the store for what was asked, and nothing was changed.
+    /// The store has no space for what was asked, and nothing was changed.
     #[error("the store is full: {wanted} bytes were wanted, {free} are free{}; delete something or free disk space", if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" })]
     Full {
         /// Bytes asked for.
@@ -156,7 +156,7 @@ pub enum Error {
         reserve: bool,
     },
     /// The log has reached its limit, and nothing was written. The sequences that were to be
-    /// appended are still open: append them again once there is room, or give them up with
+    /// appended are still open: append them again once the log has space, or give them up with
     /// `Log::void`.
     #[error(
         "the log is full: {live} of {limit} bytes hold records that no checkpoint covers{}, and {wanted} more were \
@@ -199,8 +199,8 @@ impl Error {
         }
     }
 
-    /// Whether room on the disk or in the store would have helped, or more open files or memory
-    /// than the system gave: nothing was changed, and it may go better later.
+    /// Returns whether a resource ran short: space on the disk or in the store, open files, or
+    /// memory. Nothing was changed, and the same request may succeed later.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {

@@ -18,8 +18,8 @@
 //! - **S4** A freed extent is reused only once a later generation is durable and no guard or read
 //!   in flight can reach its old content.
 //! - **S5** A full disk is an error before anything is written or installed.
-//! - **S6** After a failed write or sync the store refuses further changes until it is opened anew;
-//!   reads go on.
+//! - **S6** After a failed write or sync the store refuses further changes until it is opened
+//!   again; reads go on.
 
 pub mod cache;
 pub mod epoch;

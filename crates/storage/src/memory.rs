@@ -1,8 +1,8 @@
 //! Anonymous memory straight from the operating system: reserved at once, paid for from the first
 //! touch.
 //!
-//! The only module of the floors above `device` that asks the system for anything. No storage I/O
-//! happens here: files are `device`'s alone (rule 1 of the house), anonymous memory is nobody's.
+//! Above `device`, no other module asks the system for anything. It does no storage I/O: files are
+//! `device`'s alone (rule 1 of `docs/architecture.md`). Anonymous memory is no file.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -29,7 +29,7 @@ pub struct Anonymous {
     mapping_len: usize,
 }
 
-// SAFETY: this is an address range; whoever reaches bytes through its start answers for that.
+// SAFETY: this is an address range; code that reaches bytes through its start answers for that.
 unsafe impl Send for Anonymous {}
 // SAFETY: as above.
 unsafe impl Sync for Anonymous {}
@@ -109,7 +109,7 @@ impl Anonymous {
         }
     }
 
-    /// Has the system provide the memory of a range now, so that nobody waits at its first touch. A
+    /// Has the system provide the memory of a range now, so that the first touch does not wait. A
     /// hint, which changes no contents.
     ///
     /// # Panics
@@ -129,8 +129,8 @@ impl Anonymous {
     /// When the range is not inside the reservation.
     ///
     /// # Safety
-    /// Nobody relies on the contents of the range, and no reference to non-atomic data in it is
-    /// alive.
+    /// The contents of the range are not needed any more, and no reference to non-atomic data in it
+    /// is alive.
     pub unsafe fn give_back(&self, at: usize, len: usize) {
         self.check(at, len);
         // SAFETY: the range is inside the mapping; that its contents may go is the caller's
@@ -142,13 +142,13 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `reserve` with this length; whoever refers to it keeps
+        // SAFETY: the mapping was made by `reserve` with this length; every reference to it keeps
         // this alive.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_len) };
     }
 }
 
-/// So many bytes are worth a mapping of their own.
+/// From this many bytes on memory gets a mapping of its own.
 const MAPPED: usize = 64 << 10;
 
 /// Bytes of one owner, zero at first, which cost memory from the first touch until they are
@@ -171,7 +171,7 @@ enum Owned {
 }
 
 impl Bytes {
-    /// So many bytes.
+    /// Returns `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Bytes {
         let mapped = (len >= MAPPED).then(|| Anonymous::reserve(len));
@@ -195,8 +195,8 @@ impl Deref for Bytes {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            // SAFETY: the reservation has so many bytes, initialised (zero at first), which only
-            // this owner reaches.
+            // SAFETY: the reservation has `len` bytes, initialised (zero at first), which only this
+            // owner reaches.
             Owned::Mapped(memory) => unsafe { slice::from_raw_parts(memory.start().as_ptr(), memory.len()) },
             Owned::Heap(bytes) => bytes,
         }
@@ -207,7 +207,7 @@ impl DerefMut for Bytes {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            // SAFETY: as above; and this owner is borrowed by nobody else.
+            // SAFETY: as above; and this owner is borrowed exclusively.
             Owned::Mapped(memory) => unsafe {
                 slice::from_raw_parts_mut(memory.start().as_ptr(), memory.len())
             },

@@ -1,6 +1,6 @@
 //! Which sequences are complete: a ring of completions that arrive out of order from many threads.
-//! The log counts what is appended with it, and the floors above may count what else happens to
-//! their sequences.
+//! The log counts what is appended with it, and higher layers may count what else happens to their
+//! sequences.
 //!
 //! A completion of `first..=last` writes `last` into the slot of `first`; the watermark moves from
 //! `w` to the value in the slot of `w + 1` as long as that value is above `w`. A slot never needs
@@ -80,21 +80,21 @@ impl Watermark {
     /// Marks `first..=last` complete; whether the watermark moved.
     ///
     /// # Panics
-    /// When the range is empty, outside the window, or complete already: a bug of whoever assigns
-    /// sequences.
+    /// When the range is empty, outside the window, or complete already: a bug of the code that
+    /// assigns sequences.
     pub fn complete(&self, first: u64, last: u64) -> bool {
         let completed = self.completed();
         assert!(
             first <= last && first > completed && first <= completed + WINDOW,
             "sequences {first} to {last} are completed, but the watermark is {completed}"
         );
-        // In order, as almost always: nobody else can move the watermark over `first`, so its slot
-        // is not needed.
+        // In order, as almost always: no other thread can move the watermark over `first`, so its
+        // slot is not needed.
         if completed + 1 == first && self.try_move(completed, last).is_ok() {
             self.advance(last);
             return true;
         }
-        // Whoever moves the watermark over this slot takes the record's bytes with it.
+        // The thread that moves the watermark over this slot also publishes the record's bytes.
         self.slot(first).store(last, Ordering::SeqCst);
         order();
         self.advance(self.completed())

@@ -1,5 +1,4 @@
-//! The cache's memory, and every pointer into it. This is the only module of the room that handles
-//! raw memory.
+//! The cache's memory, and every pointer into it. No other module of the crate handles raw memory.
 //!
 //! Address space is reserved once; a part of it costs memory from the first touch until it is given
 //! back.
@@ -95,7 +94,7 @@ impl Arena {
     /// Bytes of the arena, to be read.
     ///
     /// # Safety
-    /// While the slice lives nobody writes the range or gives it back.
+    /// While the slice lives, the range is neither written nor given back.
     #[inline]
     pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         debug_assert!(at + len <= self.len());
@@ -107,7 +106,8 @@ impl Arena {
     /// Bytes of the arena, to be read and written, by a device or by the caller.
     ///
     /// # Safety
-    /// While the buffer lives nobody else reads or writes the range or gives it back.
+    /// While the buffer lives, the range is neither read nor written through anything else, nor
+    /// given back.
     pub(super) unsafe fn buffer(self: &Arc<Self>, at: usize, len: usize) -> Buffer {
         self.check(at, len);
         let keeper = Arc::clone(self);
@@ -136,7 +136,7 @@ mod tests {
     fn memory_is_zero_writable_and_zero_again_after_it_was_given_back() {
         let arena = Arena::reserve(64 << 20, 1 << 20).unwrap();
         assert_eq!(arena.memory.start().as_ptr() as usize % HUGE_PAGE, 0);
-        // SAFETY: nobody else uses the arena.
+        // SAFETY: the arena has no other user.
         let mut buffer = unsafe { arena.buffer(BUFFER_ALIGNMENT, 8192) };
         assert!(buffer.iter().all(|&byte| byte == 0));
         buffer.fill(9);

@@ -119,7 +119,7 @@ impl Drop for Charge {
     }
 }
 
-/// Memory of a [cache](super::Cache::lend) that somebody uses, until this is dropped.
+/// Memory of a [cache](super::Cache::lend) that is lent to a reader until this is dropped.
 #[derive(Debug)]
 pub struct Loan {
     _charge: Charge,

@@ -1,4 +1,5 @@
-//! Walks the page table and the frames, and says everything that is wrong (rule 9 of the house).
+//! Walks the page table and the frames, and returns everything that is wrong (rule 9 of
+//! `docs/architecture.md`).
 
 use super::frame::{FrameId, State};
 use super::geometry::CLASSES;

@@ -3,8 +3,8 @@
 //!
 //! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget
 //! shrinks or another class needs it more: it leaves its class, its frames leave the lists that
-//! frames are taken from, its nodes are evicted, and once every frame is free (two epochs later,
-//! when nothing pins any) it is cut anew for that class or its memory is given back.
+//! frames are taken from, its nodes are evicted. Once every frame is free (two epochs later, when
+//! nothing pins any) it is cut for the new class, or its memory is given back.
 //!
 //! Locks are taken in this order: the chunks, a class's list, a lane, a pool. None is held while a
 //! device is asked.
@@ -35,7 +35,7 @@ pub(super) struct Class {
 struct Drain {
     chunk: u32,
     class: usize,
-    /// The class that gets it, unless the budget says that nobody does.
+    /// The class that gets the chunk; none if the budget shrinks.
     heir: Option<usize>,
 }
 
@@ -131,7 +131,7 @@ impl Shared {
         true
     }
 
-    /// Cuts a chunk, which nobody uses, into free frames of a class.
+    /// Cuts an unused chunk into free frames of a class.
     fn cut(&self, chunk: u32, class: usize) {
         let frames = self.geometry.cut(class).frames;
         let ids = (0..frames).map(|slot| self.geometry.frame(chunk, slot));
@@ -225,9 +225,9 @@ impl Shared {
     fn give_chunk_back(&self, owned: &mut Owned, chunk: u32) {
         if !self.is_offered(chunk) {
             let at = self.geometry.chunk_at(chunk);
-            // SAFETY: every frame of the chunk is free and in no list, so nobody has a reference to
-            // its bytes; headers are atomics, and whoever still looks at one sees a free frame of
-            // class 0.
+            // SAFETY: every frame of the chunk is free and in no list, so no reference to its bytes
+            // exists. Headers are atomics, and a reader that still looks at one sees a free frame
+            // of class 0.
             unsafe { self.arena.give_back(at, self.geometry.chunk_bytes) };
         }
         self.chunks.assigned.fetch_sub(1, Ordering::Relaxed);

@@ -36,7 +36,7 @@ pub(super) enum State {
 const REFERENCED: u32 = 1;
 /// Brought in by a read and not used by anyone else since.
 const COLD: u32 = 2;
-/// It was asked for ahead: the next use is that of whoever asked.
+/// It was read ahead: the next use is that of the reader that asked for it.
 const AWAITED: u32 = 4;
 /// The read was meant to pass through.
 const PASSING: u32 = 8;
@@ -50,9 +50,9 @@ const DRAINING: u32 = 1 << 8;
 pub(super) enum Manner {
     /// It will be used again: it has come back, or it was just written and put here for that.
     Proven,
-    /// Whoever asked for it has used it. Nobody else, so far.
+    /// The reader that asked for it has used it, and no other reader so far.
     Trial,
-    /// Whoever asked for it will use it.
+    /// The reader that asked for it will use it.
     Awaited,
     /// It is to be used once.
     Passing,
@@ -87,8 +87,8 @@ impl Key {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Header {
-    /// Written while the frame is [`State::Filling`] only, so it stands still for whoever found the
-    /// frame under a guard.
+    /// Written while the frame is [`State::Filling`] only, so it does not change for a reader that
+    /// found the frame under a guard.
     key: [AtomicU64; 4],
     /// The epoch at which the frame was retired.
     retired: AtomicU64,
@@ -181,7 +181,8 @@ impl Header {
         self.retired.load(Ordering::Relaxed)
     }
 
-    /// Makes a retired frame free if nothing pins it. Its epoch is safe, so nobody can begin to.
+    /// Makes a retired frame free if nothing pins it. Its epoch is safe, so no reader can begin to
+    /// pin it.
     pub(super) fn recycle(&self) -> bool {
         // Acquire: what the last reference read, it read before the frame is written again.
         if self.pins.load(Ordering::Acquire) != 0 {

@@ -1,8 +1,8 @@
 //! Nodes that have gone without a second use: one that comes back is used more often than it
 //! seemed.
 //!
-//! A table of tags, one word each: whoever comes later takes the place. It may forget a node, and
-//! seldom takes one for another.
+//! A table of tags, one word each; a newer node overwrites the tag of an older one. It may forget a
+//! node, and seldom takes one for another.
 
 use crate::sync::{AtomicU32, Ordering};
 

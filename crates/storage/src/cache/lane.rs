@@ -19,7 +19,7 @@ pub(super) struct Lane {
     limbo: VecDeque<(u64, FrameId)>,
     /// How many of `limbo` are of each class.
     waiting: [usize; CLASSES],
-    /// Retired frames whose epoch is safe, but which somebody pins.
+    /// Retired frames whose epoch is safe, but which a reader still pins.
     pinned: VecDeque<FrameId>,
     /// How many frames of a class are to be free or retired, so that none is wanting while epochs
     /// pass. It doubles when that was too few and shrinks slowly.
@@ -75,7 +75,7 @@ impl Lane {
         }
     }
 
-    /// Frees the retired frames whose epoch is below `safe` and which nobody pins.
+    /// Frees the retired frames whose epoch is below `safe` and which are not pinned.
     pub(super) fn recycle(&mut self, safe: u64, headers: Headers<'_>) {
         for _ in 0..self.pinned.len().min(PINNED_LOOKED_AT) {
             let Some(frame) = self.pinned.pop_front() else {

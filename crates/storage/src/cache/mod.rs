@@ -20,8 +20,8 @@
 //!
 //! Invariants:
 //!
-//! - **C1** A frame holds one node from its publication until it is recycled; nobody writes it in
-//!   between.
+//! - **C1** A frame holds one node from its publication until it is recycled; its bytes do not
+//!   change in between.
 //! - **C2** A frame is recycled only when it left the page table at an epoch below
 //!   [`Epochs::safe`], and no [`FrameRef`] pins it.
 //! - **C3** Every frame of a cut chunk is in exactly one place: a list of free frames, a read or
@@ -31,7 +31,7 @@
 //! - **C5** What is charged is within the budget, except while a smaller budget takes effect, or
 //!   while guards and references hold more private memory than the reserve.
 //! - **C6** Nothing that failed verification or decoding is ever in the page table.
-//! - **C7** Nobody waits for a device with a lock held, and no read waits for another before its
+//! - **C7** No thread waits for a device with a lock held, and no read waits for another before its
 //!   own is submitted.
 //!
 //! # What it costs
@@ -113,7 +113,7 @@ const ROUNDS_TO_SHRINK: usize = 8;
 pub enum Residence {
     /// It is kept like any other node.
     Keep,
-    /// It passes through: it makes room for itself, and nobody remembers that it was here. For
+    /// It passes through: it evicts nothing but its like, and leaves no trace that it was here. For
     /// scans and compactions.
     PassThrough,
 }
@@ -166,7 +166,7 @@ pub(crate) struct Shared {
     /// Frames whose nodes are about to die, or dead: they go before all others, oldest first.
     doomed: CachePadded<Mutex<VecDeque<FrameId>>>,
     ghosts: Ghosts,
-    /// Batches that nobody waits for any more.
+    /// Batches whose readers have gone away.
     orphans: CachePadded<Mutex<Vec<Arc<Reading>>>>,
     resident_bytes: CachePadded<AtomicU64>,
     pinned_bytes: CachePadded<AtomicU64>,
@@ -230,9 +230,9 @@ impl Shared {
 }
 
 impl Cache {
-    /// Finishes what has arrived of the reads that are under way, whether somebody comes back for
-    /// them or their [`Pending`] was dropped. Whoever waits for an epoch to pass calls it, for such
-    /// a read holds one.
+    /// Finishes the reads that have arrived, whether their reader comes back for them or has
+    /// dropped its [`Pending`]. A thread that waits for an epoch to pass calls it, because such a
+    /// read holds one.
     pub fn finish_arrived(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
@@ -339,8 +339,8 @@ impl Cache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
-    /// Asks the processor for what [`Cache::peek`] reads first: for whoever is about to look for
-    /// several nodes. A hint.
+    /// Asks the processor for the memory that [`Cache::peek`] reads first, for a reader that is
+    /// about to look for several nodes. A hint.
     #[inline]
     pub fn prefetch(&self, pointer: &NodePointer, guard: &Guard) {
         self.shared.tables.prefetch(Key::of(pointer).hash(), guard);
@@ -357,8 +357,8 @@ impl Cache {
         });
     }
 
-    /// The same without a trace in the node's warmth: for whoever had it read ahead and uses it
-    /// once.
+    /// The same without counting as a use of the node: for a reader that had it read ahead and uses
+    /// it once.
     ///
     /// # Panics
     /// When the guard is of other epochs.
@@ -469,8 +469,9 @@ impl Cache {
         self.shared.pinned_bytes.load(Ordering::Relaxed) < self.shared.budget.limit() / PINNED_FRACTION
     }
 
-    /// Bytes of the budget for somebody who reads past the cache; none while it has room for what
-    /// is read, or where a sixteenth of it is in use for such things already.
+    /// Lends bytes of the budget to a reader that reads past the cache. Returns none while the
+    /// cache is not full, because it could hold what is read, or when a sixteenth of it is lent
+    /// already.
     #[must_use]
     pub fn lend(&self, bytes: u64) -> Option<Loan> {
         let budget = &self.shared.budget;
@@ -487,8 +488,8 @@ impl Cache {
         self.put(pointer, node, Manner::Proven);
     }
 
-    /// The same for a node that may be wanted soon, or not: only while the cache is not full, so
-    /// that nothing makes room for it, unless [`Cache::keep_written`] says otherwise.
+    /// The same for a node that may or may not be wanted soon: it is taken only while the cache is
+    /// not full, so that it evicts nothing, unless [`Cache::keep_written`] says otherwise.
     ///
     /// # Panics
     /// As [`Cache::insert`].
@@ -500,8 +501,9 @@ impl Cache {
         }
     }
 
-    /// Whether nodes that are offered are kept like any others, even where some must go for them.
-    /// In a cache with room for all that is alive those that go are dead.
+    /// Sets whether nodes that are offered are kept like any others, even where some must be
+    /// evicted for them. In a cache large enough for all live nodes, those that are evicted are
+    /// dead.
     pub fn keep_written(&self, keeps: bool) {
         self.shared.keeps_written.store(keeps, Ordering::Relaxed);
     }
@@ -529,9 +531,9 @@ impl Cache {
         }
     }
 
-    /// A node that is being replaced, and dies when its replacement is published: if it is here, it
-    /// makes room before any other does, and stays until then, for those who still read it. A hint,
-    /// as [`Cache::forget`] is.
+    /// Marks a node that is being replaced and dies when its replacement is published. If it is
+    /// cached, it is evicted before any other, and stays until then for readers of the old version.
+    /// A hint, as [`Cache::forget`] is.
     pub fn doom(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = Key::of(pointer);
@@ -589,8 +591,8 @@ impl Cache {
         }
     }
 
-    /// A slice of background work, without which nothing goes wrong: finishes reads that nobody
-    /// waits for, goes on with draining chunks, lets an epoch pass.
+    /// Does a slice of background work: finishes reads whose readers have gone away, goes on with
+    /// draining chunks, lets an epoch pass. Nothing goes wrong without it.
     pub fn tend(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
@@ -617,8 +619,8 @@ impl Cache {
         self.shared.arena.region(len)
     }
 
-    /// So many nodes that say where others are were missing: the cache does not know what is in a
-    /// node, and whoever shares its memory with others wants to.
+    /// Counts lookups that missed index or maplet pages. The cache does not know what is in a node;
+    /// the caller does, and uses the count to share memory between the caches.
     pub fn missed_guides(&self, count: u64, guard: &Guard) {
         self.shared.counters.missed_guides(guard, count);
     }

@@ -55,7 +55,7 @@ impl World {
 
     fn fill(&self, frame: FrameId, birth: u64) {
         self.header(frame).take();
-        // SAFETY: what the model is to show: nobody reads a frame that is being filled.
+        // SAFETY: this is what the model is to show: a frame that is being filled is not read.
         self.contents[frame.0 as usize].with_mut(|content| unsafe { *content = birth });
         self.header(frame).publish(&key(birth), Manner::Proven);
         assert_eq!(self.table.insert(key(birth).hash(), frame), Change::Made);
@@ -73,8 +73,8 @@ impl World {
     }
 
     fn assert_holds(&self, frame: FrameId, birth: u64) {
-        // SAFETY: what the model is to show: nobody writes a frame that somebody found under a
-        // guard.
+        // SAFETY: this is what the model is to show: a frame that a reader found under a guard is
+        // not written.
         self.contents[frame.0 as usize].with(|content| assert_eq!(unsafe { *content }, birth));
     }
 

@@ -131,7 +131,7 @@ impl Deref for FrameRef {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: a pinned frame is not recycled, the cache keeps its arena alive, and a private
-        // node owns its bytes; nobody writes either.
+        // node owns its bytes; neither is written.
         unsafe { &*self.bytes }
     }
 }
@@ -184,8 +184,8 @@ impl Shared {
         // From the frame's number alone, so that the processor need not wait for the header to
         // fetch the node.
         let at = self.geometry.data_at(frame, usize::from(pointer.pages) - 1);
-        // SAFETY: the frame holds the pointer's node, which has this length, and is not recycled
-        // while the guard lives (C2), so nobody writes it (C1).
+        // SAFETY: the frame holds the pointer's node, which has this length. It is not recycled
+        // while the guard lives (C2), so it is not written (C1).
         let bytes = unsafe { self.arena.bytes(at, len) };
         NodeRef::new(self, frame, bytes)
     }

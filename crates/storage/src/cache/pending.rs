@@ -1,4 +1,4 @@
-//! Reads that nobody waits for yet.
+//! Reads that were begun and are not waited for yet.
 
 use super::Cache;
 use super::read::{Job, Joined, Reading};
@@ -38,8 +38,9 @@ impl Pending {
         }
     }
 
-    /// Makes what progress is possible without blocking; whether every read is finished. A failed
-    /// read is finished too: whoever looks its node up reads it again, and has the error.
+    /// Makes what progress is possible without blocking. Returns whether every read is finished. A
+    /// failed read is finished too: a reader that looks its node up reads it again, and gets the
+    /// error.
     pub fn poll(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -56,9 +57,8 @@ impl Pending {
         self.readings.is_empty()
     }
 
-    /// As [`Pending::poll`]. While it is pending, the waker is woken once it is worth while to poll
-    /// again. Whoever is handed a [`Watched`] must wait for it, or have it waited for, or else
-    /// nobody is woken.
+    /// As [`Pending::poll`]. While it is pending, the waker fires once a poll can make progress,
+    /// provided that a thread waits for each [`Watched`] that `watch` receives.
     pub fn poll_with(&mut self, waker: &Waker, mut watch: impl FnMut(Watched)) -> Poll<()> {
         loop {
             if self.poll() {
@@ -142,8 +142,8 @@ impl Watching {
     }
 }
 
-/// A read that tasks wait for. Whoever has it waits for the device and finishes it; then they are
-/// woken.
+/// A read that tasks wait for. The thread that holds it waits for the device and finishes it; then
+/// the tasks are woken.
 pub struct Watched {
     cache: Cache,
     reading: Arc<Reading>,
@@ -170,7 +170,7 @@ impl Watched {
         }
         let guard = self.cache.shared.epochs.pin();
         self.cache.shared.try_settle(&self.reading, &guard);
-        // Otherwise somebody else is at it.
+        // Otherwise another thread is at it.
         true
     }
 }

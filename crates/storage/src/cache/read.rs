@@ -8,9 +8,9 @@
 //!         then publish, remove the flight                                            (the flight's shard is locked)
 //! ```
 //!
-//! Looking again and noting the flight are one step, and so are publishing and removing it: nobody
-//! reads a node twice, and whoever joins a flight is pinned since before its node was published, so
-//! that the frame stays valid for their guard.
+//! Looking again and noting the flight are one step, and so are publishing and removing it: no node
+//! is read twice. A reader that joins a flight is pinned since before its node was published, so
+//! the frame stays valid for its guard.
 
 use super::budget::{Charge, Owner};
 use super::flights::Flight;
@@ -52,7 +52,7 @@ struct Entry {
     hash: u64,
     memory: Memory,
     residence: Residence,
-    /// Nobody waits for it yet.
+    /// No reader waits for it yet.
     ahead: bool,
 }
 
@@ -356,7 +356,7 @@ impl Shared {
         });
     }
 
-    /// Where a node's encoded bytes are read to when nobody shares the read.
+    /// Returns the memory that a node's encoded bytes are read into when the read is not shared.
     fn memory_of(&self, entry: &Entry) -> Buffer {
         let len = entry.pointer.read_len();
         match entry.memory {
@@ -367,7 +367,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a batch, or for whoever does. `None` when that thread panicked.
+    /// Waits for a batch, or for the thread that finishes it. `None` when that thread panicked.
     pub(super) fn finish(&self, reading: &Reading, guard: &Guard) -> Option<Arc<[Settled]>> {
         reading.finish(|job| {
             job.device.wait(&job.ticket);
@@ -387,8 +387,8 @@ impl Shared {
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
     }
 
-    /// Settles what the device is done with of all that is in flight, whoever asked for it and has
-    /// not come back.
+    /// Settles every read in flight that the device is done with, even if its reader has not come
+    /// back for it.
     pub(super) fn settle_all(&self, guard: &Guard) {
         if self.reading_bytes.load(Ordering::Relaxed) == 0 {
             return;
@@ -476,7 +476,7 @@ impl Shared {
             self.passing.fetch_sub(1, Ordering::Relaxed);
         }
         match &home {
-            // Whoever waits for the node may still read it: it is retired like any other.
+            // A reader that waits for the node may still read it: it is retired like any other.
             Ok(Home::Frame(frame)) if !listed => self.retire(&[*frame], guard),
             Ok(Home::Frame(frame)) if manner != Manner::Proven => self.note_cold(*frame),
             Ok(_) => {}
@@ -495,7 +495,8 @@ impl Shared {
         }
     }
 
-    /// Makes a frame, whose bytes are written, visible; whether the page table had room.
+    /// Makes a frame visible whose bytes are written. Returns whether the page table had a free
+    /// word for it.
     pub(super) fn publish(
         &self,
         frame: FrameId,
@@ -615,7 +616,7 @@ impl Shared {
         Some(home)
     }
 
-    /// Removes the flight of a node whose batch was abandoned, so that it can be read anew.
+    /// Removes the flight of a node whose batch was abandoned, so that it can be read again.
     fn forget_abandoned(&self, pointer: &NodePointer) {
         let key = Key::of(pointer);
         let mut shard = self.flights.shard(key.hash());

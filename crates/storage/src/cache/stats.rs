@@ -40,7 +40,7 @@ impl Counters {
     fn add(&self, guard: &Guard, counter: impl Fn(&Stripe) -> &AtomicU64, count: u64) {
         match guard.slot() {
             Some(slot) if slot < STRIPES => {
-                // Nobody else writes this stripe: a slot belongs to one thread.
+                // This stripe has no other writer: a slot belongs to one thread.
                 let counter = counter(&self.stripes[slot]);
                 counter.store(
                     counter.load(Ordering::Relaxed).wrapping_add(count),
@@ -112,7 +112,7 @@ pub struct CacheStats {
     pub missed_guides: u64,
     /// Lookups that waited for a read which another call had begun.
     pub joined: u64,
-    /// Nodes that went to make room.
+    /// Nodes that were evicted for others.
     pub evictions: u64,
     /// Misses that were served from private memory, because every frame was in use or waited for an
     /// epoch.

@@ -7,8 +7,8 @@
 //! kept at once (S3-FIFO: Yang et al., SOSP 2023). So leaves that are read once do not drive out
 //! the index nodes and maplets that are read a little less often than the hand goes round.
 //!
-//! Before all others go those that are doomed: what compactions have replaced is dead, and nobody
-//! else would notice for a whole round.
+//! Before all others go those that are marked to be evicted first: what compactions have replaced
+//! is dead, and the clock would notice it only after a whole round.
 //!
 //! An evicted frame is usable only two epochs later, and the thread that evicts it is pinned
 //! itself. So a thread evicts *ahead*: it keeps a stock of free and retired frames that lasts while
@@ -183,8 +183,8 @@ impl Shared {
         }
     }
 
-    /// Evicts what reads have brought in and nobody has used again, oldest first, but for the
-    /// newest `spare`.
+    /// Evicts nodes that reads have brought in and that were not used again, oldest first, but for
+    /// the newest `spare`.
     fn evict_cold(
         &self,
         class: usize,
@@ -272,8 +272,8 @@ impl Shared {
                         continue;
                     }
                     if header.is_cold() {
-                        // Its time has not come. If nobody remembers it, the hand takes it the next
-                        // time.
+                        // Its time has not come. If it is not used again, the hand takes it the
+                        // next time.
                         header.settle();
                     } else if !header.cool() && self.unmap(frame, guard) {
                         evicted.push(frame);

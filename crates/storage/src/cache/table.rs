@@ -1,8 +1,8 @@
 //! The page table: from a node's hash to its frame. Lookups take no lock and write nothing.
 //!
 //! A bucket is one cache line: a control word and seven words of (tag, frame). A node whose bucket
-//! is full goes to the next one that has room, and every bucket it passed over counts it (as in
-//! F14: Bronson, Shi 2019), so that a lookup stops at the first bucket that nobody passed over.
+//! is full goes to the next one with a free word, and every bucket it passed over counts it (as in
+//! F14: Bronson, Shi 2019), so that a lookup stops at the first bucket that no node passed over.
 //! Insertions and removals hold a bucket's lock bit, one bucket at a time.
 //!
 //! Invariants:
@@ -61,7 +61,7 @@ const TAG_MASK: u64 = !0 << 32;
 pub(super) enum Change {
     /// It was made.
     Made,
-    /// There was no room, or no such word.
+    /// There was no free word, or no such word.
     Not,
     /// The bucket was moved to a newer table: try there.
     Moved,
@@ -270,9 +270,9 @@ impl Table {
         }
     }
 
-    /// Moves a bucket's frames: `put` makes each visible in a newer table before its word goes from
-    /// here (so whoever looks here first, and there next, misses none), and from then on the bucket
-    /// is marked as moved.
+    /// Moves a bucket's frames. `put` makes each visible in a newer table before its word is
+    /// removed here, so that a reader that looks here first and there next misses none. From then
+    /// on the bucket is marked as moved.
     pub(super) fn move_bucket(&self, index: usize, mut put: impl FnMut(FrameId)) {
         let bucket = &self.buckets[index];
         let _lock = bucket.lock();

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct Tables {
     in_use: CachePadded<InUse>,
-    /// Held by whoever replaces; the tables that wait for their epoch.
+    /// Held by the thread that replaces; the tables that wait for their epoch.
     replaced: Mutex<Vec<(u64, Box<Table>)>>,
     /// The memory of all tables that exist, in bytes.
     bytes: AtomicU64,
@@ -94,7 +94,7 @@ impl Tables {
         }
     }
 
-    /// Adds a word; whether there was room.
+    /// Adds a word. Returns whether a word was free for it.
     pub(super) fn insert(&self, hash: u64, frame: FrameId, guard: &Guard) -> bool {
         loop {
             match self.current(guard).insert(hash, frame) {
@@ -123,7 +123,7 @@ impl Tables {
     }
 
     /// Replaces the table by one for `frames` frames. `hash_of` is the hash of a frame's node;
-    /// `no_room` is told the frames that found no room in the new table and are in none now.
+    /// `no_room` is told the frames that did not fit in the new table and are in none now.
     ///
     /// # Errors
     /// When the system does not give the memory; nothing has changed then.
@@ -159,7 +159,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Drops the replaced tables that nobody looks at any more.
+    /// Drops the replaced tables that no reader looks at any more.
     pub(super) fn drop_replaced(&self, epochs: &Epochs) {
         if let Some(mut replaced) = self.replaced.try_lock() {
             replaced.retain(|(epoch, table)| {
@@ -180,7 +180,7 @@ impl Tables {
 
 impl Drop for Tables {
     fn drop(&mut self) {
-        // SAFETY: it came from `Box::into_raw`, and nobody can look at it any more: `self` is
+        // SAFETY: it came from `Box::into_raw`, and no reader can look at it any more: `self` is
         // exclusive.
         drop(unsafe { Box::from_raw(*self.in_use.current.get_mut()) });
     }

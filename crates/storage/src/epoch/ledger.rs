@@ -49,7 +49,8 @@ impl Slot {
         let depth = self.depth.load(Ordering::Relaxed) - 1;
         self.depth.store(depth, Ordering::Relaxed);
         if depth == 0 {
-            // Release: whoever sees the slot unpinned sees what its thread did while it was pinned.
+            // Release: a thread that sees the slot unpinned sees what its owner did while it was
+            // pinned.
             self.word.store(0, Ordering::Release);
         }
     }

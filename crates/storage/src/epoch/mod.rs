@@ -66,7 +66,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether no handle is left, so that nobody can pin any more.
+    /// Returns whether no handle is left, so that no thread can pin any more.
     fn is_abandoned(&self) -> bool {
         self.handles.load(Ordering::Acquire) == 0
     }
@@ -92,7 +92,7 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// New epochs, with nobody in them.
+    /// New epochs, without participants.
     #[must_use]
     pub fn new() -> Epochs {
         let shared = Shared {
@@ -251,7 +251,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Takes part in the epochs like a guard, but is owned by whoever needs it: a read in flight, an
+/// Takes part in the epochs like a guard, but is owned by what needs it: a read in flight, an
 /// iterator at rest.
 pub struct Hold {
     shared: Arc<Shared>,

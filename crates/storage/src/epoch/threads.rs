@@ -34,7 +34,7 @@ struct Claim {
     claimed: Claimed,
 }
 
-/// Everything that one thread has claimed.
+/// Everything that a single thread has claimed.
 #[derive(Default)]
 struct Claims(Vec<Claim>);
 

@@ -15,7 +15,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The most free units of unknown backing that one allocation tries on a full disk.
+/// The most free units of unknown backing that a single allocation tries on a full disk.
 const MAX_PROBES: u32 = 64;
 
 /// What the file system, or the limit, said to a request for space.
@@ -27,11 +27,11 @@ pub(super) enum Answer {
 
 impl Extents {
     /// The extents of a new store: all is free. The reserve of each tier comes from the file system
-    /// with the first extent, so that a new store is small; that there is room for it is proven
-    /// now.
+    /// with the first extent, so that a new store is small; that the disk has space for it is
+    /// proven now.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room for the reserve; as the device says.
+    /// [`Error::Full`] when the disk has no space for the reserve; as the device says.
     pub fn create(tiers: Arc<Tiers>, options: ExtentOptions) -> Result<Extents> {
         let maps = (0..tiers.count()).map(|number| empty_tier(&tiers, number as u8));
         let maps = maps.collect::<Result<Vec<_>>>()?;
@@ -417,8 +417,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Extends the file by a step, or by `units` if there is no room for a step. The lock is not
-    /// held meanwhile; who comes while another grows the file waits and looks again.
+    /// Extends the file by a step, or by `units` if the disk has no space for a step. The lock is
+    /// not held meanwhile; a thread that comes while another grows the file waits and looks again.
     pub(super) fn grow(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
         if tier.resizing {
             slot.resized.wait(tier);

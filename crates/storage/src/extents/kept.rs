@@ -1,5 +1,5 @@
-//! Durable generations that somebody still copies: what later ones have given up is not used again
-//! before he is done.
+//! Durable generations that a backup still copies: space that later ones have given up is not used
+//! again before it is done.
 
 use super::{Extents, Shared};
 use std::collections::BTreeMap;

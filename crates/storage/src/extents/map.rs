@@ -38,7 +38,7 @@ use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::sync::Arc;
 
 /// A map file is grown by an eighth, and by this many bytes at least, so that a checkpoint on a
-/// full disk finds room.
+/// full disk has space.
 const MIN_GROWTH: u64 = 64 * KIB;
 
 /// The map on disk, as the running store sees it.
@@ -64,7 +64,7 @@ pub struct Frozen {
     generation: u64,
     /// What changed, tier by tier.
     changes: Vec<Vec<Change>>,
-    /// All there is, tier by tier, when the map is to be written anew.
+    /// All extents, tier by tier, when the whole map is to be written.
     whole: Option<Vec<States>>,
     written: bool,
 }
@@ -98,8 +98,8 @@ impl Drop for Frozen {
 impl Extents {
     /// Cuts what must be persisted for `generation`: all that was installed, released or counted so
     /// far. Later changes belong to the next generation. Takes time in proportion to what changed
-    /// since the last cut, and a pointer's copy for each 64 MiB in use when the map is to be
-    /// written anew.
+    /// since the last cut. When the whole map is to be written, it also copies a pointer for each
+    /// 64 MiB in use.
     ///
     /// What was installed must be synced before a superblock names this generation: sync the tiers
     /// after the cut, or install nothing between the sync and the cut.
@@ -171,7 +171,7 @@ impl Extents {
 }
 
 impl MapState {
-    /// Writes a cut: anew, or appended when there is no room for that.
+    /// Writes a cut: the whole map, or a delta when the disk has no space for that.
     fn write(&mut self, frozen: &Frozen) -> Result<MapPointer> {
         let Some(whole) = &frozen.whole else {
             return self.append(frozen);

@@ -24,7 +24,7 @@
 //! 4. **Dead**: the last reference went, at some epoch. The next [`Extents::freeze`] tags it with
 //!    its generation: in that generation's map it is gone, in the durable one before it is not.
 //! 5. **Pending**: [`Extents::made_durable`] said that this generation, or a later one, is durable,
-//!    and nobody keeps an older one ([`Extents::keep`]).
+//!    and no older one is kept ([`Extents::keep`]).
 //! 6. **Free** again, backed: [`Extents::reclaim`] was told that its epoch is safe. What exceeds a
 //!    small pool is then punched, or cut off the end of the file.
 //!
@@ -203,8 +203,8 @@ pub struct ExtentOptions {
     /// The most bytes a tier keeps allocated for them, where a 64th of what is used is more than
     /// `min_reserve`.
     pub max_reserve: u64,
-    /// What the deltas of the map may grow to, in bytes, before it is written anew, however small
-    /// it is.
+    /// What the deltas of the map may grow to, in bytes, before the whole map is written, however
+    /// small it is.
     pub min_map_deltas: u64,
 }
 

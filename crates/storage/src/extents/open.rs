@@ -123,8 +123,8 @@ impl MapState {
     }
 }
 
-/// Reads exactly the prefix that a pointer names, into tiers that hold nothing else. Their files
-/// have so many units.
+/// Reads exactly the prefix that a pointer names, into tiers that hold nothing else. `units` is the
+/// length of their files.
 pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &[u32]) -> Result<Vec<Tier>> {
     let file = match directory.open(&map_file(pointer.file), FileOptions::DIRECT.read_only()) {
         Err(alluvium_device::Error::NotFound { .. }) => {
@@ -197,8 +197,8 @@ pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers
     read_map(directory, pointer, &units).map(drop)
 }
 
-/// The bytes of each tier's file that a map says are in use, in their order; neighbours are one
-/// range. The map's file is open, for whoever names a newer one may have removed it.
+/// Returns the bytes of each tier's file that a map says are in use, in their order; neighbours are
+/// one range. The map's file is open, because the store that names a newer one may have removed it.
 pub(crate) fn live_ranges(
     file: &dyn Device,
     pointer: &MapPointer,

@@ -1,6 +1,6 @@
 //! Decisions about space, as pure functions: where an extent comes from, how far a file grows, what
-//! goes back to the file system, when the map is written anew. All sizes are in units unless a name
-//! says bytes.
+//! goes back to the file system, when the whole map is written. All sizes are in units unless a
+//! name says bytes.
 
 use super::{Class, UNIT};
 use alluvium_base::MIB;
@@ -53,9 +53,9 @@ pub(super) enum Source {
     BackAny(u32),
     /// Extend the file by this many units at least, then look again.
     Grow(u32),
-    /// Look for so many units, among those of unknown backing, that have space on a full disk.
+    /// Look for this many units, among those of unknown backing, that have space on a full disk.
     Probe(u32),
-    /// There is no room; this many units could be had.
+    /// The space does not suffice; this many units could be had.
     Full(u32),
 }
 
@@ -101,8 +101,8 @@ impl View {
     }
 }
 
-/// How many units the file system is asked for at once, when so many are needed: a sixteenth of the
-/// file, from 1 MiB to 64 MiB.
+/// Returns how many units the file system is asked for at once when `needed` are needed: a
+/// sixteenth of the file, from 1 MiB to 64 MiB.
 pub(super) fn step(file: u32, needed: u32) -> u32 {
     (file / 16).clamp(*STEP.start(), *STEP.end()).max(needed)
 }

@@ -1,4 +1,4 @@
-//! Giving space back: to the next owner once nobody can reach it, and to the file system what
+//! Giving space back: to the next owner once no reader can reach it, and to the file system what
 //! exceeds a small pool.
 
 use super::allocate::Answer;
@@ -11,7 +11,7 @@ use parking_lot::MutexGuard;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most units that one call of the device punches: 1 GiB.
+/// The most units that a single call of the device punches: 1 GiB.
 const MAX_PUNCH: u32 = 8192;
 
 /// How much one slice of a reclaim does at most.
@@ -78,8 +78,8 @@ impl Extents {
         Ok(done)
     }
 
-    /// On a full file system: gives so many free bytes back to it at once, for what is of this
-    /// class and grows outside of the tiers. How many there were, at most one unit too many.
+    /// Gives this many free bytes back to a full file system at once, for a use of this class that
+    /// grows outside of the tiers. Returns how many were given, at most one unit too many.
     ///
     /// # Errors
     /// As the device says.

@@ -97,7 +97,7 @@ pub(super) struct UnitSet {
 }
 
 impl UnitSet {
-    /// Makes room for units below `units`; what is in the set stays.
+    /// Grows the set for units below `units`; what is in the set stays.
     pub(super) fn reach(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         if chunks * WORDS > self.words.len() {
@@ -109,7 +109,7 @@ impl UnitSet {
         }
     }
 
-    /// Forgets the room at and above `units`, where nothing is in the set.
+    /// Forgets the part at and above `units`, where nothing is in the set.
     pub(super) fn shrink(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         debug_assert!(self.words.iter().skip(chunks * WORDS).all(|&word| word == 0));

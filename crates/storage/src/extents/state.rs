@@ -11,8 +11,8 @@
 //! 32..64  live bytes if alone, else units           16..64: live bytes         -
 //! ```
 //!
-//! Chunks are shared copy-on-write: a snapshot is a copy of the vector of pointers, and whoever
-//! changes a chunk that a snapshot still holds copies its 4 KiB first.
+//! Chunks are shared copy-on-write: a snapshot is a copy of the vector of pointers, and a writer
+//! that changes a chunk that a snapshot still holds copies its 4 KiB first.
 
 use super::space::CHUNK;
 use super::{MAX_EXTENT_UNITS, MAX_REFERENCES, UNIT};

@@ -71,7 +71,7 @@ pub(super) struct Tier {
     /// Units in the file.
     pub(super) units: u32,
     pub(super) states: States,
-    /// Free units that nobody holds.
+    /// Free units without an owner.
     pub(super) free: UnitSet,
     /// Those of them that surely have space on the file system.
     pub(super) backed: UnitSet,

@@ -46,7 +46,7 @@ pub struct Known {
     pub identity: u64,
 }
 
-/// Walks a log that nobody writes.
+/// Walks a log that is not being written, and returns what is wrong with it.
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};

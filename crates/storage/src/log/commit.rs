@@ -169,7 +169,7 @@ impl Commit {
                 return Ok(());
             }
             let mut state = self.state.lock();
-            // Again, under the lock: a leader may have come to his end meanwhile.
+            // Again, under the lock: a leader may have finished meanwhile.
             if self.synced() >= target || self.poisoned.load(Ordering::Relaxed) != 0 {
                 continue;
             }

@@ -89,8 +89,8 @@ impl History {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Keeps segments that were released, and gives up those that are too much. Nobody who reads
-    /// takes them for whole from then on.
+    /// Keeps segments that were released, and returns those that exceed the limit. From then on no
+    /// reader takes them for whole.
     pub(super) fn keep(&self, released: impl Iterator<Item = Kept>) -> Vec<Kept> {
         let mut kept = self.kept.lock();
         kept.extend(released);

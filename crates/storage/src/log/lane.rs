@@ -1,7 +1,7 @@
 //! Lanes: where records are put, one after the other, each lane by one thread at a time.
 //!
 //! A lane has one segment. A record that does not fit what is left of it seals it and goes to the
-//! next one, which comes from the pool; only then can an append fail for lack of room, and then
+//! next one, which comes from the pool. Only then can an append fail for want of space, and then
 //! nothing has changed.
 
 use super::format::{BLOCK_BYTES, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, record_len};
@@ -38,7 +38,7 @@ struct Active {
     segment: Arc<Segment>,
     at: u64,
     pen: Pen,
-    /// It did not fit the ordinary limit: whoever writes it must have room.
+    /// It did not fit the ordinary limit: what is written to it may use the reserve.
     reserved: bool,
 }
 
@@ -126,9 +126,10 @@ impl Lanes {
         self.lanes[0].lock()
     }
 
-    /// A lane for this thread's next record. Commits that wait for the device share the first one,
-    /// so that one sync serves them all; others prefer the thread's own, which is not that one, for
-    /// a page that is being synced is one to wait for, and move on when it is taken.
+    /// Returns a lane for this thread's next record. Commits that wait for the device share the
+    /// first lane, so that one sync serves them all. Other commits prefer a lane of the thread's
+    /// own, and move on when it is taken. That lane is never the first one, because a write to a
+    /// page that is being synced waits.
     pub(super) fn pick(&self, durability: Durability) -> MutexGuard<'_, Lane> {
         if durability == Durability::Disk || self.lanes.len() == 1 {
             return self.first();
@@ -174,7 +175,7 @@ impl Lane {
             .map_err(|error| shared.poison_unless_full(error))
     }
 
-    /// Seals the segment and goes on to another one that has room for `total` bytes.
+    /// Seals the segment and goes on to another one with space for `total` bytes.
     fn switch(&mut self, shared: &Shared, total: u64, claim: Claim) -> Result<()> {
         let taken = shared
             .pool
@@ -228,8 +229,8 @@ impl Lane {
         self.pay(shared, total)
     }
 
-    /// Puts the voids that are owed at the start of a segment, as far as `total` bytes more find
-    /// room behind them.
+    /// Puts the voids that are owed at the start of a segment, as far as `total` bytes more fit
+    /// behind them.
     fn pay(&mut self, shared: &Shared, total: u64) -> Result<()> {
         let mut owed = shared.owed.lock();
         let active = self.current.as_mut().expect("a segment was just begun");
@@ -254,9 +255,9 @@ impl Lane {
         Ok(())
     }
 
-    /// Goes on to an ordinary segment where the lane stands in one of a long record, if there is
-    /// room: what names the newest generation keeps
-    /// its segment, and might keep most of the log that way.
+    /// Goes on to an ordinary segment where the lane stands in one of a long record, if the log has
+    /// space: what names the newest generation keeps its segment, and might keep most of the log
+    /// that way.
     ///
     /// # Errors
     /// As the device says; the log is poisoned then.

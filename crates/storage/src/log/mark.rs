@@ -20,7 +20,7 @@
 //! wrote it. A mark of an earlier incarnation than the newest one counts for nothing: a later one
 //! names what it must.
 //!
-//! An old mark does no harm, so a disk without room for it (where files are copied on write) is no
+//! An old mark does no harm, so a disk without space for it (where files are copied on write) is no
 //! failure.
 
 use super::format::{BLOCK_BYTES, Mark};
@@ -113,8 +113,8 @@ impl MarkFile {
         })
     }
 
-    /// Changes the mark and writes it; everything up to `synced` is synced, if no more is. Without
-    /// room the file stays as it was.
+    /// Changes the mark and writes it; everything up to `synced` is synced, if no more is. On a
+    /// full disk the file stays as it was.
     fn write(&self, shared: &Shared, synced: u64, change: impl FnOnce(&mut Mark)) -> Result<()> {
         let mut state = self.state.lock();
         change(&mut state.mark);

@@ -64,7 +64,7 @@
 //!
 //! *Back-pressure* comes in two kinds: a full log is an error at once ([`Error::LogFull`]); a
 //! writer whose sequence is more than the window (65,536) above the lowest incomplete one waits for
-//! that one.
+//! the latter.
 
 pub mod check;
 mod commit;
@@ -269,7 +269,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::LogFull`] or `DiskFull` ([`Error::is_full`]) with nothing written: the sequences
-    /// are still open, and can be appended again once there is room. [`Error::BadOption`] for a
+    /// are still open, and can be appended again once the log has space. [`Error::BadOption`] for a
     /// payload above [`MAX_PAYLOAD`]. Anything else is for good: [`Error::Poisoned`] follows, and
     /// whether the record survives is open, as after a crash.
     ///
@@ -363,7 +363,7 @@ impl Log {
             .map_err(|error| self.shared.poison_unless_full(error))
     }
 
-    /// Makes everything up to `sequence` durable, with whoever else asks meanwhile.
+    /// Makes everything up to `sequence` durable. Callers that ask at the same time share a sync.
     ///
     /// # Errors
     /// As the device says; the log is poisoned then.
@@ -391,8 +391,8 @@ impl Log {
     /// called once its superblock is durable, before [`Log::release`].
     ///
     /// # Errors
-    /// As the device says; the log is poisoned unless there was no room. There is: it may use the
-    /// reserve.
+    /// As the device says; the log is poisoned unless the disk was full. It seldom is: the note may
+    /// use the reserve.
     pub fn note_generation(&self, generation: u64) -> Result<()> {
         self.shared.control(Kind::Note, generation)
     }
@@ -407,8 +407,8 @@ impl Log {
         self.shared.release(through)
     }
 
-    /// Released segments are kept from now on, the newest ones of them, up to so many bytes beyond
-    /// the limit.
+    /// Keeps released segments from now on, the newest ones of them, up to `bytes` bytes beyond the
+    /// limit.
     pub fn retain(&self, bytes: u64) {
         self.shared.history.retain(bytes);
     }
@@ -435,8 +435,8 @@ impl Log {
         self.shared.read_after(after, through, bytes, take)
     }
 
-    /// One slice of background work, at most a mebibyte of page touches or one file: empties
-    /// buffers, makes segments ready ahead of the writers, punches idle ones. If nobody calls it,
+    /// Does a slice of background work, at most a mebibyte of page touches or one file: empties
+    /// buffers, makes segments ready ahead of the writers, punches idle ones. Without calls of it,
     /// appends do the same when they must.
     ///
     /// # Errors

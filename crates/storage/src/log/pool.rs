@@ -122,7 +122,7 @@ pub(super) enum Limit {
     Ignored,
 }
 
-/// What the header block of a slot holds that nobody needs.
+/// What the header block of an idle slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// Zeros.
@@ -256,7 +256,7 @@ impl Pool {
     /// A slot for a lane that has a record of `total` bytes to write.
     ///
     /// # Errors
-    /// [`Error::LogFull`] at the limit, `DiskFull` where the file system has no room, with nothing
+    /// [`Error::LogFull`] at the limit, `DiskFull` where the file system is full, with nothing
     /// changed; or as the device says.
     pub(super) fn take(&self, total: u64, claim: Claim) -> Result<Taken> {
         let len = self.length_for(total);
@@ -357,7 +357,7 @@ impl Pool {
         }
     }
 
-    /// A slot with its space allocated, from a hole or anew.
+    /// Returns a slot with its space allocated, from a hole or newly created.
     fn fill_hole_or_create(&self) -> Result<Arc<Slot>> {
         let holes = std::mem::take(&mut self.idle.lock().holes);
         let mut filled = None;
@@ -483,7 +483,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a slot that recovery has found and nobody needs. Whether it has space is not known.
+    /// Takes an unused slot that recovery has found. Whether it has space is not known.
     ///
     /// # Errors
     /// As the device says.
@@ -560,7 +560,7 @@ impl Pool {
         }
     }
 
-    /// Makes one slot ready unless there are `target`, or the limit leaves no room for more.
+    /// Makes one slot ready unless `target` are, or the limit allows no more.
     ///
     /// # Errors
     /// As [`Pool::prepare`].

@@ -23,7 +23,7 @@
 //! *What is durable* does not depend on the boot: what an earlier life left may be in the page
 //! cache only, and clean there since a sync has failed. Segments above the synced watermark are
 //! written once more, so that the next sync writes them, and nothing above the watermark counts as
-//! synced before that. Where a full disk has no room for that it is put off (`keep`): the log can
+//! synced before that. Where a full disk has no space for that it is put off (`keep`): the log can
 //! be read, and takes nothing before it is done.
 //!
 //! Why a crash at any moment of this is a crash like any other: the new incarnation's first header
@@ -54,7 +54,7 @@ use std::sync::Arc;
 /// How many segments have a buffer for payloads at a time.
 const MAX_CURSORS: usize = 32;
 
-/// What the caller knows when he opens a log.
+/// What the caller that opens a log knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     /// Sequences up to here are held by the checkpoint.

@@ -45,8 +45,8 @@ pub(super) struct Shared {
     pinned: AtomicU64,
     /// Everything up to here is held by a durable checkpoint.
     released: AtomicU64,
-    /// Voids that found no room, first and last sequence: the next segment that any lane begins
-    /// takes them up.
+    /// Voids that did not fit, first and last sequence: the next segment that any lane begins takes
+    /// them up.
     pub(super) owed: Mutex<Owed>,
     /// Whether any are owed; they are paid by one thread at a time.
     owes: AtomicBool,
@@ -62,7 +62,7 @@ pub(super) struct Shared {
     pub(super) history: History,
 }
 
-/// Voids that found no room, first and last sequence of each.
+/// Voids that did not fit, first and last sequence of each.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     /// Those that no lane has taken up.
@@ -279,9 +279,9 @@ impl Shared {
         }
     }
 
-    /// Gives up sequences. Where there is no room for that they are owed: no lane begins another
-    /// segment without them, so that nothing is appended above them that a recovery would have to
-    /// cut off.
+    /// Gives up sequences. If the log has no space for the note, they are owed: no lane begins
+    /// another segment without them. So nothing is appended above them that a recovery would have
+    /// to cut off.
     ///
     /// # Errors
     /// As [`Log::void`](super::Log::void).
@@ -323,7 +323,7 @@ impl Shared {
     /// cut off.
     ///
     /// # Errors
-    /// `DiskFull` or `LogFull` while there is no room for them; otherwise the log is poisoned.
+    /// `DiskFull` or `LogFull` while they do not fit; otherwise the log is poisoned.
     fn pay_owed(&self) -> Result<()> {
         if !self.owes.load(Ordering::Acquire) {
             return Ok(());
@@ -369,9 +369,9 @@ impl Shared {
     /// Blocks until everything up to `target` is synced.
     ///
     /// # Errors
-    /// The device's, for whoever called it; [`Error::Poisoned`] for everybody else, and for a full
-    /// disk: to the caller that would mean that nothing was written. `DiskFull` while a recovery's
-    /// work is put off: nothing was written since.
+    /// The device's error, for the caller that led the sync; [`Error::Poisoned`] for all other
+    /// callers, and for a full disk: to the caller that would mean that nothing was written.
+    /// `DiskFull` while a recovery's work is put off: nothing was written since.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
         if self.commit.synced() < target {
             self.catch_up()?;
@@ -431,7 +431,7 @@ impl Shared {
     /// segment is pinned.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned unless there was no room.
+    /// As the device says; the log is poisoned unless the disk was full.
     pub(super) fn control(&self, kind: Kind, generation: u64) -> Result<()> {
         self.commit.healthy()?;
         // What a checkpoint gives free afterwards may be used again: nothing of it is left to be

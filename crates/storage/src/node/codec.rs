@@ -37,8 +37,8 @@ impl Codec {
             .find(|codec| codec.number() == number)
     }
 
-    /// Encodes a node into `out` (cleared first) and says how: [`Codec::None`], with `out` left
-    /// empty, when that would not save at least one logical block. Whoever encodes many uses an
+    /// Encodes a node into `out` (cleared first) and returns how: [`Codec::None`], with `out` left
+    /// empty, when encoding would not save at least one logical block. To encode many nodes, use an
     /// [`Encoder`].
     pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> Codec {
         Encoder::new(self).encode(node, out)

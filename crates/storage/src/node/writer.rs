@@ -155,9 +155,9 @@ impl NodeWriter {
     /// durable once the tier is synced.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room for it: nothing of it was taken, and the writer may be
-    /// finished or dropped. As the device says, of an earlier write: the writer accepts nothing
-    /// more.
+    /// [`Error::Full`] when the store has no space for it: nothing of it was taken, and the writer
+    /// may be finished or dropped. As the device says, of an earlier write: the writer accepts
+    /// nothing more.
     ///
     /// # Panics
     /// When the node is not 1 to 16 whole pages.
@@ -230,8 +230,9 @@ impl NodeWriter {
         Ok((filling, at))
     }
 
-    /// What [`NodeWriter::finish`] will give, if the next node is the last one, has so many pages,
-    /// and is not compressed: for a node that names the extents which it and all others are in.
+    /// Returns what [`NodeWriter::finish`] will return if the next node is the last one, has
+    /// `pages` pages, and is not compressed. For a node that names the extents which it and all
+    /// others are in.
     ///
     /// # Errors
     /// As [`NodeWriter::add`] of that node.

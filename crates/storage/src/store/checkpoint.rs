@@ -42,13 +42,13 @@ impl Checkpoint<'_> {
         self.frozen.generation()
     }
 
-    /// Makes the generation durable with what the floor above keeps. It holds every commit up to
-    /// `cut`, so the log up to there is given free. Nodes that the payload reaches are written
+    /// Makes the generation durable, with the caller's payload. It holds every commit up to `cut`,
+    /// so the log up to there is given free. Nodes that the payload reaches are written
     /// (`NodeWriter::finish`) and installed.
     ///
     /// # Errors
     /// A full disk aborts it and gives nothing free: [`Store::superblock`] tells which generation
-    /// is durable, the one before or, where only the log's note had no room, this one. Any other
+    /// is durable, the one before or, if only the log's note did not fit, this one. Any other
     /// failure makes the store refuse changes (K2).
     ///
     /// # Panics

@@ -8,7 +8,8 @@
 //!   the superblock                                         superblock        the target is a store from here on
 //! ```
 //!
-//! An interrupted copy is no store: opening it says so, and copying again begins anew.
+//! An interrupted copy is no store: opening it says so, and copying again starts from the
+//! beginning.
 
 use super::{LOCK_FILE, Store, StoreOptions};
 use crate::extents::{Keeper, live_ranges, map_file, require_map};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 /// How much is copied between two reports of progress, in bytes.
 const STEP: u64 = 16 * MIB;
 
-/// A gap is skipped by so many bytes at a time, for they are allocated before they are given back.
+/// A gap is skipped in steps of this many bytes, for they are allocated before they are given back.
 const SKIP: u64 = 64 * MIB;
 
 /// How far a copy has come.
@@ -148,7 +149,7 @@ impl Kept {
     }
 }
 
-/// A copy that is done, to be compared with what it should be. Nobody has it open.
+/// A copy that is done, to be compared with what it should be. It is not open.
 #[derive(Debug)]
 pub struct Copy {
     superblock: Superblock,

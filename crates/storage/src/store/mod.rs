@@ -1,4 +1,4 @@
-//! The store: every room of this floor behind one door, in the order that keeps it whole.
+//! The store: all parts of this crate behind one interface, in the order that keeps it whole.
 //!
 //! *Knows*: what is created, opened, made durable and reclaimed in which order, and when the store
 //! refuses changes.
@@ -19,7 +19,7 @@
 //!                                  7  dead extents and log are given free           ┘
 //! ```
 //!
-//! Invariants, beside those of the rooms and S1 to S6 of the crate:
+//! Invariants, beside those of the parts and S1 to S6 of the crate:
 //!
 //! - **K1** Steps 3 to 7 of a checkpoint run in this order, and nothing of step 7 is done unless
 //!   step 6 was.
@@ -92,7 +92,7 @@ pub struct Opening {
 }
 
 impl Store {
-    /// Returns the room on the file system that the store lies on.
+    /// Returns the space on the file system that the store lies on.
     ///
     /// # Errors
     /// As the operating system says.
@@ -103,7 +103,7 @@ impl Store {
     /// Creates a store in a directory that holds none, with a first generation that keeps
     /// `payload`.
     ///
-    /// A crash meanwhile leaves no store: creating it again begins anew.
+    /// A crash meanwhile leaves no store: creating it again starts from the beginning.
     ///
     /// # Errors
     /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] when files of a store are there
@@ -407,8 +407,8 @@ impl Store {
     }
 
     /// Closes the store cleanly: the log is synced and marked, so that any damage to it is found at
-    /// the next open, and others may open the store. Whoever still has it neither reads nor writes
-    /// any more.
+    /// the next open, and others may open the store. Remaining handles neither read nor write any
+    /// more.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] after an earlier failure, or as the device says.
@@ -433,9 +433,9 @@ impl Opening {
         &self.tiers
     }
 
-    /// What is wrong with the extent map, if it cannot be read. Nothing else is missing for that:
-    /// [`Opening::rebuild_map`] makes it anew from what the payload reaches, and without that
-    /// neither of the two ways to go on does.
+    /// Returns what is wrong with the extent map, if it cannot be read. Nothing else is missing
+    /// then: [`Opening::rebuild_map`] rebuilds it from what the payload reaches. Until that is
+    /// done, neither of the two ways to go on works.
     #[must_use]
     pub fn map_damage(&self) -> Option<&crate::Error> {
         self.extents.as_ref().err()

@@ -62,7 +62,7 @@ pub struct Superblock {
     pub tiers: u8,
     /// The extent map.
     pub map: MapPointer,
-    /// What the floor above keeps.
+    /// The bytes that the crate above keeps here.
     pub payload: Vec<u8>,
 }
 

@@ -135,7 +135,7 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     require_none(directory)?;
     let names = directory.list()?;
     if names.iter().any(|name| name == NEW_FILE) {
-        // A creation that a crash cut short: nobody was told of this store, so its files may go.
+        // A creation that a crash cut short: it was never reported as done, so its files may go.
         for name in names.iter().filter(|name| is_store_file(name)) {
             directory.remove(name)?;
         }
@@ -162,7 +162,7 @@ pub fn abandon_creation(directory: &dyn Directory) {
     }
 }
 
-/// Makes a store that was just created, and that nobody has been told of, none again.
+/// Undoes the creation of a store that was not reported as done yet.
 pub fn undo_creation(directory: &dyn Directory) {
     // As long as the superblock has its name, whatever is there opens.
     if directory.rename(FILE, NEW_FILE).is_ok() && directory.sync().is_ok() {
@@ -269,7 +269,7 @@ impl SuperblockFile {
     ///
     /// # Errors
     /// As the device says. Which generation is durable is unknown then, so the caller refuses
-    /// changes until the store is opened anew (S6).
+    /// changes until the store is opened again (S6).
     ///
     /// # Panics
     /// When the payload is longer than [`MAX_PAYLOAD`].
@@ -379,7 +379,7 @@ fn missing(directory: &dyn Directory) -> Result<String> {
     })
 }
 
-/// Every slot; what a short file lacks is damaged.
+/// Reads every slot; those behind the end of a short file are damaged.
 fn read_slots(file: &dyn Device) -> Result<Vec<Slot>> {
     let whole = file.len() / SLOT_BYTES as u64;
     (0..SLOTS)

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// How many cases are tried when nobody says how many.
+/// How many cases are tried by default.
 const CASES: u64 = 2500;
 
 fn cases() -> u64 {

@@ -24,7 +24,7 @@ enum Bug {
 /// An installed extent's stamp, its references, its live bytes.
 type Installed = BTreeMap<Extent, (u64, u32, u64)>;
 
-/// The superblock, which the tests of its own room crash: here a new one is durable at once.
+/// The superblock, whose own tests crash it: here a new one is durable at once.
 #[derive(Clone)]
 struct Named {
     generation: u64,

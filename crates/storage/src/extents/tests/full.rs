@@ -126,8 +126,8 @@ fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
             []
         );
     }
-    // Opened anew, it is not known which free units have space; those that do are found without any
-    // to spare.
+    // After opening again it is not known which free units have space; those that do are found
+    // without any to spare.
     bed.checkpoint(200);
     let last = owned.pop().unwrap();
     bed.extents.release(last, 0);

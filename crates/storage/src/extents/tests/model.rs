@@ -68,7 +68,7 @@ impl Model {
         model
     }
 
-    /// Panics when an extent that was just handed out belongs to somebody.
+    /// Panics when an extent that was just handed out has an owner.
     fn expect_unowned(&mut self, new: Extent) {
         let cuts = self.cuts.iter().flat_map(|(_, _, cut)| cut.keys());
         let safe = self.safe;

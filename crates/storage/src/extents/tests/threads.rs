@@ -1,4 +1,4 @@
-//! Many threads at once: nobody gets what another has, and the bookkeeping stays right.
+//! Many threads at once: no extent gets two owners, and the bookkeeping stays right.
 
 use super::*;
 use parking_lot::Mutex;

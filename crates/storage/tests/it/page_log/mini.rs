@@ -27,7 +27,7 @@ pub(crate) struct Tree {
     pub(crate) ballast: Vec<Extent>,
 }
 
-/// A tree that somebody still reads, however much is written meanwhile.
+/// A tree that a reader still uses, however much is written meanwhile.
 pub(crate) struct Snapshot {
     _hold: Hold,
     tree: Tree,
@@ -160,7 +160,7 @@ impl Mini {
         self.begun += begun;
     }
 
-    /// Gives up the sequences that found no room, so that nothing waits for them. Nothing else is
+    /// Gives up the sequences that did not fit, so that nothing waits for them. Nothing else is
     /// done before that.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.store.health()?;
@@ -267,8 +267,8 @@ impl Mini {
         })
     }
 
-    /// Somebody begins to read the tree as it is, or ends: whatever became free meanwhile, it must
-    /// be as it was.
+    /// Begins or ends a read of the tree as it is now: whatever became free meanwhile, the tree
+    /// must not have changed.
     pub(crate) fn toggle_snapshot(&mut self) -> std::result::Result<bool, Trouble> {
         if self.snapshots.is_empty() {
             let hash = self

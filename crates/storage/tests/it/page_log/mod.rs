@@ -1,4 +1,4 @@
-//! The page-and-log story: a store of keys and values, made of nothing but this room, under the
+//! The page-and-log story: a store of keys and values, made of nothing but this crate, under the
 //! simulator.
 
 mod bytes;
