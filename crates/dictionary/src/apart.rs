@@ -1,4 +1,4 @@
-//! The values that a scan's batch lacks: read together, as many as there are.
+//! Values that a scan's batch refers to but does not hold yet: read together, as many as there are.
 
 use crate::batch::{Apart, Batch};
 use crate::fetch::{Blocking, Brought, Fetch, found};
@@ -8,8 +8,8 @@ use alluvium_storage::Error;
 /// Bytes of the nodes that are read together, and stay until their values are copied.
 const AT_ONCE: usize = 1 << 20;
 
-/// Brings all values that a batch lacks. Where one cannot be read, the batch ends before it; then
-/// its key, and why.
+/// Reads all values that are still missing from a batch. If one cannot be read, the batch ends
+/// before it; the error names its key and the cause.
 pub fn bring(batch: &mut Batch, from: &Blocking<'_>) -> Result<(), (Vec<u8>, Error)> {
     let lacking = batch.take_lacking();
     let mut rest = &lacking[..];

@@ -1,4 +1,4 @@
-//! Records that a scan has decided and nobody has taken yet.
+//! Records that a scan has decided and its caller has not taken yet.
 
 use crate::values::ValuePointer;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub struct Batch {
     from: usize,
 }
 
-/// A value that is kept apart from its leaf, and has room in the batch.
+/// A value that is kept apart from its leaf, with reserved space in the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart {
     /// Where the value is.
@@ -84,7 +84,7 @@ impl Batch {
         self.next == self.ends.len()
     }
 
-    /// So many records are wanted from now on.
+    /// Sets how many records are wanted from now on.
     pub fn want(&mut self, records: usize) {
         self.wanted = records;
         self.enough = [ENOUGH, ENOUGH_APART];
@@ -165,7 +165,7 @@ impl Batch {
         std::mem::take(&mut self.lacking)
     }
 
-    /// Gives a record the value that it lacks.
+    /// Stores the value of a record that was kept apart.
     ///
     /// # Panics
     /// If the value is not as long as its pointer said.

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::task::{Poll, ready};
 
-/// A source of nodes. `Pending` means that one is not there and was noted: whoever asked brings it,
-/// and begins anew.
+/// A source of nodes. `Pending` means that a node is not there and was noted: the caller has it
+/// read, and starts again.
 pub trait Fetch {
     /// A node that is there.
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>>;
@@ -108,9 +108,9 @@ pub struct Peeking<'g> {
     missing: RefCell<Vec<NodePointer>>,
 }
 
-/// Nodes that were waited for, whether or not the cache has kept them. They stay until whoever
-/// wants them is done: a search that went without the one while it waits for the other would never
-/// end where the cache has room for neither.
+/// Nodes that were waited for, whether or not the cache has kept them. They stay until the search
+/// that wants them is done. Otherwise a search that needs two nodes could lose the first while it
+/// waits for the second, and would never end where the cache can hold neither.
 #[derive(Default)]
 pub struct Brought<'g> {
     /// In the order of their places.

@@ -53,7 +53,8 @@ impl Found {
         Found(Bytes::Page(part))
     }
 
-    /// Whether it is a part of a page: as long as it is there, the cache has that much less room.
+    /// Returns whether it is a part of a page: the cache cannot reuse that page's memory while it
+    /// is held.
     #[must_use]
     pub fn is_in_page(&self) -> bool {
         matches!(self.0, Bytes::Page(_))

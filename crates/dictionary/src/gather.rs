@@ -86,7 +86,7 @@ impl<'op> Gather<'op> {
         Gather { operator, known }
     }
 
-    /// Begins anew, with the memory that it has.
+    /// Starts again for another key, with the memory that it has.
     pub fn reset(&mut self, at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) {
         self.operator = operator;
         self.known.reset(at, now_ms);

@@ -35,7 +35,7 @@ impl Value<'_> {
 /// A message without its key, as a run holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When it was committed; 0 where nobody can ask any more.
+    /// When it was committed; 0 where no reader can ask any more.
     pub sequence: Sequence,
     /// What it does.
     pub kind: Kind,

@@ -32,8 +32,8 @@ pub trait Schema: Send + Sync + fmt::Debug {
     /// keyspace's prefix is the beginning of another's.
     fn prefix_len(&self, key: &[u8]) -> usize;
 
-    /// The rules of the keyspace that a key is in, as they are now. Whoever walks over keys asks
-    /// once for each keyspace.
+    /// Returns the rules of the keyspace that a key is in, as they are now. A caller that walks
+    /// over keys asks once for each keyspace.
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules>;
 }
 

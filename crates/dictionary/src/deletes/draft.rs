@@ -135,10 +135,10 @@ impl Draft {
         self.ranges.is_empty()
     }
 
-    /// Gives all deletes at or before `place` the number of the oldest of them. For a source that
-    /// has applied its deletes to its own messages, above older ones that hold nothing as new as
-    /// its oldest delete, and of which nobody reads below `place`: all of them delete the same, and
-    /// ranges that touch become one.
+    /// Gives all deletes at or before `place` the number of the oldest of them: then all of them
+    /// delete the same, and ranges that touch become one. For a source that has applied its deletes
+    /// to its own messages and has no readers below `place`. The sources below it must hold nothing
+    /// as new as its oldest delete.
     pub fn level(&mut self, place: Sequence) {
         let meant = self
             .sequences

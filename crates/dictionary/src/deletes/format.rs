@@ -45,7 +45,7 @@ pub(super) struct Growing {
 }
 
 impl Growing {
-    /// Room for the keys of several sources.
+    /// Allocates memory for the keys of several sources.
     pub(super) fn with_room<'k>(sources: impl Iterator<Item = &'k Keys> + Clone) -> Growing {
         let groups = sources.clone().map(|keys| keys.groups.len()).sum();
         Growing {

@@ -1,7 +1,7 @@
 //! Range deletes that may overlap: kept once each, found by key and by reader.
 //!
 //! *Knows*: which deletes cover a key, which range around it a reader finds deleted, which deletes
-//! nobody can tell apart any more.
+//! no reader can tell apart any more.
 //!
 //! *Does not know*: whose deletes they are: a memtable's or a run's.
 //!

@@ -25,8 +25,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The tree over so many cells: of each delete the first, and the first behind it. The oldest
-    /// delete comes first.
+    /// Builds the tree over `cells` cells. `ranges` has the first cell of each delete and the first
+    /// cell behind it, oldest delete first.
     ///
     /// It walks through the deletes three times, for counts of each node would take more memory
     /// than the tree.

@@ -85,8 +85,8 @@ impl Arena {
         }
     }
 
-    /// The same memory, of which nothing was taken. Nobody has a place in it any more; what is
-    /// taken anew is written before it is read.
+    /// Returns the same memory with nothing taken. No places in it are in use any more, and memory
+    /// that is taken again is written before it is read.
     pub(super) fn cleared(self) -> Arena {
         let provided = AtomicUsize::new(self.provided.into_inner().max(self.used.load(Ordering::Relaxed)));
         Arena {
@@ -118,9 +118,9 @@ impl Arena {
         self.used.load(Ordering::Relaxed) - LINE
     }
 
-    /// Takes `bytes` for good, from a multiple of `align` on: their offset, or nothing when there
-    /// are fewer left. Whoever keeps something elsewhere takes as much and leaves it alone, so that
-    /// one number bounds it all (M5).
+    /// Takes `bytes` for good, at a multiple of `align`. Returns their offset, or none when fewer
+    /// are left. Memory that a caller keeps elsewhere is charged by taking as much here and leaving
+    /// it unused, so that one number bounds it all (M5).
     pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
         let end = |used: usize| used.next_multiple_of(align).checked_add(bytes);
         let take = |used: usize| end(used).filter(|&end| end <= self.memory.len());

@@ -36,9 +36,9 @@ pub struct Cursor<'a> {
     spot: Spot,
 }
 
-/// A cursor without its memtable, for whoever holds that only now and then: the leaf that it has
-/// copied, by places, which stay what they are. It means something only together with the memtable
-/// in which it was moved.
+/// A cursor without its memtable, for an owner that holds the memtable only now and then. It is the
+/// leaf that the cursor has copied, as places, which do not change. It means something only
+/// together with the memtable in which it was moved.
 #[derive(Clone, Debug)]
 pub struct Spot {
     slots: [Place; FANOUT],

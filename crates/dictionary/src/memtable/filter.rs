@@ -2,7 +2,7 @@
 //! waits for memory twice.
 //!
 //! A Bloom filter whose bits for a key are all in one word (Putze, Sanders and Singler, Cache-,
-//! Hash- and Space-Efficient Bloom Filters, 2007), so that whoever inserts changes one word, at
+//! Hash- and Space-Efficient Bloom Filters, 2007), so that an insertion changes a single word, at
 //! once.
 
 use crate::sync::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub(super) struct Bits<'f> {
 }
 
 impl Filter {
-    /// For a memtable of so many bytes.
+    /// Allocates the filter of a memtable of `limit` bytes.
     pub(super) fn new(limit: usize) -> Filter {
         let words = (limit / BYTES_PER_BYTE / size_of::<u64>()).max(1);
         Filter {
@@ -72,7 +72,8 @@ impl Bits<'_> {
         prefetch_line(self.word);
     }
 
-    /// The key is about to be there. Whoever learns of it later sees these bits (M6).
+    /// Sets the bits of a key that is about to be inserted. A reader that learns of the key later
+    /// sees them (M6).
     #[inline]
     pub(super) fn add(self) {
         if !self.may_be_there() {

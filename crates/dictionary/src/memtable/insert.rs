@@ -15,7 +15,7 @@ impl Memtable {
     /// may arrive in any order, and the same sequence number for one key only once.
     ///
     /// # Errors
-    /// [`Full`] when there is no room; nothing was changed then.
+    /// [`Full`] when the memtable is full; nothing was changed then.
     ///
     /// # Panics
     /// When the key is longer than [`MAX_KEY`].
@@ -116,9 +116,9 @@ impl Memtable {
         (newest, 0)
     }
 
-    /// Splits a full node under its parent, or under a new root. Whoever looks meanwhile finds
-    /// every key: what moves right is there, and found by the node above, before the node on the
-    /// left gives it up.
+    /// Splits a full node under its parent, or under a new root. A concurrent reader finds every
+    /// key: what moves right is there, and found by the node above, before the node on the left
+    /// gives it up.
     fn split(
         &self,
         writer: &mut Writer<'_>,
@@ -173,7 +173,7 @@ enum Stop {
     Restart,
     /// It has split a node, and goes on from the root.
     Split,
-    /// There is no room for a node.
+    /// The arena has no memory for a node.
     Full,
 }
 

@@ -30,13 +30,14 @@ const MOST_BANKS: usize = 16;
 /// Words that a lane takes at once.
 const WORDS: usize = 16;
 
-/// Banks of each kind that a split needs: a leaf's, those of the two leaves; an inner node's, those
-/// of the two halves and of the node above, which is the most that one step needs at all.
+/// Banks of each kind that a split needs. A leaf's split needs those of the two leaves. An inner
+/// node's needs those of the two halves and of the node above, which is the most that a single step
+/// needs at all.
 const SPLIT_LEAVES: usize = 2;
 const SPLIT_INNER: usize = 3;
 
-/// What a writer has to itself while it holds the lane; the atomics are for the compiler, nobody
-/// else looks at them.
+/// What a writer has to itself while it holds the lane. It is atomic only for the compiler: no
+/// other thread looks at it.
 #[derive(Debug)]
 struct Lane {
     held: AtomicU32,
@@ -163,7 +164,7 @@ impl Lanes {
         self.lanes.iter().map(records).sum()
     }
 
-    /// A lane, this thread's own if nobody else is in it.
+    /// Returns a lane, this thread's own if no other thread is in it.
     pub(super) fn writer<'a>(&'a self, arena: &'a Arena) -> Writer<'a> {
         let own = own_lane();
         let mut backoff = Backoff::default();
@@ -199,7 +200,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes a record; [`Full`] when there is no room for it, and then nothing was written.
+    /// Writes a record; [`Full`] when it does not fit, and then nothing was written.
     pub(super) fn add_record(&mut self, key: &[u8], message: &Message<'_>) -> Result<Place, Full> {
         let cost = Arena::cost(key, message.operand);
         let lane = self.lane;

@@ -28,8 +28,8 @@ impl Memtable {
         }
     }
 
-    /// Asks the processor for what says whether a key may be there: whoever looks up many has it
-    /// look for several at once. A hint, no more.
+    /// Asks the processor for the filter's word of a key. A reader that looks up many keys asks for
+    /// several at once. A hint, no more.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
         self.filter.of(key).prefetch();

@@ -12,10 +12,10 @@
 //! Nodes are read optimistically: a reader takes a node's word, reads, and looks at the word again;
 //! when the node has changed meanwhile it starts over (optimistic lock coupling; Leis, Haubenschild
 //! and Neumann, IEEE Data Eng. Bull. 2019). What a node holds is in a bank. A writer fills another
-//! bank and stores its place in the word, so a reader waits for nobody: not for a lock, nor for a
-//! writer that was preempted while it held one. The bank that is left over is the writer's next
-//! one. Records never move and never change but for the link to the next older version, so what a
-//! reader found stays valid as long as the memtable.
+//! bank and stores its place in the word, so a reader never waits: not for a lock, nor for a writer
+//! that was preempted while it held one. The bank that is left over is the writer's next one.
+//! Records never move and never change but for the link to the next older version, so what a reader
+//! found stays valid as long as the memtable.
 //!
 //! ```text
 //!   word              lock, version, place of the bank
@@ -40,9 +40,9 @@
 //! - **M2** The records of one key are linked newest first; every record is reachable from its
 //!   key's slot.
 //! - **M3** A writer changes a node only while it holds its lock: by another bank, and then the
-//!   node's word differs, or by one store that puts a newer record into a key's slot. Whoever sees
-//!   anything of what a bank is filled with again also sees that the word of the node that had it
-//!   differs.
+//!   node's word differs, or by one store that puts a newer record into a key's slot. A reader that
+//!   sees anything of what a bank is filled with again also sees that the word of the node that had
+//!   it differs.
 //! - **M4** Whatever an optimistic reader sees, it only follows places of words, banks and records
 //!   that exist.
 //! - **M5** `bytes()` counts every byte that was taken from the budget: records, nodes, range
@@ -86,7 +86,7 @@ use crate::sync::{AtomicU32, Ordering};
 /// What a range delete takes beside its two keys, at most.
 pub const RANGE_OVERHEAD: usize = deletes::OVERHEAD;
 
-/// The memtable has no room for the message: seal it and go on with a new one. Nothing was changed.
+/// The memtable is too full for the message: seal it and go on with a new one. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -211,7 +211,7 @@ impl Memtable {
     /// Deletes every key in `start..end` as of `sequence`.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for it; nothing was changed then.
+    /// [`Full`] when it does not fit; nothing was changed then.
     pub fn delete_range(&self, start: &[u8], end: &[u8], sequence: Sequence) -> Result<(), Full> {
         self.ranges.add(start, end, sequence, &self.arena)
     }

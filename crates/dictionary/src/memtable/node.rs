@@ -1,6 +1,6 @@
 //! One node: a word that says which bank holds its content, and the bank. Writers never change a
 //! bank that a reader may look at: they fill another one and store its place in the word, so
-//! readers wait for nobody.
+//! readers never wait.
 
 use super::arena::{Arena, Place};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -158,7 +158,7 @@ impl<'a> Deref for View<'a> {
 #[derive(Debug)]
 pub(super) struct Restart;
 
-/// The first word of a node that begins with this bank, held by whoever makes it.
+/// The first word of a node that begins with this bank, locked by the writer that makes it.
 pub(super) fn first_word(bank: Place) -> u64 {
     u64::from(bank) << 32 | LOCKED
 }
@@ -202,7 +202,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Locks the node if it is as it was seen, and nobody else holds it.
+    /// Locks the node if it has not changed since it was seen, and no other writer holds it.
     pub(super) fn lock(&self) -> Result<(), Restart> {
         let locked = self.word.compare_exchange(
             self.seen,

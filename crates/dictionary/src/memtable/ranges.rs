@@ -33,8 +33,7 @@ impl RangeDeletes {
         Arc::clone(&self.indexes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a delete, for which there must be room in the arena's budget; nothing is changed
-    /// otherwise.
+    /// Adds a delete if it fits in the arena's budget; otherwise nothing is changed.
     pub(super) fn add(
         &self,
         start: &[u8],

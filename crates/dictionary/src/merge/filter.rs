@@ -1,4 +1,4 @@
-//! Compaction filters: a user's word on values that nobody has overwritten.
+//! Compaction filters: a user's decision about values that were not overwritten.
 
 use std::fmt;
 

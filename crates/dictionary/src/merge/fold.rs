@@ -59,7 +59,7 @@ struct Band {
 /// A message that remains of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folded<'a> {
-    /// When it was committed; zero where nobody can ask any more.
+    /// When it was committed; zero where no reader can ask any more.
     pub sequence: Sequence,
     /// What it does.
     pub kind: Kind,
@@ -67,7 +67,8 @@ pub struct Folded<'a> {
     pub expires_ms: u64,
     /// The value or operand.
     pub operand: &'a [u8],
-    /// Which of the messages it is, counted from the newest, when it has that one's operand.
+    /// Which of the messages it is, counted from the newest, when it has the operand of that
+    /// message.
     pub number: Option<usize>,
 }
 
@@ -299,7 +300,7 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// The sequence number of what remains: nobody can ask for an older one when there is none
+    /// Returns the sequence number of what remains: 0 when no reader can ask for an older version
     /// (G4).
     fn settled(&self, sequence: Sequence) -> Sequence {
         match self.rule.older {

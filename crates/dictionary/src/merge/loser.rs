@@ -220,8 +220,8 @@ impl<S: Source> Merged<S> {
         if count == 0 {
             return Ok(0);
         }
-        // Whoever lost to this source lost to the key that it stood at: codes stay relative to that
-        // one.
+        // The sources that lost to this one lost to the key that it stood at: their codes stay
+        // relative to that key.
         std::mem::swap(&mut self.last, &mut self.base);
         let code = match winner.key() {
             Some(key) => Code::relative(&self.last, key, self.direction),
@@ -250,7 +250,7 @@ impl<S: Source> Merged<S> {
         Some(best?.0)
     }
 
-    /// Plays every match anew, after sources were moved.
+    /// Plays every match again, after sources were moved.
     pub fn rebuild(&mut self) {
         let count = self.sources.len();
         if count == 0 {
@@ -272,8 +272,8 @@ impl<S: Source> Merged<S> {
         self.losers[0] = winners[1];
     }
 
-    /// Plays the matches from a source's leaf up to the root. Whoever lost there lost to the
-    /// source's last key, so all codes are relative to that.
+    /// Plays the matches from a source's leaf up to the root. The losers there lost to the source's
+    /// last key, so all codes are relative to that.
     #[inline]
     fn replay(&mut self, mut winner: Player) {
         let mut node = (winner.source + self.losers.len()) / 2;

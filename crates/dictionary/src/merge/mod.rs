@@ -1,7 +1,7 @@
 //! Merging: several sorted sources become one, and the messages of a key become as few as may be.
 //!
-//! *Knows*: which source is next, which of equal keys is newer, and which messages nobody can ask
-//! for any more.
+//! *Knows*: which source is next, which of equal keys is newer, and which messages no reader can
+//! ask for any more.
 //!
 //! *Does not know*: where the sources come from, when a merge is worth its cost, what becomes of
 //! the result.

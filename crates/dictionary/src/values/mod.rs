@@ -54,7 +54,7 @@ impl ValuePointer {
         u64::from(self.len) * (self.node.read_len() as u64).min(decoded) / decoded
     }
 
-    /// One that points to so many bytes of a node that is nowhere.
+    /// A pointer to `len` bytes of a node that does not exist.
     #[cfg(test)]
     pub fn some(at: u32, len: usize) -> ValuePointer {
         let node = NodePointer {

@@ -43,8 +43,8 @@ pub fn read_value(
 /// as its page is pinned and unpinned.
 const WORTH_HOLDING: usize = 2048;
 
-/// Reads a value, with its node from anywhere; what was in the room is cleared first. The nodes of
-/// a long one are waited for.
+/// Reads a value, with its node from anywhere; `room` is cleared first. The nodes of a long value
+/// are waited for.
 pub fn fetch_value<F: Fetch>(fetch: &F, pointer: &ValuePointer, room: Room<'_>) -> Poll<Result<()>> {
     let out = room.bytes;
     let Blocking {
