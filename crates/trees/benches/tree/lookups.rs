@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// Lookups under way at once, or in a batch.
 const AT_ONCE: usize = 64;
-/// The device: so many blocks in each step.
+/// Blocks that the device reads in each step.
 const SLOTS: u64 = 32;
 const STEP_NS: u64 = 100_000;
 

@@ -349,7 +349,7 @@ fn scans(sizes: Sizes) {
     }
     world.seal();
     let turns = sizes.lookups / 100;
-    // Microseconds for a scan of so many records, and millions of records a second.
+    // Microseconds for a scan of `length` records, and millions of records a second.
     let speed = |tree: &Tree, length: u64, turns: u64| {
         let start = Instant::now();
         for turn in 0..turns {
@@ -387,8 +387,8 @@ fn scans(sizes: Sizes) {
     }
 }
 
-/// How much of a simulated SSD's bandwidth (PDAM: so many blocks in each step) a scan of 1,000 cold
-/// records gets.
+/// How much of a simulated SSD's bandwidth (PDAM: a fixed number of blocks in each step) a scan of
+/// 1,000 cold records gets.
 fn bandwidth(sizes: Sizes) {
     const SCANS: u64 = 100;
     const LENGTH: u64 = 1000;

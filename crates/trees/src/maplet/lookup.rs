@@ -168,9 +168,9 @@ fn blocking<'g>(cache: &'g Cache, guard: &'g Guard) -> Blocking<'g> {
     }
 }
 
-/// The pages of a path that know of a key, and what a lookup has to do before it can ask them.
-/// Whoever looks several keys up takes each step for all of them before the next, so that what a
-/// step reads is on its way while the others' is read.
+/// The pages of a path that know of a key, and what a lookup has to do before it can ask them. A
+/// reader of several keys takes each step for all of them before the next, so that what a step
+/// reads is on its way while the others' is read.
 #[derive(Default)]
 pub(crate) struct Pages<'f> {
     pointers: Path<NodePointer>,
@@ -236,7 +236,7 @@ impl<'f> Pages<'f> {
         })
     }
 
-    /// Whether nobody has found out yet which they are.
+    /// Returns whether the pages have not been found yet.
     #[inline]
     pub(crate) fn are_unknown(&self) -> bool {
         self.pointers.is_empty()

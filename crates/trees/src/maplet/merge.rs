@@ -91,10 +91,10 @@ impl Merger {
     ///
     /// # Errors
     /// [`Error::BadOption`] when the fingerprints have another length than a source's, or one that
-    /// so many entries do not go with; [`Error::Poisoned`] when the store refuses changes.
+    /// does not suit this number of entries; [`Error::Poisoned`] when the store refuses changes.
     ///
     /// # Panics
-    /// When a rewriting table lacks a value of its source.
+    /// When a value of a source is missing from its rewriting table.
     pub fn new(
         store: &Store,
         spec: &MapletSpec,

@@ -77,8 +77,8 @@ pub struct MapletSpec {
 
 /// A maplet that is open: its directory, in memory. Clones share it.
 ///
-/// It refers to its extents without counting: whoever looks something up holds a guard since before
-/// the maplet was unlinked, as for any node.
+/// It refers to its extents without counting: a reader holds a guard since before the maplet was
+/// unlinked, as for any node.
 #[derive(Clone, Debug)]
 pub struct Maplet {
     shared: Arc<Shared>,
@@ -100,8 +100,8 @@ impl Maplet {
     /// all under one `value`.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the fingerprints are too short or too long for so many hashes;
-    /// [`Error::Full`]; as the device says.
+    /// [`Error::BadOption`] when the fingerprints are too short or too long for this number of
+    /// hashes; [`Error::Full`]; as the device says.
     pub fn build(store: &Store, spec: &MapletSpec, hashes: Vec<u64>, value: u16) -> Result<Written> {
         let mut merger = Merger::new(store, spec, Vec::new(), Some((hashes, value)))?;
         loop {
@@ -214,8 +214,8 @@ impl Maplet {
         &self.shared.root.geometry
     }
 
-    /// The page that knows of a key, by the key's hash: for whoever wants it in the cache before it
-    /// is asked.
+    /// Returns the page that knows of a key, by the key's hash: for a reader that wants it in the
+    /// cache before it is asked.
     #[must_use]
     pub fn page(&self, hash: u64) -> NodePointer {
         let geometry = self.geometry();
@@ -223,7 +223,7 @@ impl Maplet {
             .expect("a fingerprint's page is one of the geometry's, and the directory has them all")
     }
 
-    /// Drops its pages from the cache, for whoever has unlinked it: their frames are free sooner.
+    /// Drops its pages from the cache once it is unlinked: their frames are free sooner.
     pub fn forget(&self, cache: &Cache) {
         for number in 0..self.shared.root.pages {
             if let Some(pointer) = self.page_pointer(number) {

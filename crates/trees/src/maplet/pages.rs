@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of one read, where an extent has so many.
+/// Bytes of one read, where an extent is that long.
 const WINDOW_BYTES: u64 = 256 * KIB;
 /// Reads that are under way or waiting to be used, at most.
 const WINDOWS: usize = 2;
@@ -157,7 +157,7 @@ impl Entries {
     }
 }
 
-/// The entries of a maplet in order, for whoever wants to know of them all.
+/// The entries of a maplet in order, for a reader of them all.
 #[derive(Debug)]
 pub(crate) struct Reading {
     entries: Entries,

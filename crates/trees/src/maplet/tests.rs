@@ -114,7 +114,7 @@ fn every_key_of_a_run_is_found_and_hardly_any_other() {
         );
         for (seed, count) in [0, 1, 2, 700, 20_000].into_iter().enumerate() {
             let mut keys = hashes(seed as u64, count);
-            // Some twice: a run has each key once, but nobody relies on it.
+            // Some twice: a run has each key once, but the maplet does not rely on it.
             keys.extend_from_within(..count / 10);
             let maplet = built(&store, &keys, 11);
             let mut model = Model::new();

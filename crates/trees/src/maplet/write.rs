@@ -9,7 +9,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, Error, NodePointer, PageSize, Result};
 use std::sync::Arc;
 
-/// Extents are longer than usual once a maplet would have more than so many.
+/// Extents are longer than usual once a maplet would have more extents than this.
 const USUAL_EXTENTS: u64 = 512;
 /// The most units in an extent: each of the writes in flight has a buffer as long.
 const MAX_UNITS: u32 = 4 * WriterOptions::EXTENT_UNITS;

@@ -222,7 +222,7 @@ impl Builder {
     /// have named a run that has it.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full) when there is no room; as the device says.
+    /// [`Error::Full`](alluvium_storage::Error::Full) when the store is full; as the device says.
     /// The builder can only be dropped then.
     ///
     /// # Panics

@@ -486,7 +486,7 @@ impl Checker<'_> {
             }
             match holds {
                 values::Holds::Value => self.value_nodes(group),
-                // Whoever goes on to what they point to reads them.
+                // The nodes they point to are read by the part of the check that follows them.
                 values::Holds::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
             }
         });

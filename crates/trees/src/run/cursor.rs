@@ -146,8 +146,8 @@ pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
     cursors.iter_mut().try_for_each(|cursor| cursor.arrive(seek))
 }
 
-/// A key may have older records in so many more leaves before they are passed over by a search from
-/// the root.
+/// How many more leaves may hold older records of a key before the cursor passes over them by a
+/// search from the root.
 const MOST_WALKED: usize = 2;
 
 #[cfg(all(test, not(alluvium_model_check)))]
@@ -171,8 +171,8 @@ impl Cursor {
         self.feed.memory_bytes() + self.key.capacity() + older
     }
 
-    /// So many leaves will probably be walked through after each seek: they are asked for at once,
-    /// as far as read-ahead goes. A streaming cursor takes no notice.
+    /// Announces how many leaves will probably be walked through after each seek: they are asked
+    /// for at once, as far as read-ahead goes. A streaming cursor takes no notice.
     pub fn expect(&mut self, leaves: usize) {
         self.feed.expect(leaves);
     }

@@ -38,10 +38,11 @@ impl Access {
 
 /// The most leaves that a cached cursor has asked for ahead.
 const MAX_AHEAD: usize = 64;
-/// After so many leaves that were not in the cache it reads on past the cache, and from the first
-/// on where it expects as many.
+/// After this many leaves that were not in the cache the cursor reads on past the cache; if it
+/// expects as many, from the first leaf on.
 const LONG: usize = 256;
-/// Where it expects as many, and the cache had some, it is after so many.
+/// If it expects as many, but the cache had some of them, it reads past the cache after this many
+/// misses.
 const LACKING: usize = 16;
 /// It asks for as many in any case, where it walks through many.
 const MIN_AHEAD: usize = 4;
@@ -50,14 +51,15 @@ const MIN_AHEAD: usize = 4;
 const MAX_KEPT: usize = 16;
 /// The most bytes of one read past the cache.
 const WINDOW: u64 = 256 * KIB;
-/// Those of the first where somebody waits for it; each that follows may have twice as many.
+/// Bytes of a scan's first read past the cache, because its caller waits; each read that follows
+/// may be twice as long.
 const FIRST_WINDOW: u64 = 32 * KIB;
 /// Such reads at once, of compactions: one that the cursor walks through, and those under way.
 const WINDOWS: usize = 3;
-/// And of scans, for which somebody waits, where the cache lends so much: a device that answers
-/// several together has the next ones while those are walked through.
+/// The same for scans, whose callers wait, if the cache lends the memory: a device that answers
+/// several reads together delivers the next ones while the first is walked through.
 const SCAN_WINDOWS: usize = 6;
-/// What is read though nobody wants it, to make one read of two, at most, in bytes.
+/// The most unwanted bytes between two leaves that are read to make one read of two.
 const MAX_GAP: u64 = 16 * KIB;
 
 /// Leaves of a run within a range.
@@ -72,11 +74,11 @@ pub(super) struct Feed {
     ahead: Option<Path>,
     /// Cached: leaves that were asked for.
     asked: VecDeque<NodePointer>,
-    /// How many of these, the first, were not read ahead but asked for by whoever began.
+    /// How many of these, the first, were not read ahead but asked for by the caller that began.
     begun: usize,
     pending: Vec<Pending>,
     window: usize,
-    /// The largest window for which the cache has had room so far.
+    /// The largest window that the cache has been able to hold so far.
     most: usize,
     /// Cached: leaves that will probably be needed; they are asked for with the first, as far as
     /// read-ahead goes.
@@ -180,7 +182,7 @@ impl Feed {
         self.access
     }
 
-    /// So many leaves will probably be needed.
+    /// Announces how many leaves will probably be needed.
     pub(super) fn expect(&mut self, leaves: usize) {
         self.expected = leaves.max(1);
     }
@@ -211,8 +213,8 @@ impl Feed {
         }
     }
 
-    /// Begins anew at a target, and asks for what comes first, without waiting for leaves. The
-    /// answer names the first leaves where the cache is to be asked for them.
+    /// Starts at a target, and asks for what comes first, without waiting for leaves. The answer
+    /// names the first leaves where the cache is to be asked for them.
     pub(super) fn start(&mut self, target: Target<'_>) -> Result<Vec<NodePointer>> {
         self.current = Current::None;
         self.asked.clear();
@@ -371,8 +373,8 @@ impl Feed {
         Ok(pointer)
     }
 
-    /// Whether a leaf that is not there was read ahead, and others took its room: then the window
-    /// is too large for the cache.
+    /// Returns whether a leaf was read ahead and evicted before it was used: then the window is too
+    /// large for the cache.
     #[cold]
     fn is_lost(&mut self, pointer: &NodePointer, guard: &Guard) -> bool {
         let was_asked = !self.pending.is_empty();
@@ -380,7 +382,7 @@ impl Feed {
         was_asked && self.pending.is_empty() && self.cache.glance(pointer, guard).is_none()
     }
 
-    /// Asks for so many leaves, and doubles the window.
+    /// Asks for `leaves` leaves, and doubles the window.
     fn ask_ahead(&mut self, leaves: usize) -> Result<()> {
         self.pending.retain_mut(|pending| !pending.poll());
         let first = self.asked.is_empty();

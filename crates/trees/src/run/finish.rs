@@ -28,7 +28,7 @@ pub struct Built {
 }
 
 impl Built {
-    /// Gives the run's own extents up. Nobody may have read its leaves through the cache.
+    /// Gives the run's own extents up. Its leaves may not have been read through the cache.
     pub fn abandon(self, store: &Store) {
         self.cached
             .iter()
@@ -61,7 +61,7 @@ impl Builder {
     /// and nothing installed. None when nothing was taken.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room, [`Error::Corrupt`] when a value passed on is in no
+    /// [`Error::Full`] when the store is full, [`Error::Corrupt`] when a value passed on is in no
     /// extent of the runs that were named, or as the device says; what was written is given up
     /// then.
     pub fn finish(mut self) -> Result<Option<Built>> {

@@ -3,7 +3,7 @@
 //! *Knows*: how sorted records become leaves, index nodes and a footer; how a key, a range, a sum
 //! over a range is found in them; which extents a run needs, and for which keys.
 //!
-//! *Does not know*: other runs, when a run dies, who may still read it: whoever uses a run, a
+//! *Does not know*: other runs, when a run dies, who may still read it: the owner of a run, a
 //! cursor or a pointer keeps its extents.
 //!
 //! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
@@ -37,10 +37,10 @@
 //!
 //! - **R1** A leaf's keys lie from its separator up to the next one; the next one itself only where
 //!   the next leaf goes on with the same key's records.
-//! - **R2** Whoever reads a run within a range of keys touches only extents whose lowest and
-//!   highest key say that the range needs them.
-//! - **R3** What is read from a device never makes this room panic, loop for ever, or allocate more
-//!   than a node says it holds; a node that is not what its pointer means is an error.
+//! - **R2** A reader within a range of keys touches only extents whose lowest and highest key say
+//!   that the range needs them.
+//! - **R3** What is read from a device never makes this module panic, loop for ever, or allocate
+//!   more than a node says it holds; a node that is not what its pointer means is an error.
 //! - **R4** A run's extents are provisional until its owner installs them; a builder that is
 //!   dropped gives them up.
 

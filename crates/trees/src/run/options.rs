@@ -1,4 +1,4 @@
-//! How a run is written, as chosen by whoever writes it and by what its records are like.
+//! How a run is written: the writer's choices, and what its records are like.
 
 use alluvium_base::{KIB, Purpose};
 use alluvium_storage::extents::Class;

@@ -1,4 +1,4 @@
-//! Lookups where the cache has room for nothing, because others hold all of it.
+//! Lookups where the cache can hold nothing, because others hold all of it.
 
 use alluvium_base::Message;
 use alluvium_base::message::LAST;

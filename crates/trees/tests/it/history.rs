@@ -13,7 +13,7 @@ struct Event {
     operand: Vec<u8>,
 }
 
-/// All that ever happened and somebody may still ask about. Operands of merges are appended.
+/// All that ever happened and that a reader may still ask about. Operands of merges are appended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     events: BTreeMap<Vec<u8>, Vec<Event>>,
@@ -88,8 +88,8 @@ impl History {
         found.collect()
     }
 
-    /// Nobody asks below `horizon` any more: older messages that newer ones hide for everybody are
-    /// forgotten, and range deletes with nothing left under them.
+    /// Forgets what no reader below `horizon` needs any more: older messages that newer ones hide
+    /// from every reader, and range deletes with nothing left under them.
     pub(crate) fn forget(&mut self, horizon: Sequence) {
         let ranges = &self.ranges;
         self.events.retain(|key, events| {

@@ -96,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// What goes on while somebody reads.
+    /// What goes on during a read.
     fn work_amid(&mut self) -> Result<()> {
         match self.random.u32(..120) {
             0..3 => self.poll_step(),

@@ -25,9 +25,9 @@ const WORKERS: usize = 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
     pub(crate) keys: u32,
-    /// Keys come in order, in so many of a hundred cases.
+    /// Percentage of cases in which keys come in order.
     pub(crate) sequential: u32,
-    /// All keys fall in one 64th of the space, in so many of a hundred cases.
+    /// Percentage of cases in which all keys fall in one 64th of the space.
     pub(crate) local: u32,
     pub(crate) deletes: u32,
     pub(crate) merges: u32,
@@ -394,7 +394,7 @@ impl World {
         self.tree.maintain(&mut self.maintenance.clone())
     }
 
-    /// Somebody reads at the tree's cut, until all snapshots are forgotten.
+    /// Reads at the tree's cut, until all snapshots are forgotten.
     pub(crate) fn hold_snapshot(&mut self) {
         self.snapshots.push(self.tree.cut());
     }

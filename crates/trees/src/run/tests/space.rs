@@ -265,8 +265,8 @@ impl Walked {
         }
     }
 
-    /// How often a walk over so many records reads that is told to be so many leaves long, and how
-    /// many pages it replaces.
+    /// Returns how many reads a walk over `records` records does that expects `expected` leaves,
+    /// and how many pages it replaces in the cache.
     fn walk(&self, direction: Direction, first: usize, records: usize, expected: usize) -> (usize, usize) {
         let reads = || self.directory.counters().snapshot().of(Purpose::Scan).reads as usize;
         let replaced = || self.store.cache().stats().evictions as usize;

@@ -1,4 +1,4 @@
-//! What nobody waits for: incorporation, compaction, maintenance, checkpoints, space. Each by
+//! Work in the background: incorporation, compaction, maintenance, checkpoints, space. Each by
 //! slices, each interrupted at will.
 
 use super::db::{Db, Pairs, Sealed, Snapshot};
@@ -23,7 +23,7 @@ const RECLAIM: ReclaimLimit = ReclaimLimit {
 /// Steps of a quiet hour.
 const QUIET: usize = 40;
 
-/// Records of a slice when somebody waits for the end.
+/// Records of a slice when the caller waits for the end.
 const ALL: usize = 100_000;
 
 impl Db {
@@ -243,7 +243,7 @@ impl Db {
         Ok(())
     }
 
-    /// Somebody begins to read what there is, or ends: it must be as it was.
+    /// Begins or ends a read of the present state: it must find the state unchanged.
     fn toggle_snapshot(&mut self, world: &World) -> std::result::Result<(), Trouble> {
         let everything = KeyRange::everything();
         if self.snapshot.is_none() {
@@ -268,7 +268,7 @@ impl Db {
         ))
     }
 
-    /// Whoever reads a snapshot reads some records more.
+    /// Reads some records more of a snapshot.
     fn read_on(&mut self, records: usize) -> std::result::Result<(), Trouble> {
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
@@ -319,8 +319,7 @@ impl Db {
         self.count_space(world);
     }
 
-    /// Counts space that is taken. Once it was more than there ever was room for in the files, some
-    /// was used again.
+    /// Counts space that is taken. Once it exceeds what the files ever held, some was used again.
     fn count_space(&mut self, world: &World) {
         let usage = self.store().usage().0.total();
         let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;

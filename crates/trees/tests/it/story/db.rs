@@ -23,7 +23,7 @@ use alluvium_trees::tiered::{Incorporation, Iter, Stats, Step, Tree, TreeOptions
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Room of a memtable: far more than makes it full, since a log that is replayed fills one.
+/// Bytes of a memtable: far more than makes it full, since a log that is replayed fills one.
 const ROOM: usize = 1 << 20;
 
 /// A memtable that takes no more writes.
@@ -34,7 +34,7 @@ pub(super) struct Sealed {
     pub(super) writing: Option<Incorporation>,
 }
 
-/// A state that somebody reads slowly, and what was there when it was taken.
+/// A state that a slow reader reads, and what was there when it was taken.
 pub(super) struct Snapshot {
     pub(super) at: Sequence,
     pub(super) pairs: Pairs,

@@ -22,8 +22,7 @@ use ops::{Action, Op};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One opening in so many is followed by a check of every run and maplet, the others by one of the
-/// trunk.
+/// Every how many openings every run and maplet is checked; at the others the trunk alone is.
 const EVERYTHING: u64 = 4;
 
 /// The story, with the ways in which it varies.
