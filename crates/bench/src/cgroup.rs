@@ -30,8 +30,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group of the memory controller whose processes may take so many bytes together, page cache
-    /// included.
+    /// Makes a group of the memory controller whose processes may take this many bytes together,
+    /// page cache included.
     ///
     /// # Errors
     /// Where control groups of version 1 are not there, or may not be made.

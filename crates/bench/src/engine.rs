@@ -12,7 +12,7 @@ pub struct Setup {
     pub cap: u64,
     /// Whether the process is kept within it.
     pub kept: Kept,
-    /// The memory that the engine is told to use, where somebody says so.
+    /// The memory that the engine is told to use, if a size was chosen.
     pub memory: Option<u64>,
     /// Whether writes are logged.
     pub log: Log,
@@ -27,7 +27,7 @@ pub struct Setup {
 /// Whether something keeps a process within its cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// A control group does: whoever asks the machine for its memory is told the cap.
+    /// A control group does: an engine that asks the machine for its memory is told the cap.
     WithinCap,
     /// Nothing does: an engine that asks the machine is told all of it.
     Free,

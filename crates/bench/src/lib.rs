@@ -3,7 +3,7 @@
 //! *Knows*: YCSB's workloads and the sweeps, how an engine is driven by threads, what a phase cost,
 //! how figures are shown and compared, how a process is kept within a cap of memory.
 //!
-//! *Does not know*: how engines work. What is not Alluvium comes from the room `rivals`, in a
+//! *Does not know*: how engines work. What is not Alluvium comes from the crate `rivals`, in a
 //! process of its own.
 //!
 //! *Read in this order*: `engine.rs` (what is measured), `workload/` (keys, values, distributions,

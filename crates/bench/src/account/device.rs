@@ -2,7 +2,8 @@
 //!
 //! - the *process* (`io` of proc(5)): bytes that it made the device read, and bytes of pages that
 //!   it made dirty or wrote past the page cache, less those that were dropped before they were
-//!   written. Nobody else's are in it; what the file system adds for itself is not, either.
+//!   written. Bytes of other processes are not in it; what the file system adds for itself is not,
+//!   either.
 //! - the *group* (the block controller of control groups, version 1): reads and their bytes,
 //!   exactly; of writes only those past the page cache.
 //! - the *block device* (`/proc/diskstats`): everything, and everybody's.

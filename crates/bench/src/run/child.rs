@@ -23,7 +23,7 @@ pub fn child(entries: &[Entry]) -> ExitCode {
     let say = |event: &Event| {
         let mut out = std::io::stdout().lock();
         let line = serde_json::to_string(event).expect("an event is JSON");
-        // Whom nobody listens to has nothing to do any more.
+        // The parent does not listen any more: there is nothing left to do.
         if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
             std::process::exit(1);
         }
@@ -84,7 +84,7 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
         say,
     };
     if !job.is_loaded && !job.phases.iter().any(|phase| phase.task == Task::Load) {
-        // Somebody wants to see what follows only.
+        // Only what follows is wanted.
         state.load_silently()?;
     }
     for phase in &job.phases {

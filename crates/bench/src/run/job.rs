@@ -9,7 +9,7 @@ use crate::workload::phase::Phase;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything that one engine is to do in one process.
+/// Everything that an engine is to do in one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// The engine.
@@ -36,11 +36,11 @@ pub struct Job {
     pub log: Log,
     /// What the process may use of memory, in bytes.
     pub cap: u64,
-    /// What the engine is told to use, if somebody says so.
+    /// What the engine is told to use, if a size was chosen.
     pub memory: Option<u64>,
     /// How long the engine may go on by itself after the load, in milliseconds.
     pub settle_ms: u64,
-    /// Of so many reads one is proven; at least 1.
+    /// Every how many reads one is proven; at least 1.
     pub verify_every: u64,
     /// The length of an interval of the throughput over time, in milliseconds.
     pub interval_ms: u64,
@@ -171,7 +171,7 @@ pub struct Row {
     pub operations: u64,
     /// For how long.
     pub seconds: f64,
-    /// The operations a second that were meant to begin, if somebody said so.
+    /// The operations a second that were meant to begin, if a rate was chosen.
     pub target_per_s: Option<f64>,
     /// How many records there were at the end.
     pub records: u64,

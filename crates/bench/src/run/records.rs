@@ -15,7 +15,7 @@ pub(super) struct Records {
 const NOTHING: u64 = u64::MAX;
 
 impl Records {
-    /// The first so many are there.
+    /// The first `records` records are there.
     pub(super) fn new(records: u64, threads: usize) -> Records {
         Records {
             next: AtomicU64::new(records),
@@ -25,7 +25,8 @@ impl Records {
 
     /// The number of a new record, which a thread puts now.
     pub(super) fn begin(&self, thread: usize) -> u64 {
-        // Said before the number is taken: whoever sees the number taken sees that it is pending.
+        // Stored before the number is taken: a thread that sees the number taken sees that it is
+        // pending.
         self.pending[thread].store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.pending[thread].store(number, Ordering::SeqCst);

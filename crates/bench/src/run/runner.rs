@@ -93,7 +93,7 @@ impl std::fmt::Display for Failure {
 
 /// Who hears what happens.
 pub trait Listener: Sync {
-    /// Whether somebody wants it to stop.
+    /// Returns whether the user wants it to stop.
     fn is_stopped(&self) -> bool;
 
     /// Something has happened.
@@ -133,8 +133,8 @@ pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
 pub(crate) type One<'a> = &'a mut dyn FnMut(&str, usize, &mut Outcome) -> Result<()>;
 
 /// Does something for every engine, repetition by repetition, so that what changes on the machine
-/// meanwhile meets all of them. One that fails is among the failures, and the others go on: an
-/// engine that is killed for its memory after an hour takes nobody's figures with it.
+/// meanwhile meets all of them. An engine that fails is among the failures, and the others go on:
+/// if one is killed for its memory after an hour, the figures of the others are kept.
 ///
 /// # Errors
 /// When nothing could be measured at all: why the first failed.

@@ -1,5 +1,5 @@
-//! Connections that ask a server, each so many requests at a time, as soon as those before are
-//! answered.
+//! Connections that ask a server. Each sends a fixed number of requests at a time, as soon as those
+//! before are answered.
 
 use super::protocol::{Protocol, Reply};
 use crate::account::latency::Recorder;
@@ -58,7 +58,7 @@ pub struct Asked {
     pub seconds: f64,
 }
 
-/// Of so many values one is proven to its last byte.
+/// Every how many values one is compared to its last byte.
 const PROVE_EVERY: u64 = 8;
 
 /// How long a server may be silent.

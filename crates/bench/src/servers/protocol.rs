@@ -90,7 +90,7 @@ fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     }
 }
 
-/// A value of so many bytes that begins at `start`, and what comes behind it.
+/// Reads a value of as many bytes as `digits` say that begins at `start`, and what comes behind it.
 fn value(received: &[u8], start: usize, digits: &[u8], behind: &[u8]) -> Result<Option<(usize, Reply)>> {
     let len: Option<usize> = std::str::from_utf8(digits)
         .ok()

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// So many operations, of all threads together.
+    /// This many operations, of all threads together.
     Operations(u64),
-    /// So many milliseconds.
+    /// This many milliseconds.
     Milliseconds(u64),
 }
 
@@ -109,9 +109,9 @@ pub struct Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lengths {
-    /// Each from one record to so many, as often as any other: as in YCSB.
+    /// Each from one record to this many, as often as any other: as in YCSB.
     Uniform(usize),
-    /// Exactly so many.
+    /// Exactly this many.
     Exactly(usize),
 }
 

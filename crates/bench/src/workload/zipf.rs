@@ -26,7 +26,7 @@ impl Zipf {
         }
     }
 
-    /// From now on there are so many ranks; never fewer than before.
+    /// Sets the number of ranks from now on; never fewer than before.
     pub fn grow(&mut self, count: u64) {
         if count <= self.count {
             return;

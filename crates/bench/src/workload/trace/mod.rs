@@ -42,7 +42,7 @@ pub struct Head {
     pub operations: u64,
 }
 
-/// Writes a trace of so many operations of a phase on so many records.
+/// Writes a trace of a phase, with as many operations and records as `head` says.
 ///
 /// # Errors
 /// When the phase is a load, or as the file system says.
