@@ -21,13 +21,13 @@ pub(crate) fn listen() -> Result<()> {
     .context("asking for signals")
 }
 
-/// Whether somebody wants the job to stop.
+/// Returns whether the user wants the job to stop.
 pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed) > 0
 }
 
-/// Hears how far a job has come that changes nothing until it is done, and ends the process when
-/// somebody asks for it.
+/// Follows the progress of a job that changes nothing until it is done, and ends the process when
+/// the user asks for it.
 pub(crate) fn or<'b>(
     bar: &'b ProgressBar,
     said: &'b str,

@@ -49,7 +49,7 @@ pub struct Restore {
     pub from: PathBuf,
 }
 
-/// What is said when somebody stops it.
+/// What is said when the user stops it.
 const INCOMPLETE: &str = "stopped: what was copied is no store; the same command begins anew";
 
 /// A bar that shows how far a job has come.

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether somebody wants it to end.
+/// How often it is looked whether the user wants it to end.
 const NAP: Duration = Duration::from_millis(50);
 /// The width of the longest bar, in characters.
 const BAR: usize = 24;

@@ -300,7 +300,7 @@ fn another_user_is_not_answered() {
             .unwrap()
             .into();
         if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-            // The same user: nobody else could be had.
+            // The same user: no other one could be had.
             return;
         }
         assert_ne!(said.code, Some(0), "{said:?}");
