@@ -1,4 +1,4 @@
-//! Workshop commands: what keeps the house as `docs/architecture.md` describes it.
+//! Workshop commands: what keeps the workspace as `docs/architecture.md` describes it.
 //!
 //! *Knows*: the source text of the workspace, its Cargo manifests, and the rules that text can
 //! show.

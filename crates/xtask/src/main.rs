@@ -1,4 +1,4 @@
-//! `cargo run -p xtask -- tidy`: checks that the house is in order.
+//! `cargo run -p xtask -- tidy`: checks the rules of the project.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -15,7 +15,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check the rules of the house that text can show; print every finding and fail if there is
+    /// Check the rules of the project that text can show; print every finding and fail if there is
     /// one.
     Tidy {
         /// First lower the numbers in crates/xtask/ratchet.toml to what the workspace holds today.

@@ -1,11 +1,11 @@
 //! Documents: what they link to exists, every page of `docs/` is linked from another document,
-//! every path they name exists, and the architecture page names every room.
+//! every path they name exists, and the architecture page names every crate.
 
 use super::workspace::Document;
 use super::{Finding, Workspace};
 use std::collections::BTreeSet;
 
-/// The page that names every room.
+/// The page that names every crate.
 const MAP: &str = "docs/architecture.md";
 
 /// Checks links, paths and the map.
@@ -43,7 +43,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
             .filter(|package| !map.text.contains(&package.folder))
         {
             let text = format!(
-                "the map does not name {}: add the room and its one sentence",
+                "the map does not name {}: add the crate and its one sentence",
                 package.folder
             );
             findings.push(Finding::new(MAP, 1, text));
@@ -116,7 +116,7 @@ mod tests {
         let workspace = Workspace::planted(&[
             (
                 "README.md",
-                "[map](docs/architecture.md#rooms) [out](https://example.org/x) `crates/base/src`, crates/*/src.",
+                "[map](docs/architecture.md#crates) [out](https://example.org/x) `crates/base/src`, crates/*/src.",
             ),
             (
                 "docs/architecture.md",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_pages_broken_links_wrong_paths_and_missing_rooms_are_found() {
+    fn lost_pages_broken_links_wrong_paths_and_missing_crates_are_found() {
         let workspace = Workspace::planted(&[
             ("README.md", "\n[map](docs/map.md) and `crates/base/src/gone.rs`"),
             ("docs/architecture.md", "[self](architecture.md)"),

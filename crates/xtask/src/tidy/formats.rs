@@ -2,7 +2,7 @@
 //! by a snapshot test and is named in `docs/formats.md`; and rule 15: no `usize` and no host byte
 //! order in them.
 
-use super::{Finding, Source, Workspace, rooms};
+use super::{Finding, Source, Workspace, crates};
 
 /// The word of an allowance: `tidy: allow format: <why>`.
 pub const RULE: &str = "format";
@@ -30,12 +30,12 @@ const HOST: [&str; 4] = [
     "size_of::<usize>",
 ];
 
-/// Checks every file of the house; the workshop and tests may do as they like.
+/// Checks every file of the product; the workshop and tests may do as they like.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &workspace.sources {
-        if rooms::is_workshop(Workspace::room_of(&source.path)) || source.path == BYTES {
+        if crates::is_workshop(Workspace::crate_of(&source.path)) || source.path == BYTES {
             continue;
         }
         if source.file_name() == "format.rs" && !source.is_test(1) {

@@ -3,7 +3,7 @@
 
 use super::{Finding, Source, Workspace};
 
-/// Rooms that may touch the file system: `device` for everyone, the others for what only they do.
+/// Crates that may touch the file system: `device` for everyone, the others for what only they do.
 const EXEMPT: [&str; 7] = ["device", "cli", "files", "bench", "rivals", "xtask", "fuzz"];
 
 /// Calls to the operating system outside `device`, each with its reason. One that is no longer made
@@ -34,13 +34,13 @@ const EXCEPTIONS: [(&str, &str, &str); 4] = [
 /// Crates that reach the operating system past the standard library.
 const SYSTEM: [&str; 5] = ["libc", "io_uring", "rustix", "nix", "memmap2"];
 
-/// Checks every room that is not exempt. Benches are of the workshop: they measure what the device
+/// Checks every crate that is not exempt. Benches are of the workshop: they measure what the device
 /// gives by itself.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     let exempt = |source: &&Source| {
-        EXEMPT.contains(&Workspace::room_of(&source.path)) || source.path.contains("/benches/")
+        EXEMPT.contains(&Workspace::crate_of(&source.path)) || source.path.contains("/benches/")
     };
     for source in workspace.sources.iter().filter(|source| !exempt(source)) {
         let mut find = |line: usize, text: String| findings.push(Finding::new(&source.path, line, text));

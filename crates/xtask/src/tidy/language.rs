@@ -13,6 +13,9 @@ use std::fs;
 /// Columns of the widest line that ends in a comment.
 const WIDTH: usize = 100;
 
+/// The same for examples and drawings in comments, between fences: as wide as code.
+const CODE: usize = 110;
+
 /// Characters of the longest subject of a commit.
 const SUBJECT: usize = 72;
 
@@ -138,20 +141,14 @@ pub fn lower(workspace: &mut Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Every finding, by the crate it is counted for.
+/// Returns every finding, by the crate it is counted for.
 fn findings(workspace: &Workspace) -> BTreeMap<String, Vec<Finding>> {
     let mut all: BTreeMap<String, Vec<Finding>> = BTreeMap::new();
     for source in &workspace.sources {
         let found = all
-            .entry(Workspace::room_of(&source.path).to_owned())
+            .entry(Workspace::crate_of(&source.path).to_owned())
             .or_default();
-        for comment in source.comments.iter().filter(|comment| is_too_wide(comment)) {
-            let text = format!(
-                "a comment ends in column {}, over {WIDTH}: break the line",
-                comment.width
-            );
-            found.push(Finding::new(&source.path, comment.line, text));
-        }
+        found.extend(wide(&source.path, &source.comments));
         let lines = source
             .comments
             .iter()
@@ -160,7 +157,7 @@ fn findings(workspace: &Workspace) -> BTreeMap<String, Vec<Finding>> {
     }
     for document in &workspace.documents {
         let name = if document.path.contains('/') {
-            Workspace::room_of(&document.path)
+            Workspace::crate_of(&document.path)
         } else {
             "docs"
         };
@@ -188,13 +185,29 @@ fn findings(workspace: &Workspace) -> BTreeMap<String, Vec<Finding>> {
     all
 }
 
-/// Whether a comment's line is too wide. A row of a table, or one long word, cannot be broken.
-fn is_too_wide(comment: &Comment) -> bool {
-    let text = comment.text.trim_start_matches(['/', '!']).trim();
-    comment.width > WIDTH && text.contains(' ') && !text.starts_with('|')
+/// Returns the comments that are too wide. A row of a table, or one long word, cannot be broken.
+fn wide(path: &str, comments: &[Comment]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (mut is_code, mut last) = (false, 0);
+    for comment in comments {
+        let text = comment.text.trim_start_matches(['/', '!']).trim();
+        // A fence ends with the comment at the latest.
+        is_code &= comment.line <= last + 1;
+        last = comment.line;
+        is_code ^= text.starts_with("```");
+        let limit = if is_code { CODE } else { WIDTH };
+        if comment.width > limit && text.contains(' ') && !text.starts_with('|') {
+            let text = format!(
+                "a comment ends in column {}, over {limit}: break the line",
+                comment.width
+            );
+            findings.push(Finding::new(path, comment.line, text));
+        }
+    }
+    findings
 }
 
-/// The findings of words in lines that follow each other. `is_public` says whether users read a
+/// Returns the refused words in lines that follow each other. `is_public` says whether users read a
 /// line.
 fn words<'a>(
     path: &str,
@@ -245,7 +258,7 @@ fn words<'a>(
     findings
 }
 
-/// Whether the words said last are a phrase.
+/// Returns whether the words said last are a phrase.
 fn ends_with(said: &[(String, usize)], phrase: &[&str]) -> bool {
     said.len() >= phrase.len()
         && said[said.len() - phrase.len()..]
@@ -329,6 +342,10 @@ mod tests {
         );
         assert_eq!(found(file, &format!("f(); {}", words(96))).len(), 1);
         assert_eq!(found(file, &format!("f(\"{}\");", "ab ".repeat(40))), [""; 0]);
+        let fenced = |len: usize| format!("//! ```\n{}\n//! ```", words(len).replace("//", "//!"));
+        assert_eq!(found(file, &fenced(109)), [""; 0]);
+        assert_eq!(found(file, &fenced(110)).len(), 1);
+        assert_eq!(found(file, &format!("//! ```\nf();\n{}", words(101))).len(), 1);
         assert_eq!(found(file, &format!("//! | {} |", "ab ".repeat(40))), [""; 0]);
         assert_eq!(found(file, &format!("// <{}>", "x".repeat(100))), [""; 0]);
     }

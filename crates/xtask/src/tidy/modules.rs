@@ -69,7 +69,8 @@ struct Child {
 fn children(source: &Source, folder: &str) -> Vec<Child> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
-    let mut inline: Vec<(String, usize)> = Vec::new(); // name and brace depth of the inline modules around
+    // Name and brace depth of the inline modules around.
+    let mut inline: Vec<(String, usize)> = Vec::new();
     let mut depth = 0;
     let mut named: Option<&str> = None; // by a `#[path = "…"]` that waits for its `mod`
     let named_file = |text: &str| Child {

@@ -26,7 +26,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         .filter(|(len, _)| *len > LONGEST.min(allowed.longest_file.max(NINE_IN_TEN)))
     {
         let text = format!(
-            "{len} lines of code, where no file may have over {}: a room is missing; take a part out",
+            "{len} lines of code, where no file may have over {}: a module is missing; take a part out",
             LONGEST.min(allowed.longest_file.max(NINE_IN_TEN))
         );
         findings.push(Finding::new(&source.path, 1, text));

@@ -150,10 +150,10 @@ impl Workspace {
         format!("{packages} packages, {files} Rust files with {lines} lines of code, {documents} documents")
     }
 
-    /// The name of the room that a path is in: `storage` for `crates/storage/src/lib.rs`, `fuzz`
-    /// for what is there.
+    /// Returns the name of the crate that a path is in: `storage` for `crates/storage/src/lib.rs`,
+    /// `fuzz` for what is there.
     #[must_use]
-    pub fn room_of(path: &str) -> &str {
+    pub fn crate_of(path: &str) -> &str {
         let path = path.strip_prefix("crates/").unwrap_or(path);
         path.split('/').next().unwrap_or(path)
     }

@@ -1,4 +1,4 @@
-//! The house itself, checked; and the command, run on a house with something wrong in it.
+//! The workspace itself, checked; and the command, run on a workspace with violations.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use xtask::tidy::{self, Workspace};
 
 #[test]
-fn the_house_is_in_order() {
+fn the_workspace_is_in_order() {
     let workspace = Workspace::load(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
     let findings: Vec<String> = tidy::check(&workspace).iter().map(ToString::to_string).collect();
     assert!(
@@ -35,7 +35,7 @@ fn the_library_and_the_crates_below_it_can_be_published() {
     }
 }
 
-/// Plants a workspace of one room, whose library is the given text.
+/// Plants a workspace of one crate, whose library is the given text.
 fn plant(lib: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {
