@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 /// ```
 /// use alluvium_base::Purpose;
 /// use alluvium_base::cost::{Access, CostClock, CostFault};
-/// use alluvium_device::{Buffer, Device, Directory, FileOptions, ThrottledDirectory, memory::MemoryDirectory};
+/// use alluvium_device::memory::MemoryDirectory;
+/// use alluvium_device::{Buffer, Device, Directory, FileOptions, ThrottledDirectory};
 /// use std::{sync::Arc, time::Instant};
 /// struct Slow(u64);
 /// impl CostClock for Slow {
