@@ -5,11 +5,11 @@
 //! OFFSET  SIZE  MEANING
 //!      0     -  n: keys at which a delete begins or ends
 //!            -  b: bytes of those keys
-//!            b  the keys, ascending, each once, in groups of 16. Each: how many bytes it shares with the one before (0 for the first of
-//!               a group), the length of the rest, the rest
+//!            b  the keys, ascending, each once, in groups of 16. Each: how many bytes it shares with
+//!               the one before (0 for the first of a group), the length of the rest, the rest
 //!            -  m: deletes, the oldest first
-//!        m × -  each: the number of the key that it begins with, how many keys on it ends, its sequence number without that of the one
-//!               before
+//!        m × -  each: the number of the key that it begins with, how many keys on it ends, its
+//!               sequence number without that of the one before
 //! ```
 //!
 //! The keys are the same in memory. No bytes that are read ask for much more memory than they have

@@ -120,7 +120,7 @@ impl Arena {
 
     /// Takes `bytes` for good, at a multiple of `align`. Returns their offset, or none when fewer
     /// are left. Memory that a caller keeps elsewhere is charged by taking as much here and leaving
-    /// it unused, so that one number bounds it all (M5).
+    /// it unused, so that a single number bounds it all (M5).
     pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
         let end = |used: usize| used.next_multiple_of(align).checked_add(bytes);
         let take = |used: usize| end(used).filter(|&end| end <= self.memory.len());

@@ -22,7 +22,8 @@
 //!   bank (64 slots)   prefix of each key: 8 bytes behind what all keys of the node share
 //!                     slot of each key: its newest record in the arena
 //!                     children, behind an inner node's
-//!   record            sequence, kind, expiry, lengths, links to the next older version and to one further away, key, operand
+//!   record            sequence, kind, expiry, lengths, links to the next older version and to one
+//!                     further away, key, operand
 //! ```
 //!
 //! A lookup in 64 MiB costs two waits for memory, one for the leaf and one for the record: all
