@@ -107,7 +107,7 @@ impl BloomGeometry {
     }
 
     /// Returns the probability that a filter of `keys` keys answers for a key that was never put
-    /// in. It is the probability that one bit is set in each word of a line, averaged over the
+    /// in. It is the probability that a bit is set in each word of a line, averaged over the
     /// number of keys in a line, which is Poisson-distributed.
     #[must_use]
     pub fn false_positive_rate(&self, keys: u64) -> f64 {

@@ -17,8 +17,8 @@
 //!     20            4    how many records spilled from this page
 //!     24            8    XXH3-64 of the geometry's 24 bytes
 //!     32    16 × blocks  blocks, in order
-//!                        slots of remainder_bits + value_bits bits, packed from the lowest bit of the first byte up, in the
-//!                        order of their entries, without a gap
+//!                        slots of remainder_bits + value_bits bits, packed from the lowest bit of the
+//!                        first byte up, in the order of their entries, without a gap
 //!                        zeros, at least 8 bytes at the end
 //! ```
 //!
@@ -28,8 +28,9 @@
 //! OFFSET  SIZE  MEANING
 //!      0     6  occupied: bit q is set when the filter has an entry with quotient q, in the page or spilled
 //!      6     2  position of the block's first slot
-//!      8     8  ends: bit s is set when slot position + s is the last one of a quotient's run. As many bits as quotients have their
-//!               run in the page; those that do not have spilled, and are the block's last
+//!      8     8  ends: bit s is set when slot position + s is the last one of a quotient's run. As many
+//!               bits as quotients have their run in the page; those that do not have spilled, and are
+//!               the block's last
 //! ```
 //!
 //! A run holds its entries in rising order of slot words (remainder above complemented value): a
@@ -45,7 +46,8 @@
 //!     16             4  number of its first record within the filter
 //!     20             4  zero
 //!     24             8  as a page
-//!     32  12 × records  an entry's word (8 bytes: fingerprint from the highest bit, complemented value lowest), its count (4)
+//!     32  12 × records  an entry's word (8 bytes: fingerprint from the highest bit, complemented value
+//!                       lowest), its count (4)
 //!                       zeros
 //! ```
 //!

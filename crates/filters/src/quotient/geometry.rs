@@ -197,7 +197,8 @@ impl Geometry {
             ..
         } = shape;
         let slot_bits = remainder_bits + value_bits;
-        // A slot begins at any bit of a byte that its width allows; a load brings the other bits of 64.
+        // A slot begins at any bit of a byte that its width allows; a load brings the other bits of
+        // 64.
         let skew = [0, 7, 6, 7, 4, 7, 6, 7][slot_bits as usize % 8];
         // A run of a count is three slots and the count's own, so a run of `lanes` slots never
         // holds one.

@@ -86,7 +86,8 @@ pub enum Step {
 ///     maplet.insert(Entry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 1))?;
 /// }
 /// let (bytes, mut copy) = (maplet.to_bytes(), Vec::new());
-/// let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> { Ok(copy.extend_from_slice(page)) });
+/// let write = |page: &[u8]| -> Result<(), Error> { Ok(copy.extend_from_slice(page)) };
+/// let mut builder = Builder::new(geometry, write);
 /// let mut merge = Merge::new(vec![Image::new(&geometry, &bytes)?.source()])?;
 /// while merge.step(10, |_, entry| Some(entry.value()), &mut builder)? == Step::More {}
 /// assert_eq!(merge.merged().read, 100);
