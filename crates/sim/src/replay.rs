@@ -2,7 +2,8 @@
 //! crashes.
 //!
 //! ```text
-//! ALLUVIUM_SIM="story=toy seed=17 steps=0-3,7 path=123:none:ab12/4:random:77" cargo test -p alluvium-sim -- toy
+//! ALLUVIUM_SIM="story=toy seed=17 steps=0-3,7 path=123:none:ab12/4:random:77" \
+//!     cargo test -p alluvium-sim -- toy
 //! ```
 //!
 //! `path` lists the crashes: before which device operation of its life, what survived, and the seed
