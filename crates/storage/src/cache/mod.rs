@@ -130,7 +130,8 @@ pub enum Residence {
 /// let tiers = Arc::new(Tiers::create(&directory, 1)?);
 /// let node = Buffer::padded(&[7; 4096]);
 /// let pointer = NodePointer {
-///     offset: 8192, birth: 1, checksum: checksum(&node), encoded_len: 4096, tier: 0, pages: 1, codec: Codec::None,
+///     offset: 8192, birth: 1, checksum: checksum(&node), encoded_len: 4096, tier: 0, pages: 1,
+///     codec: Codec::None,
 /// };
 /// tiers.get(0)?.grow(1 << 20)?;
 /// tiers.get(0)?.write_at(pointer.offset, node, Purpose::Other)?;

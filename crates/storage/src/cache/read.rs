@@ -1,11 +1,12 @@
-//! Misses: one read for many who want the same node, one batch for many nodes, and what a finished
+//! Misses: one read for many readers of the same node, one batch for many nodes, and what a finished
 //! read becomes.
 //!
 //! ```text
-//! begin   look again | somebody reads it: join | else take memory, note the flight    (the flight's shard is locked)
+//! begin   look again | it is being read: join | else take memory, note the flight
+//!         (the flight's shard is locked)
 //! submit  one batch per tier and 256 nodes, under a hold of the epochs
-//! finish  whoever waits first: wait for the device, verify, decode,
-//!         then publish, remove the flight                                            (the flight's shard is locked)
+//! finish  the first thread that waits: wait for the device, verify, decode,
+//!         then publish, remove the flight (the flight's shard is locked)
 //! ```
 //!
 //! Looking again and noting the flight are one step, and so are publishing and removing it: no node

@@ -16,15 +16,17 @@
 //!     32     4  how many entries
 //!     36     1  tier
 //!     37     3  zero
-//!     40     8  XXH3-64 of the padded record with this field zero, seeded with the checksum of the record before
-//!               (of the first record: with the XXH3-64 of the magic, seeded with the file's number)
+//!     40     8  XXH3-64 of the padded record with this field zero, seeded with the checksum of the
+//!               record before (of the first record: with the XXH3-64 of the magic, seeded with the
+//!               file's number)
 //!     48     -  entries, ascending, then zeros to a multiple of 512
 //!
 //! entry
 //!      0     1  flags: 1 the extent is gone, 2 as many units as the entry before (before the first: 1),
 //!               4 no gap, 8 one reference, 16 every byte is live, 32 repeated,
 //!               64 new: the records before do not name it
-//!      -     -  varint, without flag 4: units between the end of the entry before (unit 0 at first) and this one
+//!      -     -  varint, without flag 4: units between the end of the entry before (unit 0 at first)
+//!               and this one
 //!      -     -  varint, without flag 2: units
 //!      -     -  varint, without flags 1 and 8: references
 //!      -     -  varint, without flags 1 and 16: bytes that are not live

@@ -26,15 +26,16 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     8  XXH3-64 of the payload, seeded with the XXH3-64 of bytes 8 to 39, which is seeded with the place
+//!      0     8  XXH3-64 of the payload, seeded with the XXH3-64 of bytes 8 to 39, which is seeded with
+//!               the place
 //!      8     8  data: 4 bytes of length of the payload, 4 bytes of count (how many sequences it covers);
 //!               void: count; control records: the completion watermark when the record was written
 //!     16     8  first sequence; in control records the newest generation known
 //!     24     8  synced watermark when the record was written
 //!     32     1  kind: 1 data, 2 void, 3 note, 4 seal
 //!     33     3  zero
-//!     36     4  data and void: how far the first sequence is above the completion watermark when the record was
-//!               written, at least 1; in control records 0
+//!     36     4  data and void: how far the first sequence is above the completion watermark when the
+//!               record was written, at least 1; in control records 0
 //! ```
 //!
 //! The completion watermark is the sequence up to which every record was in the page cache.
@@ -54,8 +55,8 @@
 //!     56     8  a durable checkpoint holds everything up to this sequence
 //!     64     8  turn: grows each time the mark is written
 //!     72     8  number of the newest segment
-//!     80   256  for each lane 4 bytes: one more than the distance from its segment's number to the newest one;
-//!               0 where it has none
+//!     80   256  for each lane 4 bytes: one more than the distance from its segment's number to the
+//!               newest one; 0 where it has none
 //!    336   168  zero
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```

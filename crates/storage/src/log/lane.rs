@@ -127,7 +127,7 @@ impl Lanes {
     }
 
     /// Returns a lane for this thread's next record. Commits that wait for the device share the
-    /// first lane, so that one sync serves them all. Other commits prefer a lane of the thread's
+    /// first lane, so that a single sync serves them. Other commits prefer a lane of the thread's
     /// own, and move on when it is taken. That lane is never the first one, because a write to a
     /// page that is being synced waits.
     pub(super) fn pick(&self, durability: Durability) -> MutexGuard<'_, Lane> {

@@ -14,7 +14,7 @@
 //!
 //! ```text
 //!  sequences   1  2  3  4  5  6  7  8  9 10 11 12 13       synced ≤ completed; a gap is a record under way
-//!              ──────── synced ──────┤                     (8 here: 9 to 13 are complete but not counted yet)
+//!              ──────── synced ──────┤                     (8 here: 9 to 13 are complete, not counted yet)
 //!  lane 0   ┌────┬─┬──┬──┬────┐  ┌────┬──┬──┬───────────┐
 //!           │head│1│ 3│ 4│seal│─►│head│ 7│10│  (blank)  │  log-0, log-3
 //!           └────┴─┴──┴──┴────┘  └────┴──┴──┴───────────┘

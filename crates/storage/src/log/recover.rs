@@ -9,8 +9,9 @@
 //!      │       missing ≤ complete, on the same boot? ──────── error, with the place
 //!      │       a segment that the mark names is not there? ── error, with the place
 //!      │
-//!      └─ cut before the first gap: segments end where the records behind it begin; if others follow those, they are
-//!         rewritten as far as they count, the copies synced, and then the old segments destroyed; durably
+//!      └─ cut before the first gap: segments end where the records behind it begin; if others
+//!         follow those, they are rewritten as far as they count, the copies synced, and then the old
+//!         segments destroyed; durably
 //! ```
 //!
 //! *How a gap is judged.* Each record names the completion watermark of the moment when it was

@@ -5,7 +5,7 @@
 //!   the extent map, as far as the generation names it     extents-<n>.map
 //!   what is in use of each tier, and holes between         tier-0.data …     synced
 //!   a log with nothing in it                               log-<n> …
-//!   the superblock                                         superblock        the target is a store from here on
+//!   the superblock                                         superblock        a store from here on
 //! ```
 //!
 //! An interrupted copy is no store: opening it says so, and copying again starts from the

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=260000 ALLUVIUM_SIM_WORKERS=2 \
-//!     cargo test --release -p alluvium-storage --test it -- the_page_and_log_story_survives_every_crash --nocapture
+//!     cargo test --release -p alluvium-storage --test it -- \
+//!     the_page_and_log_story_survives_every_crash --nocapture
 //! ```
 //!
 //! and with ten times the points the long one. `ALLUVIUM_SIM_SEED` is the first seed, 1 otherwise.
