@@ -17,7 +17,8 @@
 //!      0       1  4
 //!      1       3  zero
 //!      4       4  bytes of the whole
-//!      8  32 × n  pointers to its parts, in order: as many bytes each as the largest node has, fewer in the last
+//!      8  32 × n  pointers to its parts, in order: as many bytes each as the largest node has, fewer
+//!                 in the last
 //!                 zeros
 //! ```
 

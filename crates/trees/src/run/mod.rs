@@ -11,9 +11,9 @@
 //! `find.rs`, `weigh.rs`, `path.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`, `examine.rs`.
 //!
 //! ```text
-//!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |      written once, in this order, 1 MiB at a time
-//!         └──────── extents, each needed by its leaves' keys ────────┘      the last one by all keys
-//!         | values | values | …                                             in extents of their own
+//!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time
+//!         └──────── extents, each needed by its leaves' keys ────────┘  the last one by all keys
+//!         | values | values | …                                         in extents of their own
 //! ```
 //!
 //! The root is in the footer, and in memory as long as the run is open. So a lookup reads the index
