@@ -36,7 +36,7 @@ struct Drain {
     chunk: u32,
     class: usize,
     /// The class that gets the chunk; none if the budget shrinks.
-    heir: Option<usize>,
+    new_owner: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -146,7 +146,7 @@ impl Shared {
 
     /// Takes a chunk out of its class. Its frames must leave the lists next
     /// ([`Shared::forget_draining`]).
-    fn begin_drain(&self, owned: &mut Owned, class: usize, at: usize, heir: Option<usize>) {
+    fn begin_drain(&self, owned: &mut Owned, class: usize, at: usize, new_owner: Option<usize>) {
         let chunk = {
             let mut chunks = self.chunks.classes[class].chunks.write();
             if at >= chunks.len() {
@@ -157,14 +157,18 @@ impl Shared {
         for frame in self.frames_of(chunk, class) {
             self.header(frame).set_draining();
         }
-        owned.draining.push(Drain { chunk, class, heir });
+        owned.draining.push(Drain {
+            chunk,
+            class,
+            new_owner,
+        });
         self.chunks
             .draining
             .store(owned.draining.len(), Ordering::Relaxed);
     }
 
     /// Takes the frames of all chunks that leave out of the lists that frames are taken from, in
-    /// one walk. They stay among the cold and the doomed, as all do that have left: a thread that
+    /// one walk. They stay in the lists of cold and of marked frames, as all do that have left: a thread that
     /// comes to one there looks at the frame itself.
     fn forget_draining(&self, classes: &[bool; CLASSES]) {
         let mut walked = 0;
@@ -206,14 +210,20 @@ impl Shared {
         let safe = self.epochs.safe();
         let mut at = 0;
         while at < owned.draining.len() {
-            let Drain { chunk, class, heir } = owned.draining[at];
+            let Drain {
+                chunk,
+                class,
+                new_owner,
+            } = owned.draining[at];
             if !self.drain_frames(chunk, class, safe, guard) {
                 at += 1;
                 continue;
             }
             owned.draining.swap_remove(at);
-            match heir {
-                Some(heir) if self.chunks.assigned() <= self.allowed_chunks() => self.cut(chunk, heir),
+            match new_owner {
+                Some(new_owner) if self.chunks.assigned() <= self.allowed_chunks() => {
+                    self.cut(chunk, new_owner)
+                }
                 _ => self.give_chunk_back(&mut owned, chunk),
             }
         }
@@ -263,13 +273,20 @@ impl Shared {
             return;
         }
         let mut owned = self.chunks.owned.lock();
-        let leaving = owned.draining.iter().filter(|drain| drain.heir.is_none()).count() as u64;
+        let leaving = owned
+            .draining
+            .iter()
+            .filter(|drain| drain.new_owner.is_none())
+            .count() as u64;
         let staying = self.chunks.assigned().saturating_sub(leaving);
         let mut surplus = staying.saturating_sub(self.allowed_chunks());
         // A chunk that was to move between classes goes altogether instead.
-        let moving = owned.draining.iter_mut().filter(|drain| drain.heir.is_some());
+        let moving = owned
+            .draining
+            .iter_mut()
+            .filter(|drain| drain.new_owner.is_some());
         for drain in moving.take(usize::try_from(surplus).unwrap_or(usize::MAX)) {
-            drain.heir = None;
+            drain.new_owner = None;
             surplus -= 1;
         }
         let mut classes = [false; CLASSES];

@@ -41,7 +41,7 @@ const AWAITED: u32 = 4;
 /// The read was meant to pass through.
 const PASSING: u32 = 8;
 /// The node is about to die, however often it is used until then.
-const DOOMED: u32 = 16;
+const EVICT_FIRST: u32 = 16;
 /// The frame's chunk is being drained: the frame goes into no list.
 const DRAINING: u32 = 1 << 8;
 
@@ -95,7 +95,7 @@ pub(super) struct Header {
     state: AtomicU32,
     /// How many `FrameRef`s there are.
     pins: AtomicU32,
-    /// [`REFERENCED`], or [`COLD`] with what goes with it, or [`DOOMED`], or nothing.
+    /// [`REFERENCED`], or [`COLD`] with what goes with it, or [`EVICT_FIRST`], or nothing.
     heat: AtomicU32,
     /// The size class, and [`DRAINING`].
     class: AtomicU32,
@@ -212,7 +212,7 @@ impl Header {
     #[inline]
     pub(super) fn touch(&self) {
         let heat = self.heat.load(Ordering::Relaxed);
-        if heat != REFERENCED && heat != DOOMED {
+        if heat != REFERENCED && heat != EVICT_FIRST {
             let is_first = heat & AWAITED != 0;
             let heat = if is_first { heat & !AWAITED } else { REFERENCED };
             self.heat.store(heat, Ordering::Relaxed);
@@ -239,13 +239,13 @@ impl Header {
     }
 
     /// The node is not worth its frame any more; whether that is news.
-    pub(super) fn doom(&self) -> bool {
-        self.heat.swap(DOOMED, Ordering::Relaxed) != DOOMED
+    pub(super) fn evict_first(&self) -> bool {
+        self.heat.swap(EVICT_FIRST, Ordering::Relaxed) != EVICT_FIRST
     }
 
     /// Whether the node is not worth its frame any more.
-    pub(super) fn is_doomed(&self) -> bool {
-        self.heat.load(Ordering::Relaxed) == DOOMED
+    pub(super) fn is_evict_first(&self) -> bool {
+        self.heat.load(Ordering::Relaxed) == EVICT_FIRST
     }
 
     /// A cold frame is one of the others from now on.
@@ -323,19 +323,19 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_doomed_stays_so_until_the_frame_has_another_node() {
+    fn a_frame_marked_to_be_evicted_first_stays_so_until_it_has_another_node() {
         let header = Header::default();
         header.take();
         header.publish(&Key([0; 4]), Manner::Proven);
-        assert!(!header.is_doomed());
-        assert!(header.doom() && !header.doom());
+        assert!(!header.is_evict_first());
+        assert!(header.evict_first() && !header.evict_first());
         header.touch();
-        assert!(header.is_doomed() && !header.is_cold() && !header.cool());
+        assert!(header.is_evict_first() && !header.is_cold() && !header.cool());
         header.retire(1);
         assert!(header.recycle());
         header.take();
         header.publish(&Key([1; 4]), Manner::Trial);
-        assert!(!header.is_doomed() && header.is_cold());
+        assert!(!header.is_evict_first() && header.is_cold());
     }
 
     #[test]

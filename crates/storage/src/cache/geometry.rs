@@ -23,7 +23,7 @@ const MAX_CHUNK_PAGES: usize = 512;
 const MIN_CHUNK_PAGES: usize = 32;
 /// A cache is meant to have at least this many chunks, so that every size class may get some.
 const WANTED_CHUNKS: u64 = 32;
-/// What a frame costs outside its chunk: entries in lists of free, retired, cold and doomed frames.
+/// What a frame costs outside its chunk: entries in lists of free, retired, cold and marked frames.
 const LIST_BYTES_PER_FRAME: usize = 28;
 
 const _: () = assert!(MIN_CHUNK_PAGES > MAX_PAGES as usize && MAX_CHUNK_PAGES * 4096 == HUGE_PAGE);

@@ -165,7 +165,7 @@ pub(crate) struct Shared {
     /// Frames that reads have filled, oldest first. Those used again since are not cold any more.
     cold: CachePadded<Mutex<VecDeque<FrameId>>>,
     /// Frames whose nodes are about to die, or dead: they go before all others, oldest first.
-    doomed: CachePadded<Mutex<VecDeque<FrameId>>>,
+    evict_first: CachePadded<Mutex<VecDeque<FrameId>>>,
     ghosts: Ghosts,
     /// Batches whose readers have gone away.
     orphans: CachePadded<Mutex<Vec<Arc<Reading>>>>,
@@ -282,7 +282,7 @@ impl Cache {
             flights: Flights::new(),
             chunks: CachePadded::new(Chunks::new()),
             cold: CachePadded::default(),
-            doomed: CachePadded::default(),
+            evict_first: CachePadded::default(),
             ghosts,
             orphans: CachePadded::default(),
             resident_bytes: CachePadded::default(),
@@ -363,7 +363,7 @@ impl Cache {
     ///
     /// # Panics
     /// When the guard is of other epochs.
-    pub fn glance<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
+    pub fn peek_untracked<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
         let shared = &self.shared;
         assert!(
             guard.is_of(&shared.epochs),
@@ -535,13 +535,13 @@ impl Cache {
     /// Marks a node that is being replaced and dies when its replacement is published. If it is
     /// cached, it is evicted before any other, and stays until then for readers of the old version.
     /// A hint, as [`Cache::forget`] is.
-    pub fn doom(&self, pointer: &NodePointer) {
+    pub fn evict_first(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = Key::of(pointer);
         if let Some(frame) = self.shared.look(&key, key.hash(), &guard)
-            && self.shared.header(frame).doom()
+            && self.shared.header(frame).evict_first()
         {
-            self.shared.note_doomed(frame);
+            self.shared.note_evict_first(frame);
         }
     }
 

@@ -132,7 +132,7 @@ impl Shared {
                 Residence::Keep => self.cold_share(),
                 Residence::PassThrough => self.cold_share() / 4,
             };
-            self.evict_doomed(class, guard, wanted, &mut evicted);
+            self.evict_marked(class, guard, wanted, &mut evicted);
             let left = wanted.saturating_sub(self.gain(class, &evicted));
             self.evict_cold(class, guard, spare, left, &mut evicted);
             let mut hands = if self.may_sweep(class, lane, residence) {
@@ -167,16 +167,16 @@ impl Shared {
             .count()
     }
 
-    /// Evicts what is doomed, oldest first, of whatever class.
-    fn evict_doomed(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
+    /// Evicts the frames that are marked to be evicted first, oldest mark first, of whatever class.
+    fn evict_marked(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let mut gained = 0;
         while gained < wanted {
-            let Some(frame) = self.doomed.lock().pop_front() else {
+            let Some(frame) = self.evict_first.lock().pop_front() else {
                 return;
             };
             let header = self.header(frame);
             // It may have gone by itself, and hold another node.
-            if header.is_doomed() && self.unmap(frame, guard) {
+            if header.is_evict_first() && self.unmap(frame, guard) {
                 gained += usize::from(header.class() == class);
                 evicted.push(frame);
             }
@@ -242,14 +242,14 @@ impl Shared {
         cold.push_back(frame);
     }
 
-    /// Notes a frame that is doomed.
-    pub(super) fn note_doomed(&self, frame: FrameId) {
-        let mut doomed = self.doomed.lock();
-        if doomed.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
+    /// Notes a frame that is marked to be evicted first.
+    pub(super) fn note_evict_first(&self, frame: FrameId) {
+        let mut marked = self.evict_first.lock();
+        if marked.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
             // As among the cold ones.
-            doomed.pop_front();
+            marked.pop_front();
         }
-        doomed.push_back(frame);
+        marked.push_back(frame);
     }
 
     /// Claims the next frames of a class's CLOCK hand, and evicts those that were not used since it

@@ -454,7 +454,7 @@ impl Pool {
         if slot.len != self.options.segment_bytes {
             return self.remove(slot.index);
         }
-        slot.rinse()?;
+        slot.sync_in_background()?;
         Self::blank(&slot)?;
         slot.forget_populated();
         let mut idle = self.idle.lock();

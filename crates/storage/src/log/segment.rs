@@ -15,7 +15,7 @@ const PAGE: u64 = 4096;
 /// Releases of a slot from one background sync of it to the next. So the kernel never writes all
 /// slots back at once. It costs about 3 % of the log's bytes. Two syncs lie ten seconds apart at
 /// 200 MB/s, half a minute at 70.
-const RINSE_EVERY: u64 = 32;
+const RELEASES_PER_SYNC: u64 = 32;
 
 /// How far ahead of a writer pages are touched in advance: some milliseconds' worth.
 const AHEAD: u64 = 2 << 20;
@@ -121,9 +121,9 @@ impl Slot {
     ///
     /// # Errors
     /// As the device says; the file is poisoned then.
-    pub(super) fn rinse(&self) -> alluvium_device::Result<()> {
+    pub(super) fn sync_in_background(&self) -> alluvium_device::Result<()> {
         let releases = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.mapping.get().is_some() && releases.is_multiple_of(RINSE_EVERY) {
+        if self.mapping.get().is_some() && releases.is_multiple_of(RELEASES_PER_SYNC) {
             self.file.sync(Purpose::Log)?;
         }
         Ok(())
@@ -591,26 +591,26 @@ mod tests {
     #[test]
     fn slots_are_rinsed_at_different_releases() {
         let mut rinsed = Vec::new();
-        for index in 0..RINSE_EVERY as u32 {
+        for index in 0..RELEASES_PER_SYNC as u32 {
             let (directory, slot) = mapped(index, PAGE);
             let syncs = || directory.counters().snapshot().of(Purpose::Log).syncs;
-            let at: Vec<u64> = (1..=2 * RINSE_EVERY)
+            let at: Vec<u64> = (1..=2 * RELEASES_PER_SYNC)
                 .filter(|_| {
                     let before = syncs();
-                    slot.rinse().unwrap();
+                    slot.sync_in_background().unwrap();
                     syncs() > before
                 })
                 .collect();
             assert_eq!(at.len(), 2);
-            assert_eq!(at[1] - at[0], RINSE_EVERY);
+            assert_eq!(at[1] - at[0], RELEASES_PER_SYNC);
             rinsed.push(at[0]);
         }
         rinsed.sort_unstable();
-        assert_eq!(rinsed, (1..=RINSE_EVERY).collect::<Vec<_>>());
+        assert_eq!(rinsed, (1..=RELEASES_PER_SYNC).collect::<Vec<_>>());
         let directory = MemoryDirectory::new();
         let file = directory.create("log-0", FileOptions::BUFFERED).unwrap();
-        let written = Slot::new(RINSE_EVERY as u32 - 1, file, 0);
-        written.rinse().unwrap();
+        let written = Slot::new(RELEASES_PER_SYNC as u32 - 1, file, 0);
+        written.sync_in_background().unwrap();
         assert_eq!(
             directory.counters().snapshot().of(Purpose::Log).syncs,
             0,

@@ -360,7 +360,7 @@ impl Feed {
     /// Loads a leaf that was asked for.
     fn enter_cached(&mut self, pointer: NodePointer) -> Result<NodePointer> {
         let guard = self.cache.epochs().pin();
-        if self.cache.glance(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
+        if self.cache.peek_untracked(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
             self.most = (self.most / 2).max(MIN_AHEAD);
             self.window = self.window.min(self.most);
         }
@@ -379,7 +379,7 @@ impl Feed {
     fn is_lost(&mut self, pointer: &NodePointer, guard: &Guard) -> bool {
         let was_asked = !self.pending.is_empty();
         self.pending.retain_mut(|pending| !pending.poll());
-        was_asked && self.pending.is_empty() && self.cache.glance(pointer, guard).is_none()
+        was_asked && self.pending.is_empty() && self.cache.peek_untracked(pointer, guard).is_none()
     }
 
     /// Asks for `leaves` leaves, and doubles the window.
@@ -447,7 +447,7 @@ impl Feed {
         let encoded = encoded.ok_or_else(|| Bad("a leaf in its window").at(&pointer))?;
         pointer.verify(encoded)?;
         if self.access == Access::Replacing {
-            self.cache.doom(&pointer);
+            self.cache.evict_first(&pointer);
         }
         let whole = match pointer.codec {
             Codec::None if !is_long(encoded) => None,

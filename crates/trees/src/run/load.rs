@@ -50,7 +50,7 @@ pub(super) fn load_passing<'g>(
     pointer: &NodePointer,
     purpose: Purpose,
 ) -> Result<Loaded<'g>> {
-    match cache.glance(pointer, guard) {
+    match cache.peek_untracked(pointer, guard) {
         Some(node) => loaded(
             node,
             pointer,
@@ -74,7 +74,7 @@ pub(super) fn load_leaf_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) ->
 /// The same for an index node.
 #[inline]
 pub(super) fn load_index_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
-    let node = ready!(fetch.guide(pointer))?;
+    let node = ready!(fetch.index_page(pointer))?;
     Poll::Ready(loaded(node, pointer, fetch.blocking()))
 }
 

@@ -357,7 +357,7 @@ fn what_compactions_have_walked_through_makes_room_in_the_cache() {
         let is_there = |first: &usize| {
             let (key, cache) = (Walked::key(*first), walked.store.cache());
             let leaf = walked.run.locate(&key, cache, &guard, Purpose::Other).unwrap();
-            cache.glance(&leaf.unwrap(), &guard).is_some()
+            cache.peek_untracked(&leaf.unwrap(), &guard).is_some()
         };
         left.push((0..PART).step_by(walked.per_leaf).filter(is_there).count());
     }
