@@ -33,7 +33,7 @@ pub trait Fetch {
     /// The same for nodes that say where others are, which are counted: a lookup should find them
     /// in memory.
     #[cold]
-    fn miss_guides(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
+    fn miss_index_pages(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
         let Blocking { cache, guard, .. } = self.blocking();
         cache.missed_guides(pointers.len() as u64, guard);
         self.miss(pointers)
@@ -53,11 +53,11 @@ pub trait Fetch {
 
     /// A node that says where others are.
     #[inline]
-    fn guide(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
+    fn index_page(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
         match self.peek(pointer) {
             Some(node) => Poll::Ready(Ok(node)),
             None => Poll::Ready(Ok(
-                ready!(self.miss_guides(std::slice::from_ref(pointer)))?.remove(0)
+                ready!(self.miss_index_pages(std::slice::from_ref(pointer)))?.remove(0)
             )),
         }
     }

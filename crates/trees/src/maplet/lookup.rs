@@ -89,7 +89,7 @@ impl Maplet {
     pub fn lookup(&self, hash: u64, cache: &Cache, guard: &Guard) -> Result<Hits> {
         let mut hits = Hits::default();
         let fetch = blocking(cache, guard);
-        let node = found(fetch.guide(&self.page(hash)))?;
+        let node = found(fetch.index_page(&self.page(hash)))?;
         found(self.read(&node, hash, &fetch, &mut hits))?;
         Ok(hits)
     }
@@ -131,7 +131,7 @@ impl Maplet {
         hits: &mut Hits,
     ) -> Poll<Result<()>> {
         for number in self.geometry().spill_pages(records) {
-            let node = ready!(fetch.guide(&self.named_page(number)?))?;
+            let node = ready!(fetch.index_page(&self.named_page(number)?))?;
             let view = SpillView::new(self.geometry(), &node, number)
                 .map_err(|error| self.damaged(number, &error))?;
             view.lookup(fingerprint, records)
@@ -289,7 +289,7 @@ pub(crate) fn probe_path<F: Fetch>(
         return Poll::Ready(Ok(()));
     }
     let pointers: Vec<NodePointer> = missing.iter().map(|&(_, pointer)| pointer).collect();
-    let nodes = ready!(fetch.miss_guides(&pointers))?;
+    let nodes = ready!(fetch.miss_index_pages(&pointers))?;
     for (&(at, _), node) in missing.iter().zip(&nodes) {
         ready!(maplets[at].read(node, hash, fetch, &mut out[at]))?;
     }

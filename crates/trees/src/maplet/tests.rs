@@ -141,7 +141,7 @@ fn what_is_merged_rewritten_and_dropped_is_what_a_set_of_pairs_would_hold() {
         let (mut sources, mut model) = (Vec::new(), Model::new());
         let values = random.u16(1..40);
         for number in 0..random.u16(0..7) {
-            let mut parts = vec![(crowd(), 0)];
+            let mut parts = vec![(colliding(), 0)];
             for part in 0..random.u16(1..4) {
                 let value = random.u16(0..values);
                 let mut keys = hashes(
@@ -304,7 +304,7 @@ fn a_key_with_more_values_than_fit_inline_has_them_all() {
 
 /// Keys whose fingerprints are next to each other: more than a block has slots for, so that some
 /// spill.
-fn crowd() -> Vec<u64> {
+fn colliding() -> Vec<u64> {
     (0..100)
         .map(|number| 0x1234_5678_0000_0000 | number << 28)
         .collect()
@@ -322,7 +322,7 @@ fn flip(store: &Store, pointer: &NodePointer, at: usize) {
 #[test]
 fn a_flipped_bit_anywhere_is_an_error_and_never_an_answer() {
     let store = store();
-    let mut keys = crowd();
+    let mut keys = colliding();
     keys.extend(hashes(8, 12_000));
     let maplet = built(&store, &keys, 3);
     assert!(maplet.shared.root.spilled > 0, "a spill page is among the nodes");
