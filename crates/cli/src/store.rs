@@ -15,12 +15,12 @@ use std::cell::{Cell, RefCell};
 
 /// A store.
 pub(crate) struct Store {
-    way: Way,
+    backend: Backend,
     /// Whether something was changed that is to be durable when the verb ends.
     has_changed: Cell<bool>,
 }
 
-enum Way {
+enum Backend {
     Own(Db, Box<RefCell<Session>>),
     Served(RefCell<Client>),
 }
@@ -46,7 +46,7 @@ impl Store {
     pub(crate) fn own(db: Db) -> Store {
         let session = Box::new(RefCell::new(Session::new(&db)));
         Store {
-            way: Way::Own(db, session),
+            backend: Backend::Own(db, session),
             has_changed: Cell::new(false),
         }
     }
@@ -54,15 +54,15 @@ impl Store {
     /// The store that another process has open.
     pub(crate) fn served(client: Client) -> Store {
         Store {
-            way: Way::Served(RefCell::new(client)),
+            backend: Backend::Served(RefCell::new(client)),
             has_changed: Cell::new(false),
         }
     }
 
     pub(crate) fn holder(&self) -> Holder {
-        match &self.way {
-            Way::Own(..) => Holder::Us,
-            Way::Served(_) => Holder::Others,
+        match &self.backend {
+            Backend::Own(..) => Holder::Us,
+            Backend::Served(_) => Holder::Others,
         }
     }
 
@@ -75,9 +75,9 @@ impl Store {
                 Error::Unheard
             })
         };
-        let answered = match &self.way {
-            Way::Own(_, session) => session.borrow_mut().answer(request, &mut heard),
-            Way::Served(client) => client.borrow_mut().ask(request, &mut heard),
+        let answered = match &self.backend {
+            Backend::Own(_, session) => session.borrow_mut().answer(request, &mut heard),
+            Backend::Served(client) => client.borrow_mut().ask(request, &mut heard),
         };
         match answered {
             Ok(()) => Ok(()),
@@ -307,13 +307,13 @@ impl Store {
     /// Closes the store, so that the next opening is fast; or sees to it that what was changed is
     /// durable.
     pub(crate) fn close(self) -> Result<()> {
-        match self.way {
-            Way::Own(db, session) => {
+        match self.backend {
+            Backend::Own(db, session) => {
                 drop(session);
                 db.close().context("closing the store")
             }
-            Way::Served(_) if !self.has_changed.get() => Ok(()),
-            Way::Served(client) => {
+            Backend::Served(_) if !self.has_changed.get() => Ok(()),
+            Backend::Served(client) => {
                 let synced = client.borrow_mut().tell(&Request::Sync);
                 synced.map_err(|error| anyhow::Error::new(error).context("making what was changed durable"))
             }

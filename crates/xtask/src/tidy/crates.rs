@@ -121,7 +121,7 @@ mod tests {
     fn every_arrow_points_to_a_lower_layer_so_that_there_is_no_circle() {
         for entry in &CRATES {
             for used in entry.uses {
-                let used = super::named(used).expect("a crate that exists");
+                let used = named(used).expect("a crate that exists");
                 assert!(used.layer < entry.layer, "{} uses {}", entry.name, used.name);
             }
         }
