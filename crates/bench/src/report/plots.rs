@@ -213,7 +213,7 @@ fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Opt
         let curve = row.latency.curve.iter();
         curve.map(|&(percentile, us)| (rarity(percentile), us)).collect()
     });
-    let title = format!("latency, microseconds: one of so many operations of {phase} takes longer");
+    let title = format!("latency, microseconds: one operation of {phase} in this many takes longer");
     draw_lines(&title, engines, &lines, Scale::Logarithmic)
 }
 

@@ -397,7 +397,7 @@ fn listen(
     for line in output.lines() {
         let Ok(line) = line else { break };
         let event: Event = serde_json::from_str(&line).with_context(|| {
-            format!("the child said {line:?}, which nobody understands: are both programs of one version?")
+            format!("the child said {line:?}, which is no message of this version: are both programs of one version?")
         })?;
         runner.hear(engine, repetition, &event);
         match event {

@@ -50,7 +50,7 @@ pub struct Restore {
 }
 
 /// What is said when the user stops it.
-const INCOMPLETE: &str = "stopped: what was copied is no store; the same command begins anew";
+const INCOMPLETE: &str = "stopped: what was copied is no store; the same command starts from the beginning";
 
 /// A bar that shows how far a job has come.
 pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {

@@ -108,7 +108,7 @@ fn of_store(store: &Store) -> Result<Look> {
     let mut levels = Vec::new();
     add_up(&said["root"], 0, &mut levels);
     let title = match store.holder() {
-        Holder::Us => "nobody else has the store open".to_owned(),
+        Holder::Us => "no server has the store open".to_owned(),
         Holder::Others => format!(
             "process {} · {} connections · {} commands",
             number(&said["process_id"]),

@@ -392,7 +392,7 @@ fn publish(context: &Context, file: Option<&Path>, report: &Report) -> Result<Ex
     let failures: Vec<String> = report.failures.iter().map(Failure::to_string).collect();
     Err(failure(
         Exit::Failed,
-        format!("the report lacks what failed: {}", failures.join("; ")),
+        format!("what failed is missing from the report: {}", failures.join("; ")),
     ))
 }
 
