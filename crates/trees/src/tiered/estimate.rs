@@ -38,7 +38,7 @@ impl Memory {
 /// Compactions that are due or under way: what writes have put off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Debt {
-    /// Compactions that nobody has begun.
+    /// Compactions that were not begun.
     pub pending_jobs: u64,
     /// About how many bytes they will read.
     pub pending_bytes: u64,
@@ -56,7 +56,7 @@ impl Debt {
     }
 }
 
-/// Totals that whoever changes the trunk leaves for those who ask.
+/// Totals that a change of the trunk leaves for readers.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub(super) trunk: AtomicU64,
@@ -78,7 +78,7 @@ const WRITING: u64 = 5 << 20;
 /// What a range delete takes while the deletes of several runs are put together, and in the run that is made.
 const DELETE: u64 = 64;
 
-/// The memory of a compaction of so many runs with so many records and range deletes.
+/// Returns the memory of a compaction of `runs` runs with this many records and range deletes.
 pub(super) fn compaction_bytes(runs: usize, records: u64, deletes: u64) -> u64 {
     runs as u64 * READING + WRITING + records * size_of::<u64>() as u64 + deletes * DELETE
 }
@@ -116,14 +116,16 @@ impl Tree {
         self.lock().inflight.debt()
     }
 
-    /// How many compactions are due or under way, as the last change has left it. Costs a load, so whoever writes may ask.
+    /// Returns how many compactions are due or under way, as the last change has left it. Costs a
+    /// load, so every writer may ask.
     #[must_use]
     pub fn due(&self) -> usize {
         self.shared.totals.due.load(Ordering::Relaxed) as usize
     }
 
-    /// How many runs lie on the longest path from the root to a leaf, in hundredths of what a tree of its height should have at most: above 100,
-    /// compactions do not keep up. As the last change has left it; costs a load, so whoever writes may ask.
+    /// Returns how many runs lie on the longest path from the root to a leaf, in hundredths of what
+    /// a tree of its height should have at most: above 100, compactions do not keep up. As the last
+    /// change has left it; costs a load, so every writer may ask.
     #[must_use]
     pub fn crowding(&self) -> u64 {
         self.shared.totals.crowding.load(Ordering::Relaxed)

@@ -9,7 +9,7 @@ use alluvium_storage::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-/// What a trunk node refers to, opened by whoever reads the trunk.
+/// Opens what a trunk node refers to, for a reader of the trunk.
 pub(super) trait Open {
     /// A group.
     fn group(&mut self, name: &GroupName) -> Result<Arc<Group>>;

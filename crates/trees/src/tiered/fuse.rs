@@ -232,7 +232,7 @@ impl Fused {
         })
     }
 
-    /// Reads about so many records.
+    /// Reads about `records` records.
     pub(super) fn step(&mut self, records: usize) -> Result<Progress> {
         let stop = self.taken.records.saturating_add(records as u64);
         while let Some(key) = self.merged.key() {

@@ -1,8 +1,10 @@
 //! What scans hold in memory between their calls, all of them together, and how much of it they may.
 //!
-//! A scan holds what it has decided and nobody has taken, and its segment: a cursor in every run that counts, each with a leaf and the nodes
-//! above it. While all scans together hold little, each keeps its own. Then a scan that ends a call parks its segment here, where the one
-//! that was parked longest ago gives way: whoever goes on finds it, and what is idle finds its place anew. And each decides little ahead.
+//! A scan holds records that it has decided and its caller has not taken, and its segment: a cursor
+//! in every run that counts, each with a leaf and the nodes above it. While all scans together hold
+//! little, each keeps its own. Otherwise a scan that ends a call parks its segment here, and the
+//! segment that was parked longest ago is dropped. An active scan finds its segment again; an idle
+//! one has to find its place again. And each decides little ahead.
 
 use super::segment::Segment;
 use super::tree::Tree;
@@ -56,7 +58,8 @@ impl Held {
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
     }
 
-    /// A scan keeps so many bytes now; whether all of them keep no more than they may.
+    /// Notes that a scan keeps `bytes` bytes now. Returns whether all of them keep no more than
+    /// they may.
     pub(super) fn keep(&self, hold: &mut Hold, bytes: u64) -> bool {
         let before = std::mem::replace(&mut hold.bytes, bytes);
         let change = bytes.wrapping_sub(before);
@@ -67,7 +70,7 @@ impl Held {
         own <= self.half()
     }
 
-    /// Takes a scan's segment until it comes back for it, or others need the room.
+    /// Takes a scan's segment until the scan comes back for it, or others need the memory.
     #[cold]
     pub(super) fn park(&self, hold: &mut Hold, segment: Box<Segment>) {
         let (bytes, most) = (segment.memory_bytes(), self.half());
@@ -106,7 +109,8 @@ impl Held {
 }
 
 impl Tree {
-    /// From now on scans hold no more than so many bytes between their calls, all of them together, but for a little that each needs.
+    /// Limits what scans hold between their calls to `bytes` bytes, all of them together, but for a
+    /// little that each needs.
     pub fn limit_scans(&self, bytes: u64) {
         self.shared.held.limit.store(bytes, Ordering::Relaxed);
     }

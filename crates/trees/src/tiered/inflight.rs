@@ -39,7 +39,7 @@ pub(super) struct Claim {
 pub enum Edge {
     /// It was planned.
     Planned,
-    /// Somebody began to do it.
+    /// A worker began to do it.
     Taken,
     /// Its result was installed.
     Installed,
@@ -51,7 +51,7 @@ pub enum Edge {
     RunningFlushed,
     /// Its pivot was split or merged, or what it had changed, while it was done.
     RunningReshaped,
-    /// There was no room, or a device failed.
+    /// The disk was full, or a device failed.
     Failed,
 }
 
@@ -177,8 +177,8 @@ impl Inflight {
         self.debt
     }
 
-    /// Plans a job that will read about so many bytes; none when the pivot has one already, which will read as many then if nobody has
-    /// begun it.
+    /// Plans a job that will read about `bytes` bytes. Returns none when the pivot has a job
+    /// already; that job will read as many then, if it is not begun.
     pub(super) fn plan(&mut self, claim: Claim, bytes: u64) -> Option<JobId> {
         let pivot = (claim.height, claim.range.low.clone());
         if let Some(job) = self.pivots.get(&pivot) {
@@ -205,8 +205,9 @@ impl Inflight {
         Some(self.next)
     }
 
-    /// The job that was planned first and nobody does yet, by the order that `prefer` gives (least first) of what is claimed and of whether the job has
-    /// failed before; it leaves out those that are not to be done now.
+    /// Returns the queued job that is to be done next. `prefer` orders jobs (least first) by what
+    /// they claim and whether they have failed before; it returns none for jobs that are not to be
+    /// done now. Among equals, the job that was planned first.
     #[must_use]
     pub(super) fn queued<K: Ord>(&self, prefer: impl Fn(&Claim, bool) -> Option<K>) -> Option<JobId> {
         let queued = self.jobs.iter().filter(|(_, entry)| entry.state == State::Queued);
@@ -216,7 +217,7 @@ impl Inflight {
             .map(|(_, id)| id)
     }
 
-    /// Somebody begins to do a job.
+    /// Notes that a worker begins to do a job.
     pub(super) fn take(&mut self, job: JobId) {
         let entry = self.jobs.get_mut(&job).expect("a job that is taken was queued");
         assert_eq!(entry.state, State::Queued, "a job is taken once");
@@ -254,7 +255,7 @@ impl Inflight {
         self.count(Edge::Installed);
     }
 
-    /// A job failed, or whoever did it stopped: it is due again, under another name.
+    /// Notes that a job failed, or that its worker stopped: it is due again, under another name.
     pub(super) fn failed(&mut self, job: JobId) {
         if let Some(Entry { claim, bytes, .. }) = self.remove(job) {
             self.count(Edge::Failed);

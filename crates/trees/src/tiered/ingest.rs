@@ -82,8 +82,9 @@ impl Ingest {
     /// Takes a put; `expires_ms` is 0 when it never expires.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the key is not above the one before; nothing was taken then. [`Error::Full`] when there is no room, and as the
-    /// device says: the ingest can only be dropped then.
+    /// [`Error::BadOption`] when the key is not above the one before; nothing was taken then.
+    /// [`Error::Full`] when the store is full, and as the device says: the ingest can only be
+    /// dropped then.
     ///
     /// # Panics
     /// As [`Builder::push`], when a key or a value is too long.
@@ -180,7 +181,7 @@ impl Ingest {
     /// All its records are in the tree from here on, as if they had been written at `sequence`, which becomes the tree's cut.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room, and as the device says: nothing has changed then.
+    /// [`Error::Full`] when the store is full, and as the device says: nothing has changed then.
     ///
     /// # Panics
     /// When `sequence` does not follow the tree's cut: whatever was written before must be in the tree.

@@ -16,8 +16,9 @@ use std::task::Poll;
 /// Reads one version of a tree, which stays readable as long as the reader lives. It should not live long: nothing that was unlinked
 /// meanwhile is used again before it goes.
 ///
-/// Whoever has memtables above the tree loads their list first and takes a reader then: a memtable whose commits are not all above
-/// [`Reader::cut`] is in the tree already, and is left out.
+/// A caller that has memtables above the tree loads their list first and takes a reader then: a
+/// memtable whose commits are not all above [`Reader::cut`] is in the tree already, and is left
+/// out.
 ///
 /// ```
 /// # use alluvium_base::{Message, message::LAST};

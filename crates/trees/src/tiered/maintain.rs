@@ -1,4 +1,5 @@
-//! The steps of a tree, in the order of their priority, and the maintenance that nobody's writes ask for.
+//! The steps of a tree, in the order of their priority, and the maintenance that does not follow
+//! from writes.
 
 use super::compact::{Job, Progress};
 use super::node::{Node, Part};
@@ -17,7 +18,7 @@ use std::collections::HashMap;
 const MOST_WADED: usize = 64;
 /// Leaves of which the uses are counted, at most.
 const MOST_USED: usize = 1 << 16;
-/// One lookup in so many is counted, for all of them.
+/// Every how many lookups one is counted, for all of them.
 const SAMPLE: u64 = 64;
 
 /// Something to do, a slice at a time.
@@ -30,7 +31,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// A slice of the work: about so many records.
+    /// Does a slice of the work: about `records` records.
     ///
     /// # Errors
     /// As [`Job::poll`].

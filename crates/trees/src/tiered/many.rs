@@ -17,9 +17,9 @@ use alluvium_storage::{NodePointer, Pending, Residence, Result};
 use std::collections::VecDeque;
 use std::task::Poll;
 
-/// So many keys are searched for together.
+/// How many keys are searched for together.
 const TOGETHER: usize = 16;
-/// So many of them lack a node when it is asked for.
+/// How many of them miss a node when the nodes are asked for.
 const ENOUGH: usize = 12;
 
 /// How often a key may have lacked a node before everything that it needs is kept until it is done: the cache may have lost what it was
@@ -42,7 +42,7 @@ struct Few {
     pending: Option<Pending>,
 }
 
-/// Keys that lack a node that nobody has asked for yet, and what they lack.
+/// Keys that miss a node that was not asked for yet, and those nodes.
 #[derive(Debug, Default)]
 struct Lacking {
     open: Vec<Open>,
@@ -93,7 +93,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
             if let Some(mut pending) = pending
                 && !pending.poll()
             {
-                // The device may as well have everything, while nobody else has anything to do.
+                // The device may as well have everything, while there is nothing else to do.
                 if !self.lacking.open.is_empty() {
                     self.ask()?;
                 }
@@ -156,7 +156,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
         Ok(())
     }
 
-    /// Asks for what is lacking; whoever lacks it is searched for again once it has been read.
+    /// Asks for the missing nodes. Their keys are searched for again once the nodes have been read.
     fn ask(&mut self) -> Result<()> {
         let Lacking { open, nodes } = std::mem::take(&mut self.lacking);
         let from = self.reader.blocking();

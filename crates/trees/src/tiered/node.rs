@@ -20,7 +20,8 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct Group {
     /// Unique in the store.
     pub id: u64,
-    /// Oldest to newest. One that nobody needs any more is missing in a trunk that was read from disk: it may be gone.
+    /// Oldest to newest. A run that is not needed any more is missing in a trunk that was read from
+    /// disk: it may be gone.
     pub runs: Box<[OnceLock<Run>]>,
     /// Over all keys of all runs.
     pub maplet: Maplet,
@@ -50,8 +51,9 @@ impl Group {
 pub(super) struct Part {
     /// The group, shared by everybody who uses it.
     pub group: Arc<Group>,
-    /// Where two nodes became one, what came from each counts in that node's range only: what lies outside was compacted
-    /// or deleted there, and must not come back. What was taken over unread counts where its keys are: nobody asks it for others.
+    /// Where two nodes became one, what came from each counts in that node's range only: what lies
+    /// outside was compacted or deleted there, and must not come back. An adopted run is clipped to
+    /// its own key range.
     pub clip: Option<Arc<KeyRange>>,
 }
 
@@ -129,7 +131,8 @@ pub(super) struct Owned {
     pub part: Part,
     /// An estimate.
     pub weight: Weight,
-    /// How many of its records are newer versions of what the parts before it hold, about; 0 if nobody knows. What is read from disk has forgotten it.
+    /// How many of its records are newer versions of what the parts before it hold, about; 0 if it
+    /// is not known. It is not written to disk.
     pub renews: u64,
 }
 
@@ -163,7 +166,8 @@ pub(super) struct Node {
     pub next: u64,
     /// Where a checkpoint has written it.
     pub stored: Stored,
-    /// Of each pivot, once somebody has asked for it: a node that is asked does not change any more.
+    /// Of each pivot, computed at the first question: from then on the node does not change any
+    /// more.
     pub depths: OnceLock<Box<[usize]>>,
 }
 

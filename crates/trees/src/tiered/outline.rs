@@ -1,4 +1,4 @@
-//! The tree's shape as plain data: for whoever draws it, measures it, or looks for a run in it.
+//! The tree's shape as plain data: to draw it, measure it, or look for a run in it.
 
 use super::inflight::Inflight;
 use super::node::{Group, Layer, Node};
@@ -103,7 +103,7 @@ pub struct OutlineRun {
 /// How far a compaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Underway {
-    /// Nobody has begun it.
+    /// It was not begun.
     Queued,
     /// It is being done.
     Running,

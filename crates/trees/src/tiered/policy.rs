@@ -52,7 +52,7 @@ pub enum Victim {
     /// The one with the most live bytes.
     #[default]
     Fullest,
-    /// That of a message drawn at random: by far better where few keys get most updates (Conway 2020, §5).
+    /// That of a message drawn at random: better where few keys get most updates (Conway 2020, §5).
     RandomMessage,
     /// One after the other.
     RoundRobin,
@@ -161,7 +161,7 @@ pub(super) fn rewrites(shape: &Shape, view: &LeafView, crowding: u64) -> bool {
     leaf(shape, view) == Leaf::Rewrite || !is_large && is_stale && crowding < BUSY_CROWDING
 }
 
-/// Whether a leaf merges its oldest runs, of which a lookup may have to ask so many.
+/// Returns whether a leaf merges its oldest runs, because a lookup may have to ask `depth` runs.
 #[must_use]
 pub(super) fn is_crowded(shape: &Shape, depth: usize) -> bool {
     depth > 2 * shape.fanout
@@ -170,8 +170,9 @@ pub(super) fn is_crowded(shape: &Shape, depth: usize) -> bool {
 /// Crowding from which on compactions do nothing for space alone.
 const BUSY_CROWDING: u64 = 75;
 
-/// From this share of older versions on, a leaf is rewritten, in hundredths: at most a third of it are older versions then, and where keys are overwritten
-/// evenly every new record has two others written anew.
+/// From this share of older versions on, a leaf is rewritten, in hundredths. At most a third of it
+/// are older versions then. If keys are overwritten evenly, every new record causes two others to
+/// be rewritten.
 pub(super) const STALE_PERCENT: u64 = 34;
 
 /// How many of a new run's keys are looked up in the leaf that gets it, about, to learn how many of them it holds already.
@@ -204,11 +205,12 @@ pub(super) fn left_by_deletes(weight: &Weight) -> u64 {
     (u128::from(weight.bytes) * u128::from(left) / u128::from(others.max(1))) as u64
 }
 
-/// Which compaction is next: the least of what this says of each, and the one that was planned first among equals. The nearest to the root,
-/// for what sinks from there is what others wait for; before it, where a path has more runs than it should and writers wait for that, the one
-/// that takes most of that path's runs, `crowd`. While space is scarce, what frees some, and of that the one that takes least, which is the
-/// likeliest to find room; then what has failed for lack of it, one after the other, so that none is in the way of the others. It is nobody's turn
-/// who frees nothing and cannot find room.
+/// Returns the priority of a compaction; the smallest runs first, and among equals the one that was
+/// planned first. Normally: nodes nearest the root, because other compactions wait for what sinks
+/// from there. If a path has too many runs and writers wait: the job that removes most of that
+/// path's runs, `crowd`. While space is scarce: jobs that free space, smallest first; failed jobs
+/// last, one after the other, so that none blocks the others. `None`: the job frees nothing and the
+/// disk has no space for it, so it must wait.
 #[must_use]
 pub(super) fn turn(scarce: Option<&Scarce>, crowd: usize, height: u8) -> Option<Turn> {
     let Some(scarce) = scarce else {
@@ -219,7 +221,7 @@ pub(super) fn turn(scarce: Option<&Scarce>, crowd: usize, height: u8) -> Option<
     (scarce.frees || scarce.has_room).then_some((scarce.has_failed, keeps, takes_bytes, Reverse((0, 0))))
 }
 
-/// Whose turn it is: the least.
+/// Priority of a compaction: the smallest runs first.
 pub(super) type Turn = (bool, bool, u64, Reverse<(usize, u8)>);
 
 /// What is known of a compaction while space is scarce.
@@ -229,7 +231,7 @@ pub(super) struct Scarce {
     pub takes_bytes: u64,
     /// Whether it frees as much, about: it has all of the reserve.
     pub frees: bool,
-    /// Whether there is any room for those that have not.
+    /// Whether the disk has any space for those that do not.
     pub has_room: bool,
     /// Whether it has failed before.
     pub has_failed: bool,
@@ -244,8 +246,9 @@ pub(super) fn pieces(shape: &Shape, children: usize, is_root: bool) -> usize {
     children.div_ceil((shape.fanout * 3 / 4).max(2))
 }
 
-/// Whether the oldest pending runs of a pivot may be taken over as they are: none of them overlaps another run of the
-/// stack, they are not crumbs, and there are not so many parts already that looking through them takes longer than asking one.
+/// Returns whether the oldest pending runs of a pivot may be taken over as they are: none of them
+/// overlaps another run of the stack, they are not crumbs, and the pivot has few enough parts that
+/// looking through them takes no longer than asking one.
 #[must_use]
 pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own_runs: usize) -> bool {
     if overlaps || runs == 0 {
@@ -284,7 +287,7 @@ pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> 
 
 /// How many maplets of one size become one.
 const TIER: usize = 4;
-/// Runs that one maplet tells apart.
+/// Runs that a single maplet tells apart.
 pub(super) const MOST_RUNS_OF_A_MAPLET: usize = 64;
 
 /// Whether two neighbours become one node.
@@ -314,7 +317,8 @@ pub(super) struct Wish {
     pub tombstones: u64,
     /// Range deletes on the path that touch the leaf.
     pub range_deletes: u64,
-    /// Whether nobody reads before the newest message on the path any more: only then does every delete go.
+    /// Whether no reader reads before the newest message on the path any more: only then does every
+    /// delete go.
     pub is_settled: bool,
     /// Older versions among the leaf's records, in hundredths.
     pub stale_percent: u64,
@@ -556,7 +560,7 @@ mod tests {
         assert!(!merges(&SHAPE, 1, &small, &small, 4));
     }
 
-    /// A leaf that nobody has asked for anything.
+    /// A leaf without lookups or scans.
     const QUIET: Wish = Wish {
         bytes: 1 << 20,
         runs: 5,

@@ -16,7 +16,7 @@ use std::task::{Poll, ready};
 /// How far the search for a key is. It is of use with one version only.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// What maplets of the path have said of the key: those of so many parts, from `first` on.
+    /// What maplets of the path have said of the key: those of `asked` parts, from `first` on.
     hits: maplet::Answers,
     first: usize,
     asked: usize,
@@ -30,8 +30,9 @@ pub(super) struct Search {
     records: usize,
 }
 
-/// A key's way from the root to its leaf: the parts that count for it, newest first, and the pages of their maplets from the part `first`
-/// on. Whoever searches for several keys takes each step for all of them before the next.
+/// A key's path from the root to its leaf: the parts that count for it, newest first, and the pages
+/// of their maplets from the part `first` on. A search for several keys takes each step for all of
+/// them before the next.
 pub(super) struct Way<'v, 'f> {
     parts: maplet::Path<&'v Part>,
     hash: u64,
@@ -134,7 +135,7 @@ fn path<'v>(root: &'v Node, key: &[u8], is_denied: bool) -> maplet::Path<&'v Par
 }
 
 impl Search {
-    /// Begins anew, with the memory that it has.
+    /// Starts again, with the memory that it has.
     pub(super) fn restart(&mut self) {
         (self.asked, self.layer, self.runs, self.records) = (0, 0, 0, 0);
         self.is_denied = None;

@@ -160,8 +160,9 @@ impl Shaper<'_> {
         Ok(())
     }
 
-    /// Takes over the oldest pending parts of each pivot, as long as none of their runs overlaps another one of the stack: they are
-    /// what a compaction would make of them. From then on they count where their keys are, so that nobody asks them for others.
+    /// Takes over the oldest pending parts of each pivot, as long as none of their runs overlaps
+    /// another one of the stack: a compaction would give the same. From then on they are clipped to
+    /// their own key ranges, so that lookups of other keys skip them.
     fn adopt(&mut self, node: &mut Node) {
         for index in 0..node.pivots.len() {
             while !node.pivots[index].live.is_empty()

@@ -12,8 +12,9 @@ use alluvium_storage::extents::Extent;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// What names a run: where its footer is, when somebody began to write it, and its checksum. Place and birth alone do not tell runs apart: one may die while
-/// a compaction that began in the same generation has not asked for space yet, and then gets the same.
+/// What names a run: where its footer is, when its writing began, and its checksum. Place and birth
+/// alone do not tell runs apart: one may die while a compaction that began in the same generation
+/// has not asked for space yet, and then gets the same.
 pub(super) type RunKey = (u8, u64, u64, u64);
 
 pub(super) fn key_of(pointer: &NodePointer) -> RunKey {
@@ -153,7 +154,7 @@ impl Uses {
         self.memory
     }
 
-    /// Takes one use back. What nobody uses any more is found by [`Uses::sweep`].
+    /// Takes one use back. What has no users any more is found by [`Uses::sweep`].
     pub(super) fn release(&mut self, part: &Part, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {

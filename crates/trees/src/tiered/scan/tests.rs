@@ -11,7 +11,8 @@ use alluvium_storage::Error;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Store, StoreOptions};
 
-/// A tree in memory with so many records, whose values are as long as `len` says, and as little cache as there can be.
+/// A tree in memory with `records` records, whose values are as long as `len` says, and as little
+/// cache as there can be.
 fn tree_of(records: u64, len: impl Fn(u64) -> usize) -> Tree {
     let options = StoreOptions {
         cache_bytes: 1 << 20,
