@@ -194,7 +194,7 @@ impl WriteBatch {
     }
 }
 
-/// An operand from so many bytes on is lent to a commit of one write, not copied.
+/// From this many bytes on an operand is lent to a commit of one write, not copied.
 const LENT: usize = 64 << 10;
 
 impl<'a> Commit<'a> {

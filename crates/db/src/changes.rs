@@ -52,7 +52,7 @@ pub enum Change {
         /// The first one that is not deleted; none when all that follow are.
         end: Option<Vec<u8>>,
     },
-    /// Records were ingested, which the log does not have: read the range anew.
+    /// Records were ingested, which the log does not have: read the range again.
     Ingest {
         /// The keyspace.
         keyspace: String,

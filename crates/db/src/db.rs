@@ -251,7 +251,7 @@ impl Db {
             0,
             &format::encode_next(id + 1),
         );
-        // Before anybody can write to it, so that whoever folds its merges knows how.
+        // Before the first write to it, so that a compaction that folds its merges knows how.
         self.catalog().prepare(&definition);
         self.shared.commit(&commit, Owners::Catalog, None)?;
         self.catalog().add(name, Arc::clone(&definition));
@@ -333,7 +333,7 @@ impl Db {
     /// Makes every acknowledged write survive a loss of power.
     ///
     /// # Errors
-    /// As the device says: after a failure the store takes no writes until it is opened anew.
+    /// As the device says: after a failure the store takes no writes until it is opened again.
     pub fn sync(&self) -> Result<()> {
         self.shared.healthy()?;
         self.engine().health()?;
@@ -588,7 +588,7 @@ impl Db {
         self.engine().count_memory_beside(bytes)
     }
 
-    /// Returns the room on the file system that the store lies on.
+    /// Returns the space on the file system that the store lies on.
     ///
     /// # Errors
     /// As the operating system says.

@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The floor below says so: the device, damage, a full disk, a failure before.
+    /// An error of the storage layer: the device, damage, a full disk, a failure before.
     #[error(transparent)]
     Storage(#[from] alluvium_storage::Error),
     /// The store was closed by another handle.
@@ -137,12 +137,12 @@ pub enum Error {
         /// The one before it.
         after: Vec<u8>,
     },
-    /// The log does not hold all commits any more that somebody wants to follow.
+    /// The log does not hold all the commits any more that a follower asks for.
     #[error(
-        "the log no longer has the commits after number {after}, but those after {oldest}: begin anew from a copy (`Db::checkpoint_to`), and keep more log (`Options::keep_log`)"
+        "the log no longer has the commits after number {after}, but those after {oldest}: start again from a copy (`Db::checkpoint_to`), and keep more log (`Options::keep_log`)"
     )]
     ChangesGone {
-        /// Where he wanted to begin.
+        /// Where the follower wanted to begin.
         after: u64,
         /// The least number that would do.
         oldest: u64,
@@ -192,7 +192,8 @@ impl From<alluvium_device::Error> for Error {
 }
 
 impl Error {
-    /// Whether room on the disk would have helped: reads and deletes go on, and writing resumes by itself once there is some.
+    /// Returns whether space on the disk would have helped: reads and deletes go on, and writing
+    /// resumes by itself once there is some.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Storage(error) if error.is_full())

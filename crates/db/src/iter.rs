@@ -47,7 +47,7 @@ impl fmt::Debug for Iter {
 
 /// The tree's range for bounds on a keyspace's keys.
 pub(crate) fn bounds<K: AsRef<[u8]>>(definition: &Definition, range: &impl RangeBounds<K>) -> KeyRange {
-    // The first key behind another is that one with a zero byte.
+    // The first key behind another is the same key with a zero byte.
     let behind = |key: &K| {
         let mut key = format::tree_key(&definition.prefix, key.as_ref());
         key.push(0);

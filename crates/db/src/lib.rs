@@ -26,7 +26,8 @@
 //! Invariants (those of the engine are in its header):
 //!
 //! - **A1** A handle works for ever or fails with a typed error: what another handle closes or drops never makes it panic.
-//! - **A2** An error is returned before anything was changed, or the store takes no more writes until it is opened anew.
+//! - **A2** An error is returned before anything was changed, or the store takes no more writes
+//!   until it is opened again.
 
 mod batch;
 mod caps;

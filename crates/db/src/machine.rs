@@ -6,7 +6,7 @@ use alluvium_device::machine;
 pub(crate) use alluvium_device::machine::stand_back;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a store takes when nobody says how much.
+/// Returns the memory that a store takes by default.
 pub(crate) fn memory_budget() -> u64 {
     budget(machine::memory(), machine::container_memory())
 }
@@ -24,7 +24,7 @@ fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
     least.unwrap_or(256 * MIB).max(MIN_MEMORY)
 }
 
-/// How many threads work in the background when nobody says how many.
+/// Returns how many threads work in the background by default.
 pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
 }

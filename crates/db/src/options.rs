@@ -1,4 +1,4 @@
-//! How a store is opened: every default is right for a machine that nobody has described.
+//! How a store is opened: every default is right for a machine of which nothing is said.
 
 use crate::caps::Background;
 use crate::{Db, Error, Result};
@@ -260,7 +260,8 @@ impl Options {
     /// threads.
     ///
     /// # Errors
-    /// [`Error::Storage`]: somebody has it open for writing, there is none, it is damaged, or as the device says; [`Error::NotRegistered`].
+    /// [`Error::Storage`]: the store is open for writing elsewhere, there is none, it is damaged, or
+    /// as the device says; [`Error::NotRegistered`].
     pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Db> {
         place::no_file(path.as_ref())?;
         self.open_read_only_in(Arc::new(FileDirectory::open(path)?))
@@ -391,7 +392,7 @@ impl Options {
     }
 }
 
-/// However small memtables are, the reserve is one for those of so many bytes.
+/// The reserve is at least that for memtables of this many bytes.
 const LEAST_RESERVED: u64 = 2 * MIB;
 
 /// Whether a store must be there, or must not.

@@ -111,7 +111,7 @@ impl Options {
     ///
     /// # Errors
     /// [`Error::Storage`]: with the damage that makes it hopeless, for neither of the two generations that a store keeps leads anywhere (nothing was
-    /// changed then: restore a backup); when somebody has the store open; as the device says.
+    /// changed then: restore a backup); when the store is open elsewhere; as the device says.
     pub fn repair(&self, path: impl AsRef<Path>) -> Result<RepairReport> {
         self.repair_with(path, |_| ())
     }

@@ -10,7 +10,8 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// A place in the commit order that somebody reads at: what is seen there is kept until he is done.
+/// A place in the commit order that a reader reads at: what is seen there is kept until the reader
+/// is done.
 pub(crate) struct Pinned {
     shared: Arc<Shared>,
     at: Sequence,

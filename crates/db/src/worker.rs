@@ -1,9 +1,12 @@
 //! The threads: one writes memtables out, one makes checkpoints, some compact; one has log and memory ready for writers, one keeps the log synced and
 //! looks after space.
 //!
-//! As many as there are workers use a processor: while a memtable is written out, one who compacts rests between two of his slices, unless compactions
-//! are so far behind that writers would be held back for them. The others wait for the device most of the time, and nobody waits behind them. All of them stand back behind the threads of the user, who would wait for a whole slice
-//! of the scheduler otherwise; when they fall behind for it, it is the writers who wait (`engine/throttle.rs`).
+//! At most `workers` threads are CPU-bound. While a memtable is being written out, compaction
+//! threads rest between slices, unless compactions are so far behind that writers would be held
+//! back. The other threads wait for the device most of the time, and no thread waits behind them.
+//! All of them have a lower priority than the user's threads, which would otherwise wait for a
+//! whole slice of the scheduler. When the workers fall behind because of that, writers wait
+//! (`engine/throttle.rs`).
 
 use crate::caps::{self, Background, Bucket, Leave};
 use crate::engine::{Duty, Engine, Worked};
@@ -16,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a worker sleeps when there is nothing to do, at most: nobody calls it for what becomes due by itself.
+/// How long a worker sleeps when there is nothing to do, at most: it is not called for what becomes
+/// due by itself.
 const REST: Duration = Duration::from_millis(20);
 
 /// How long who prepares sleeps between two looks at writers: a few hundred KiB.
@@ -92,7 +96,7 @@ pub(crate) struct Workers {
 struct Shared {
     engine: Arc<Engine>,
     stop: AtomicBool,
-    /// What went wrong, until somebody is told.
+    /// What went wrong, until a writer is told.
     failure: Mutex<Option<String>>,
     has_failed: AtomicBool,
     lock: Mutex<()>,
@@ -104,7 +108,7 @@ struct Shared {
 }
 
 impl Workers {
-    /// Starts so many workers, and a keeper. With none, there is no thread at all.
+    /// Starts `workers` workers, and a keeper. With none, there is no thread at all.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         workers: usize,
@@ -207,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// Compacts while nobody writes a memtable out, or while it presses.
+    /// Compacts while no memtable is written out, or while compactions are urgent.
     fn compact_in_between(&self) {
         while !self.is_stopped() {
             let calls = self.engine.calls();
@@ -271,7 +275,7 @@ impl Shared {
         self.pause(rest);
     }
 
-    /// A full disk is waited for; anything else is told to whoever writes next.
+    /// Waits when the disk is full; anything else is told to the next writer.
     fn failed(&self, error: &Error) {
         if !error.is_full() {
             tracing::error!(%error, "work in the background failed");

@@ -336,7 +336,8 @@ fn open(sizes: &Sizes) {
     };
     let gap = Duration::from_secs_f64(1.0 / rate);
     let place = place(sizes, &Options::new());
-    // How late an operation begins though none is before it: that is nobody's fault but the schedule's own, or the system's.
+    // How late an operation begins though none is before it: only the schedule itself, or the
+    // system, can cause that.
     let (mut latencies, mut lateness) = (histogram(), histogram());
     // Of each tenth of the time: how many operations took longer than 30 us, and the longest.
     let mut tenths = [(0_u64, 0_u64); 10];

@@ -1,4 +1,4 @@
-//! A disk that is filled, and freed by deletes, again and again, without opening the store anew.
+//! A disk that is filled, and freed by deletes, again and again, without closing the store.
 
 use super::{MIB, Sizes, key, mib, value};
 use alluvium::Options;

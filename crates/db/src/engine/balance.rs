@@ -20,7 +20,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// What records have when both caches take so many bytes, where they have `now`. Small differences are left alone.
+    /// Returns the share of the records when both caches take `both` bytes, and records have `now`.
+    /// Small differences are left alone.
     pub(super) fn share_of_records(&mut self, now: u64, both: u64, caches: u64) -> u64 {
         let (records, all) = *self.decided.get_or_insert((now, both));
         let wanted = share::in_proportion(records, all, caches);

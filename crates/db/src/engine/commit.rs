@@ -10,8 +10,8 @@
 //!   acknowledged
 //! ```
 //!
-//! A commit is seen before it is synced: a reader may see what the loss of power then undoes. Whatever he writes upon it is undone
-//! with it, for the log keeps a prefix.
+//! A commit is seen before it is synced: a reader may see what the loss of power then undoes. What
+//! the reader writes upon it is undone with it, for the log keeps a prefix.
 
 use super::Engine;
 use super::guard::Committing;
@@ -61,7 +61,7 @@ impl Commit<'_> {
     }
 }
 
-/// What a commit depends on. Nobody writes to its keys while it is asked.
+/// What a commit depends on. Its keys are not written while it is asked.
 pub(crate) type Condition<'a> = dyn Fn() -> Result<Verdict> + 'a;
 
 /// What a condition says about going on.
@@ -168,7 +168,8 @@ impl Engine {
         Err(Error::Closed)
     }
 
-    /// After a commit was refused for so many times: has it succeed the next time, or says why it does not.
+    /// Handles a refused commit, after `turns` refusals: has it succeed the next time, or returns
+    /// why it does not.
     fn make_way(&self, error: Error, commit: &Commit, refusals: &mut Refusals) -> Result<()> {
         refusals.turns += 1;
         let turns = refusals.turns;
@@ -237,7 +238,7 @@ impl Engine {
             return Err(error.into());
         }
         if apply_all(&place.slot.memtable, commit.writes(), place.first).is_err() {
-            // It is in the log and cannot be shown: whoever opens the store anew finds it.
+            // It is in the log and cannot be shown: the next opening of the store finds it.
             self.visible.stop();
             let cause = format!("a memtable has no room for {bytes} bytes that were reserved");
             return Ok(self
@@ -273,7 +274,7 @@ impl Engine {
         }
     }
 
-    /// Nothing comes of these numbers: the log is told, or will be once the disk has room for that much.
+    /// Gives these numbers up: the log is told, or will be once the disk has space for the note.
     pub(super) fn give_up(&self, first: Sequence, count: u32) -> alluvium_storage::Result<()> {
         match self.store.judge(self.store.log().void(first, count)) {
             Err(error) if error.is_full() => {
@@ -310,12 +311,13 @@ fn room_for(commit: &Commit) -> u64 {
     room(commit.len(), records, ranges)
 }
 
-/// Bytes of a memtable that a record of the log needs, at most, which is `bytes` long and has so many writes to single keys and to ranges.
+/// Returns how many bytes of a memtable a record of the log needs, at most, that is `bytes` long
+/// and has this many writes to single keys and to ranges.
 pub(super) fn room(bytes: u64, records: u64, ranges: u64) -> u64 {
     bytes + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
 }
 
-/// The error for a commit that may have no more than so many bytes.
+/// Returns the error for a commit that may have no more than `most` bytes.
 pub(super) fn too_long(commit: &Commit, most: u64) -> Error {
     Error::TooLong {
         what: "batch",
@@ -348,7 +350,7 @@ fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::r
                 },
             )?,
             Write::Range { start, end } => memtable.delete_range(start, end, sequence)?,
-            // The tree has it, or nobody was told of it.
+            // The tree has it, or it was never acknowledged.
             Write::Ingest { .. } => {}
         }
     }

@@ -31,7 +31,7 @@ impl Engine {
             Ok(()) => Error::Closed,
             Err(error) => error.into(),
         };
-        // Whoever waits for a step to be done learns that none will be.
+        // Threads that wait for a step to be done learn that none will be.
         self.pressure.relieved();
         self.pressure.call_all();
         error

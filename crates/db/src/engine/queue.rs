@@ -1,8 +1,9 @@
 //! The memtables that are not in the tree yet, and the counter that gives every write its place.
 //!
-//! One word holds the number of the newest memtable and the last sequence number that was given out. A writer takes his numbers
-//! and learns the memtable they belong to by one compare-and-swap; a seal changes the memtable's number in the same word. So the
-//! cut between two memtables is exact, and neither side waits for the other.
+//! One word holds the number of the newest memtable and the last sequence number that was given
+//! out. A writer takes its numbers and learns the memtable they belong to by one compare-and-swap;
+//! a seal changes the memtable's number in the same word. So the cut between two memtables is
+//! exact, and neither side waits for the other.
 //!
 //! ```text
 //!   counter   ┌ number of the newest memtable: 8 bits ┬ last sequence given out: 56 bits ┐
@@ -10,8 +11,9 @@
 //!             (900, …]  (400, 900]          (200, 400]
 //! ```
 //!
-//! Room in a memtable is reserved before a number is taken, by an upper bound of what the writes can need, so that a write that is
-//! in the log always fits. What needs more than a part of a memtable gets one of its own.
+//! Space in a memtable is reserved before a number is taken, by an upper bound of what the writes
+//! can need, so that a write that is in the log always fits. What needs more than a part of a
+//! memtable gets one of its own.
 
 use super::policy::MOST_SEALED;
 use alluvium_base::Sequence;
@@ -60,7 +62,7 @@ pub(crate) struct Slot {
     rounds: AtomicU64,
 }
 
-/// A memtable in which so many bytes may be reserved.
+/// Makes a memtable in which `room` bytes may be reserved.
 fn memtable(room: u64) -> Memtable {
     let limit = (room + room / 4 + ahead(room)).clamp(1 << 20, 16 << 30);
     Memtable::new(limit as usize)
@@ -90,19 +92,19 @@ impl Slot {
         Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
     }
 
-    /// So many of its messages were written out.
+    /// Notes that this many of its messages were written out.
     pub(crate) fn note_written_out(&self, messages: usize) {
         let parts = messages as u64 * PARTS / self.memtable.len().max(1) as u64;
         self.written_out.store(parts.min(PARTS), Ordering::Relaxed);
     }
 
-    /// The memtable, empty again, if nobody else has it.
+    /// Returns the memtable, emptied, if it has no other users.
     fn into_cleared(self: Arc<Slot>) -> Option<Memtable> {
         let memtable = Arc::into_inner(self)?.memtable;
         Arc::into_inner(memtable).map(Memtable::cleared)
     }
 
-    /// Whether nobody has it but who asks, and so nobody ever will.
+    /// Returns whether only the caller has it, so that it gets no other users any more.
     fn is_forgotten(self: &Arc<Slot>) -> bool {
         Arc::strong_count(self) == 1 && Arc::strong_count(&self.memtable) == 1
     }
@@ -111,7 +113,7 @@ impl Slot {
         self.reserved.load(Ordering::Relaxed).saturating_add(bytes) <= self.room
     }
 
-    /// Takes room for so many bytes, if there is any.
+    /// Reserves this many bytes, if they fit. Returns whether they did.
     fn reserve(&self, bytes: u64) -> bool {
         let before = self.reserved.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= self.room;
@@ -136,14 +138,17 @@ pub(crate) struct Queue {
     counter: CachePadded<AtomicU64>,
     /// Held while the list changes.
     sealing: Mutex<()>,
-    /// Memtables that are in the tree now. The next one takes the memory of one that nobody reads any more: the system would clear
-    /// every page of a new one first, and whoever writes to it would wait for that.
+    /// Memtables that are in the tree now. The next one takes the memory of one that has no readers
+    /// any more. Otherwise the system would clear every page of a new one first, and writers would
+    /// wait for that.
     retired: Mutex<Vec<Arc<Slot>>>,
-    /// An empty memtable for when there is none of those: whoever made it at a seal would wait for the system.
+    /// An empty memtable for when there is none of those: a writer that made one at a seal would
+    /// wait for the system.
     spare: Mutex<Option<Memtable>>,
-    /// Room of an ordinary memtable.
+    /// Bytes that may be reserved in an ordinary memtable.
     room: u64,
-    /// Bytes that the last ordinary memtable took of its own: less than its room, for what is reserved is an upper bound.
+    /// Bytes that the last ordinary memtable took of its own: fewer than may be reserved, for
+    /// reservations are upper bounds.
     usual: AtomicU64,
 }
 
@@ -173,8 +178,8 @@ impl Queue {
         self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
     }
 
-    /// Whether so many bytes more would seal a memtable while as many as may be are sealed already, or need one of their own while those that
-    /// are sealed leave no room for it.
+    /// Returns whether `bytes` bytes more would seal a memtable while as many as may be are sealed
+    /// already, or need one of their own while those that are sealed leave no memory for it.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         let slots = self.slots();
         let sealed = slots.len() - 1;
@@ -190,7 +195,7 @@ impl Queue {
             || (sealed > 0 && self.is_large(bytes) && reserved() + bytes > room)
     }
 
-    /// Whether so many bytes get a memtable of their own.
+    /// Returns whether this many bytes get a memtable of their own.
     #[inline]
     pub(crate) fn is_large(&self, bytes: u64) -> bool {
         bytes > self.room / 2
@@ -228,7 +233,7 @@ impl Queue {
         self.slots().len() - 1
     }
 
-    /// Numbers up to `last` are given to nobody: at an opening, those that were used before.
+    /// Skips numbers up to `last`, which were used before this opening.
     pub(crate) fn skip_to(&self, last: Sequence) {
         let skip = |old: u64| (old & SEQUENCE_MASK < last).then_some(old & !SEQUENCE_MASK | last);
         // An error means that they were given out.
@@ -262,7 +267,8 @@ impl Queue {
             slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
             return None;
         };
-        // A memtable's number comes round after 256 seals. Whoever has taken a number after the last of them sees the cut of the first.
+        // A memtable's number comes round after 256 seals. A writer that has taken a number after
+        // the last of them sees the cut of the first.
         if slot.cut.load(Ordering::Acquire) >= first {
             let slot = Arc::clone(slot);
             return Some(Place { slot, first });
@@ -274,7 +280,7 @@ impl Queue {
     #[cold]
     fn settle_late(&self, sealed: &Slot, first: Sequence, bytes: u64) -> Place {
         sealed.reserved.fetch_sub(bytes, Ordering::Relaxed);
-        // Nobody seals: every cut but the newest memtable's is known.
+        // No seal is under way: every cut but the newest memtable's is known.
         let _sealing = self.sealing.lock();
         let slots = self.slots();
         let slot = slots
@@ -313,7 +319,7 @@ impl Queue {
         self.assign_alone(1, 1)
     }
 
-    /// Numbers in a memtable that nobody else uses.
+    /// Takes numbers in a memtable without other users.
     fn assign_alone(&self, count: u64, bytes: u64) -> Place {
         let sealing = self.sealing.lock();
         let slot = self.open(&sealing, bytes);
@@ -349,7 +355,7 @@ impl Queue {
         let memory = (room == self.room).then(|| self.take_spare()).flatten();
         let next = Arc::new(Slot::new(newest.number.wrapping_add(1), room, memory));
         let list = std::iter::once(&next).chain(slots.iter()).cloned().collect();
-        // Whoever gets a number of the next memtable must find it in the list.
+        // A writer that gets a number of the next memtable must find it in the list.
         self.slots.store(Arc::new(list));
         let number = u64::from(next.number) << SEQUENCE_BITS;
         let renumber = |old: u64| Some(number | old & SEQUENCE_MASK);
@@ -400,7 +406,8 @@ impl Queue {
         }
     }
 
-    /// The memory of a memtable that nobody reads any more, or what was made to spare, if there is either.
+    /// Returns the memory of a memtable that has no readers any more, or what was made to spare, if
+    /// there is either.
     fn take_spare(&self) -> Option<Memtable> {
         let mut retired = self.retired.lock();
         let forgotten = retired.iter().position(Slot::is_forgotten);
@@ -408,8 +415,8 @@ impl Queue {
         cleared.or_else(|| self.spare.lock().take())
     }
 
-    /// Gives back the memory of memtables that has waited for the next one so many calls long: where they fill slowly, it is of more use
-    /// elsewhere.
+    /// Gives back the memory of memtables that has waited for the next one for `most` calls: where
+    /// they fill slowly, it is of more use elsewhere.
     pub(crate) fn give_back(&self, most: u64) {
         let waits_too_long = |slot: &Slot| slot.rounds.fetch_add(1, Ordering::Relaxed) >= most;
         // The system takes a while to take it back: meanwhile others may have the list.
@@ -511,7 +518,7 @@ mod tests {
             queue.give_back(2);
             assert_eq!(queue.memory_bytes(), waits);
         }
-        // The next one has it, and waits anew.
+        // The next one has it, and waits from the beginning.
         write_one_out();
         write_one_out();
         let waits = queue.memory_bytes();

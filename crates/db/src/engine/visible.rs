@@ -31,7 +31,7 @@ impl Visible {
         }
     }
 
-    /// Every commit up to this one is seen by whoever begins to read now.
+    /// Returns the newest commit that a reader which begins now sees; it sees all before it, too.
     pub(crate) fn at(&self) -> Sequence {
         self.watermark.completed()
     }
@@ -50,7 +50,7 @@ impl Visible {
         self.at() >= at
     }
 
-    /// Nobody waits any longer for what never comes.
+    /// Ends every wait for a commit that never becomes visible.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         drop(self.lock.lock());

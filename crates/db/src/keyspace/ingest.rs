@@ -32,7 +32,7 @@ pub struct Ingest {
     under_way: Arc<UnderWay>,
     first: Option<TreeKey>,
     last: TreeKey,
-    /// The key that comes now: swapped with the last one, so that neither is made anew.
+    /// The key that comes now: swapped with the last one, so that neither is allocated again.
     next: TreeKey,
     records: u64,
 }
@@ -156,8 +156,9 @@ impl Ingest {
     /// before do not see the records.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], or as the device says. None of the records takes effect then, unless the
-    /// device failed so late that only opening the store anew shows whether they have.
+    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], or as the device
+    /// says. None of the records takes effect then, unless the device failed so late that only
+    /// opening the store again shows whether they have.
     pub fn finish(self) -> Result<u64> {
         let shared = &self.keyspace.shared;
         shared.healthy()?;

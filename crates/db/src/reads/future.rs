@@ -32,7 +32,8 @@ impl Asked {
         done
     }
 
-    /// A future may be dropped by whoever wakes it, in the middle of a read of another: the store is not closed there.
+    /// A future may be dropped by the thread that wakes it, in the middle of another future's read:
+    /// the store is not closed there.
     fn let_go(&mut self) {
         let last = self.shared.take().and_then(Arc::into_inner);
         let Some(last) = last else { return };

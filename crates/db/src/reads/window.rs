@@ -1,4 +1,4 @@
-//! Many reads under way for whoever has one thread and no executor.
+//! Many reads under way for a single thread without an executor.
 
 use crate::db::Shared;
 use crate::engine::{At, Polled, Tally};
@@ -11,9 +11,10 @@ use std::task::Poll;
 
 /// Reads that are under way together, each with a tag by which its answer is known. Answers come in the order in which they become known.
 ///
-/// What is asked for between two calls of [`Reads::poll`] or [`Reads::wait`] goes to the device at once, so that a thread which asks for a new key
-/// for every answer that it takes costs the processor little more than one that reads whole batches, and the device never rests. Whoever drops it
-/// drops the reads that are under way.
+/// What is asked for between two calls of [`Reads::poll`] or [`Reads::wait`] goes to the device at
+/// once. So a thread which asks for a new key for every answer that it takes costs the processor
+/// little more than one that reads whole batches, and the device never rests. Dropping it drops the
+/// reads that are under way.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Instant;
 
-/// One operation in so many is timed, on the average.
+/// Every how many operations one is timed, on the average.
 const SAMPLED: u32 = 64;
 
 /// Histograms of one kind.

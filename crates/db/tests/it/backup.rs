@@ -218,7 +218,7 @@ fn a_copy_that_is_interrupted_anywhere_is_none_or_whole() {
                 whole += 1;
             }
             Err(Error::Storage(Storage::NotAStore { .. })) => {
-                // Begun anew, it becomes one.
+                // The next attempt makes it one.
                 db.checkpoint_to_in(&image, |_| ()).unwrap();
                 assert_eq!(contents(&small().open_existing_in(image).unwrap()), wanted);
                 none += 1;
@@ -274,7 +274,7 @@ fn a_store_is_restored_from_any_copy_with_its_log() {
     let (wanted, died) = {
         let db = filled(&small(), memory(), 2000);
         db.checkpoint_to_in(&backup, |_| ()).unwrap();
-        // Somebody has used the copy and died.
+        // The copy was used, and its process died.
         let copy = small().open_existing_in(Arc::clone(&backup)).unwrap();
         copy.keyspace("plain").unwrap().put("in the log", "only").unwrap();
         let wanted = contents(&copy);

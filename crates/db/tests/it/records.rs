@@ -13,7 +13,8 @@ fn store() -> Db {
     options.open_in(Arc::new(MemoryDirectory::new())).unwrap()
 }
 
-/// A key's history: commit n puts n, or deletes when five divides n. A reader can say between which commits he read.
+/// A key's history: commit n puts n, or deletes when five divides n. A reader can say between which
+/// commits it read.
 struct Histories {
     begun: Vec<AtomicU64>,
     done: Vec<AtomicU64>,
@@ -274,7 +275,7 @@ fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
         for key in 0..KEYS {
             keyspace.put(key.to_be_bytes(), [round; 100]).unwrap();
         }
-        // So that what is alive always fits, whenever somebody looks.
+        // So that what is alive always fits, at every look.
         db.compact().unwrap();
         if round % 10 != 9 {
             continue;

@@ -44,7 +44,8 @@ impl Records {
             shards: 0..0,
             keys: Keys::Done,
         };
-        // Whoever puts something into a shard that was seen to be empty sees the new cut (Y2).
+        // A reader that puts something into a shard that was seen to be empty sees the new cut
+        // (Y2).
         if !self.is_empty() {
             forgetting.keys = Keys::All;
             if forgetting.deletes_ranges {
@@ -66,7 +67,7 @@ impl Records {
 }
 
 impl Forgetting {
-    /// Renews or forgets about so many keys.
+    /// Renews or forgets about `keys` keys.
     pub(crate) fn poll(&mut self, records: &Records, keys: usize) -> Progress {
         let mut left = keys;
         for shard in self.shards.by_ref() {

@@ -20,14 +20,14 @@ fn tag(hash: u64) -> u32 {
 }
 
 impl Ghosts {
-    /// Of at least so many keys.
+    /// Remembers at least `keys` keys.
     pub(super) fn new(keys: usize) -> Ghosts {
         Ghosts {
             buckets: vec![[0; GHOSTS]; keys.div_ceil(GHOSTS)].into_boxed_slice(),
         }
     }
 
-    /// Of at least so many keys, with the newest of those that it remembers.
+    /// Remembers at least `keys` keys, and takes over the newest of those that it remembers.
     pub(super) fn resized(&self, keys: usize) -> Ghosts {
         let mut ghosts = Ghosts::new(keys);
         for bucket in &self.buckets {

@@ -23,28 +23,34 @@
 //!   reader, merges in memtables      under the shard's lock: begun ≤ cut of V ? fold upon what is there
 //! ```
 //!
-//! *Keeping.* The reader has found nothing about his key in (cut of V, P]. When `begun` ≤ P, every version that is published or about to be
-//! ends at or before P: it says what V says. A memtable that begins later raises `begun` first and takes the same lock afterwards, so it
-//! forgets or renews what was kept; and whoever comes to the lock after it sees what it raised.
+//! *Keeping.* The reader has found nothing about its key in (cut of V, P]. When `begun` ≤ P, every
+//! version that is published or about to be ends at or before P: it says what V says. A memtable
+//! that begins later raises `begun` first and takes the same lock afterwards, so it forgets or
+//! renews what was kept; and a reader that takes the lock after it sees what it raised.
 //!
-//! *Answering.* What is kept was read from a version U. By the lock the reader sees a `begun` that is at least the cut of U, so U ends
-//! at or before P. If U is older than V, whatever lies between them about the key was forgotten, or has renewed it, before V was published. If it is
-//! newer, what lies between is in memtables that the reader has looked at, and he found nothing there. When he did find something there,
-//! merges, he must know that U is not newer than V: that is what he compares with the cut of V.
+//! *Answering.* What is kept was read from a version U. By the lock the reader sees a `begun` that
+//! is at least the cut of U, so U ends at or before P. If U is older than V, whatever lies between
+//! them about the key was forgotten, or has renewed it, before V was published. If it is newer,
+//! what lies between is in memtables that the reader has looked at and found nothing in. If it did
+//! find something there, merges, it must know that U is not newer than V: that is what it compares
+//! with the cut of V.
 //!
 //! *Renewing.* A key whose newest message is a plain put gets that value, if it is kept; any other is forgotten. From then on until the
 //! publication it says what the next version will say. Who sees that? Not readers of places below c: `begun` is above them. Readers of
 //! places from c on find the put in the memtable, until the version with cut c is published; and merges above it end at the put.
 //!
-//! An incorporation that fails and begins anew has the same cut; until it is published, readers of places at or above it go on as always.
-//! What changes a version's answers *without* a commit is not kept: puts that expire, keyspaces with a compaction filter. Absent
-//! keys are not kept either, for the tree answers those from its maplets.
+//! An incorporation that fails and starts again has the same cut; until it is published, readers of
+//! places at or above it go on as always. What changes a version's answers *without* a commit is
+//! not kept: puts that expire, keyspaces with a compaction filter. Absent keys are not kept either,
+//! for the tree answers those from its maplets.
 //!
 //! # Who is let in
 //!
-//! While there is room, everybody. Then only who was asked for or dropped not long ago: half as many ghosts are remembered as records are
-//! kept. Records leave in the order in which they came, but for those that were used: they go behind the others, with a use less. Share of
-//! hits (%), one million keys under a scattered Zipf distribution of exponent 0.99, caches of so many of them, second half of six million reads:
+//! While there is free memory, every record is kept. Then only those that were asked for or dropped
+//! not long ago: half as many ghosts are remembered as records are kept. Records leave in the order
+//! in which they came, but for those that were used: they go behind the others, with a use less.
+//! Share of hits (%), one million keys under a scattered Zipf distribution of exponent 0.99, caches
+//! of this many of them, second half of six million reads:
 //!
 //! | policy | 2 % | 5 % | 10 % | 20 % |
 //! |---|---|---|---|---|
@@ -165,7 +171,8 @@ impl Records {
         &self.shards[table::pick(hash >> 32, self.shards.len())]
     }
 
-    /// Asks the processor for where the record of a key would be found, for whoever looks up many; its hash, for [`Records::prefetch_record`].
+    /// Asks the processor for the place of a key's record, for a reader that looks up many. Returns
+    /// its hash, for [`Records::prefetch_record`].
     #[inline]
     pub(crate) fn prefetch(&self, key: &[u8]) -> u64 {
         let hash = checksum(key);
@@ -194,8 +201,8 @@ impl Records {
         self.begun.load(Ordering::Acquire) <= seen && shard.get(hash, key, value)
     }
 
-    /// Keeps what the tree says about a key, perhaps, for a reader who knows that nothing was committed about it above his version and
-    /// up to `seen`.
+    /// Offers what the tree says about a key, for a reader that knows that nothing was committed
+    /// about it above its version and up to `seen`. It may be kept.
     pub(crate) fn offer(&self, key: &[u8], value: &[u8], seen: Sequence) {
         if self.is_off() {
             return;
@@ -217,8 +224,8 @@ impl Records {
         self.shard(hash).lock().forget(hash, key);
     }
 
-    /// What the tree is about to say about a key: if it is kept, that is kept from now on. Otherwise it may be kept, where `may_keep` allows
-    /// that, and whoever `is_hot` is remembered.
+    /// Notes what the tree is about to say about a key: a kept record is replaced. Otherwise it may
+    /// be kept, where `may_keep` allows that, and a key that `is_hot` is remembered.
     fn renew(&self, key: &[u8], value: &[u8], is_hot: bool, may_keep: impl FnOnce() -> bool) {
         let hash = checksum(key);
         let mut shard = self.shard(hash).lock();
@@ -244,7 +251,7 @@ impl Records {
         self.shards.len()
     }
 
-    /// Whether nobody is let in any more without having been asked for before.
+    /// Returns whether only records that were asked for before are let in.
     pub(crate) fn is_full(&self) -> bool {
         self.shards.iter().all(|shard| shard.lock().is_full())
     }

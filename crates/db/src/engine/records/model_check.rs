@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// A reader keeps what he has read without asking how far incorporations have come.
+    /// A reader keeps what it has read without asking how far incorporations have come.
     KeepsUnasked,
     /// The tree publishes before the cache has forgotten, and renewed.
     PublishesFirst,
@@ -24,7 +24,7 @@ enum Mistake {
     ForgetsFirst,
     /// A reader is answered without asking how far incorporations have come.
     AnswersUnasked,
-    /// A reader with merges takes what is kept to be as old as his version.
+    /// A reader with merges takes what is kept to be as old as its version.
     FoldsUponAnything,
 }
 
@@ -136,7 +136,8 @@ impl World {
     }
 }
 
-/// Two readers, a writer and the background; what each reader saw is what was committed up to his place.
+/// Two readers, a writer and the background; what each reader saw is what was committed up to its
+/// place.
 fn story(mistake: Mistake) {
     let world = Arc::new(World::new(mistake));
     let _ = world.read();

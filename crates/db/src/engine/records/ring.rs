@@ -105,7 +105,7 @@ impl Ring {
         is_as_long
     }
 
-    /// Where so many bytes would go now, if there is room.
+    /// Returns where `len` bytes would go now, if they fit.
     fn room(&self, len: usize) -> Option<usize> {
         let fits = |from: usize, to: usize| (to - from >= len).then_some(from);
         if self.records == 0 {
@@ -129,7 +129,7 @@ impl Ring {
         at as Place
     }
 
-    /// Puts a record behind the others, if there is room; it is not longer than [`Ring::longest`].
+    /// Puts a record behind the others, if it fits; it is not longer than [`Ring::longest`].
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<Place> {
         let len = Ring::taken_by(key, value);
         let at = self.room(len)?;
@@ -159,7 +159,7 @@ impl Ring {
         Some(place)
     }
 
-    /// Puts a record that was just taken out behind the others, if there is room.
+    /// Puts a record that was just taken out behind the others, if it fits.
     pub(super) fn push_again(&mut self, place: Place) -> Option<Place> {
         let len = self.len_of(place);
         let at = self.room(len)?;

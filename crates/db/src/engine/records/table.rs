@@ -74,13 +74,13 @@ fn tag(hash: u64) -> u32 {
     ((hash >> 24) as u32 & TAG).max(TAG & TAG.wrapping_neg())
 }
 
-/// One of so many, by a hash's low half.
+/// Returns one of `count`, by a hash's low half.
 pub(super) fn pick(hash: u64, count: usize) -> usize {
     (((hash & u64::from(u32::MAX)) * count as u64) >> 32) as usize
 }
 
 impl Table {
-    /// With at least so many slots.
+    /// Makes a table of at least `slots` slots.
     pub(super) fn new(slots: usize) -> Table {
         Table {
             buckets: vec![Bucket::default(); slots.div_ceil(SLOTS)].into_boxed_slice(),
