@@ -15,7 +15,7 @@ pub enum Exposure {
     /// This machine alone: a server that others could reach does not start.
     #[default]
     Protected,
-    /// Everybody who can reach it. Whoever says this has a network that keeps strangers out.
+    /// Every client that can reach it. Choose it in a network that keeps strangers out.
     Unprotected,
 }
 
@@ -26,8 +26,8 @@ pub struct Tls {
     pub certificate: Vec<u8>,
     /// Its private key, as PEM.
     pub key: Vec<u8>,
-    /// Certificates, as PEM: clients must show one that one of these has signed. Without it every client may
-    /// encrypt, so that encryption does not keep clients out.
+    /// Certificates, as PEM: clients must show a certificate that one of these has signed. Without
+    /// it every client may encrypt, so that encryption does not keep clients out.
     pub client_authority: Option<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ pub struct Limits {
     pub arguments: usize,
     /// Commands of one connection that are executed as one batch. More are sent on behind them.
     pub batch: usize,
-    /// Bytes of replies that one connection has not taken.
+    /// Bytes of replies that a connection has not taken.
     pub output: usize,
     /// Bytes of commands between MULTI and EXEC.
     pub transaction: usize,

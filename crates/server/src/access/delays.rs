@@ -1,8 +1,9 @@
 //! What guessing a password costs: each wrong one is answered later than the last, by connection and by address.
 //!
-//! Only the connection that guessed waits. Others of the same address go on, and so do their logins, until so many wrong
-//! passwords of that address wait for their answers that one more guess could be hidden among them: then the address's next
-//! attempts, right or wrong, are looked at when one of those answers is given. Who hangs up early gains nothing by it.
+//! Only the connection that guessed waits. Others of the same address go on, and so do their
+//! logins, until as many wrong passwords of that address wait for their answers that one more guess
+//! could be hidden among them. Then the address's next attempts, right or wrong, are looked at when
+//! one of those answers is given. A client that hangs up early gains nothing by it.
 
 use super::Clock;
 use parking_lot::Mutex;
@@ -28,7 +29,7 @@ const AT_ONCE: usize = 8;
 /// How many addresses are remembered.
 const ADDRESSES: usize = 4096;
 
-/// Where a client is. Addresses that one network hands out by the billion count as one.
+/// Where a client is. Addresses that a single network hands out by the billion count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     V4([u8; 4]),
@@ -60,7 +61,7 @@ struct Guesses {
     last: Duration,
 }
 
-/// How long the next answer waits after so many wrong passwords before it.
+/// Returns how long the next answer waits after `failures` wrong passwords before it.
 fn delay(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
     FIRST.saturating_mul(doubled).min(LONGEST)

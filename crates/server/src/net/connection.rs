@@ -26,8 +26,8 @@ const KEPT_OUTPUT: usize = 64 << 10;
 /// A connection that holds more than this is charged for it while it is served; any other at the end of its turn.
 const CHARGED_AT_ONCE: usize = 512 << 10;
 
-/// How long a request or a reply waits for room in the memory of clients before it is refused.
-/// Those who hold what it waits for may wait for the same, so that there is an end to it.
+/// How long a request or a reply waits for memory of clients before it is refused. The connections
+/// that hold what it waits for may wait for the same, so that there is an end to it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 thread_local! {
@@ -44,7 +44,8 @@ pub(crate) enum Served {
     Some,
     /// What could be done before the store has read something; it wakes the connection then.
     Wait,
-    /// What could be done before a reply that does not fit into the memory of clients; it wants to go on once there is room.
+    /// What could be done before a reply that does not fit into the memory of clients; it wants to
+    /// go on once memory is free.
     Full,
     /// The connection ends once the output is sent.
     Close,
@@ -62,7 +63,7 @@ pub(crate) trait Protocol: Send {
     /// Refuses the request that has begun, which does not fit into the memory of clients: its bytes are skipped as they come.
     fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>);
 
-    /// Refuses the reply that had to wait for room, when it is served next.
+    /// Refuses the reply that had to wait for memory, when it is served next.
     fn refuse_reply(&mut self);
 
     /// Bytes that it holds beside input and output.
@@ -94,7 +95,7 @@ pub(crate) enum Turn {
     Again,
     /// For the store, which wakes it.
     Store,
-    /// For room in the memory of clients.
+    /// For memory of clients.
     Stalled,
     /// For the disk.
     Sync,
@@ -128,7 +129,7 @@ pub(crate) struct Connection {
     is_ending: bool,
     /// Whether a request waits for the store.
     is_waiting: bool,
-    /// Since when it has waited for room in the memory of clients.
+    /// Since when it has waited for memory of clients.
     stalled: Option<Instant>,
     account: Account,
     /// Whether bytes have come or gone in this turn.
@@ -172,7 +173,7 @@ impl Connection {
         self.transport.socket()
     }
 
-    /// Whether somebody wants it ended.
+    /// Returns whether it was asked to end.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
     }
@@ -310,7 +311,7 @@ impl Connection {
             .serve(&mut self.input, &mut self.output, &self.waker)
     }
 
-    /// Receives once, if there is room for the request that has begun.
+    /// Receives once, if the request that has begun fits into memory.
     fn receive(&mut self) -> io::Result<Received> {
         let wanted = self.announced();
         match self.room_for(wanted) {
@@ -345,7 +346,7 @@ impl Connection {
         }
     }
 
-    /// Takes room for the input of a request that takes `wanted` bytes as far as is known.
+    /// Takes memory for the input of a request that takes `wanted` bytes as far as is known.
     fn room_for(&mut self, wanted: usize) -> Room {
         let next = self.input.next_capacity(wanted);
         if wanted.max(next) <= HIGH_WATER {
@@ -362,7 +363,8 @@ impl Connection {
         }
     }
 
-    /// Whether it has waited for room for so long that it is to be refused; the first call begins the waiting.
+    /// Returns whether it has waited for memory for too long and is to be refused; the first call
+    /// begins the waiting.
     fn has_waited(&mut self) -> bool {
         self.stalled.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
     }

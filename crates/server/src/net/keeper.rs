@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it looks while nothing is asked of it, and while somebody waits for room.
+/// How often it looks while nothing is asked of it, and while a connection waits for memory.
 const TICK: Duration = Duration::from_secs(1);
 const WAITING_TICK: Duration = Duration::from_millis(50);
 
@@ -88,7 +88,7 @@ fn run(shared: &Shared, is_stopping: &AtomicBool) {
     }
 }
 
-/// Has the store's caches make room for what connections hold.
+/// Has the store's caches give memory back for what connections hold.
 fn lend(shared: &Shared, lent: &mut usize) {
     let held = shared.budget.held_with(shared.clients.len());
     if held.abs_diff(*lent) < shared.budget.lending_step() {
@@ -116,7 +116,8 @@ fn stillness(load: &Load, now_ms: u64) -> Option<u128> {
     stands_still.then(|| u128::from(still_ms))
 }
 
-/// Closes the slowest readers while connections hold more than they may, or some wait for room. Whether any was closed.
+/// Closes the slowest readers while connections hold more than they may, or some wait for memory.
+/// Returns whether any was closed.
 fn relieve(shared: &Shared) -> bool {
     let budget = &shared.budget;
     let (limit, used) = (budget.limit(), budget.used());

@@ -101,7 +101,7 @@ enum Flow {
     Part,
     /// The rest has its turn once the replies are sent.
     Send,
-    /// The rest waits for room in the memory of clients.
+    /// The rest waits for memory of clients.
     Full,
 }
 

@@ -228,12 +228,12 @@ impl<'o> Reply<'o> {
         });
     }
 
-    /// So many replies follow.
+    /// Announces `count` replies that follow.
     pub fn array(&mut self, count: usize) {
         self.header(b'*', count as i64);
     }
 
-    /// So many pairs of replies follow.
+    /// Announces `count` pairs of replies that follow.
     pub fn map(&mut self, count: usize) {
         match self.version {
             Version::Two => self.array(2 * count),
@@ -241,7 +241,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// So many replies follow, of which none comes twice.
+    /// Announces `count` replies that follow, of which none comes twice.
     pub fn set(&mut self, count: usize) {
         match self.version {
             Version::Two => self.array(count),

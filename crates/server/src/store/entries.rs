@@ -140,7 +140,7 @@ impl Transaction<'_> {
         self.touch(key);
     }
 
-    /// Makes room for something else at a key: its elements go, its record is overwritten by the caller.
+    /// Clears a key for something else: its elements go, its record is overwritten by the caller.
     fn clear(&mut self, key: &[u8]) -> Result<(), Failure> {
         // An expired collection has elements, too; the reaper finds them by their expiry, which stays.
         if let Some(Entry::Collection(collection)) = self.entry(key)? {

@@ -247,7 +247,7 @@ impl MarkChanges {
             number,
             hash,
         };
-        // What it has added itself nobody knows of.
+        // A mark that it has added itself was not seen by others.
         if !self.added.remove(&mark) {
             self.removed.push(mark);
         }

@@ -1,4 +1,5 @@
-//! Reads that the device must answer: replies are right, in order, and nobody waits for another's.
+//! Reads that the device must answer: replies are right, in order, and no connection waits for
+//! another's.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium::{Db, Options};
@@ -13,7 +14,7 @@ fn value(key: u64) -> String {
     format!("{key}-{}", "v".repeat(200))
 }
 
-/// The same store, opened anew.
+/// The same store, opened again.
 fn with_nothing_in_memory(fixture: Fixture) -> (Db, Server, TempDir) {
     let Fixture { server, db, place } = fixture;
     server.stop();

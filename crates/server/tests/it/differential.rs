@@ -347,7 +347,7 @@ const OTHERS: &[&str] = &[
     "EXPIRE $any 1000",
 ];
 
-/// Commands whose replies are in an order that nobody promises.
+/// Commands whose replies are in an order that is not promised.
 fn is_unordered(command: &str) -> bool {
     let name = command.split(' ').next().unwrap();
     [
@@ -456,7 +456,7 @@ fn compare(version: &str) {
         }
         if is_brief {
             std::thread::sleep(Duration::from_millis(6));
-            // Redis counts what has expired until somebody asks for it.
+            // Redis counts what has expired until a client asks for it.
             let look = format!("EXISTS {}", command.split(' ').nth(1).unwrap());
             assert_eq!(ours.ask(&look), theirs.ask(&look), "{command}");
         }

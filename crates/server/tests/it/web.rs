@@ -200,7 +200,7 @@ fn a_page_that_strangers_could_read_is_not_served() {
     };
     let refused = |server: Result<Server, Error>| matches!(server, Err(Error::Unprotected { .. }));
     assert!(refused(open(None, None, Exposure::Protected)));
-    // Encryption alone keeps nobody out.
+    // Encryption alone keeps no client out.
     let tls = Tls {
         certificate: Vec::new(),
         key: Vec::new(),

@@ -81,7 +81,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Over a set, which has so many bytes of memory for it.
+    /// A walk over a set, with `bytes` bytes of memory for it.
     fn new(database: u8, set: Collection, weight: f64, bytes: usize) -> Walk {
         Walk {
             set,

@@ -1,4 +1,4 @@
-//! Orders of sorted sets in memory, as they are in the store, as many as there is room for.
+//! Orders of sorted sets in memory, as they are in the store, as many as fit.
 
 use super::chunks::Chunks;
 use parking_lot::Mutex;
@@ -52,7 +52,7 @@ impl Orders {
         Some(kept.chunks)
     }
 
-    /// Keeps an order that is as the store has it; others make room for it.
+    /// Keeps an order that is as the store has it; others are evicted for it.
     pub(super) fn put(&self, number: u64, chunks: Arc<Chunks>) {
         let mut state = self.state.lock();
         let bytes = chunks.bytes();
