@@ -21,7 +21,7 @@ pub struct ClientLimits {
     /// Clients at once.
     #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_clients: u32,
-    /// Bytes of replies that one client may leave untaken; one that leaves more is closed.
+    /// Bytes of replies that a client may leave untaken; a client that leaves more is closed.
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = sizes::parse)]
     pub client_output_limit: Bytes,
     /// How long a client may be idle, as in 15m; 0 for ever.
