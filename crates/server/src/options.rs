@@ -26,7 +26,7 @@ pub struct Tls {
     pub certificate: Vec<u8>,
     /// Its private key, as PEM.
     pub key: Vec<u8>,
-    /// Certificates, as PEM: clients must show a certificate that one of these has signed. Without
+    /// Certificates, as PEM: clients must show a certificate signed by one of these. Without
     /// it every client may encrypt, so that encryption does not keep clients out.
     pub client_authority: Option<Vec<u8>>,
 }

@@ -1,7 +1,7 @@
 //! What guessing a password costs: each wrong one is answered later than the last, by connection and by address.
 //!
 //! Only the connection that guessed waits. Others of the same address go on, and so do their
-//! logins, until as many wrong passwords of that address wait for their answers that one more guess
+//! logins, until as many wrong passwords of that address wait for their answers that another guess
 //! could be hidden among them. Then the address's next attempts, right or wrong, are looked at when
 //! one of those answers is given. A client that hangs up early gains nothing by it.
 
