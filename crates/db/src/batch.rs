@@ -82,7 +82,8 @@ impl WriteBatch {
     /// Adds a put: see [`Keyspace::put`].
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is as it was.
+    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is as it
+    /// was.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,

@@ -1,4 +1,5 @@
-//! How much of the device and of the processors the background may take. Nothing here does anything, or looks at a clock.
+//! How much of the device and of the processors the background may take. Nothing here does
+//! anything, or looks at a clock.
 
 use crate::{Error, Result};
 use alluvium_base::MIB;
@@ -84,8 +85,8 @@ pub(crate) enum Leave {
     Rest(Duration),
 }
 
-/// A bucket into which as many bytes flow as the cap allows, and out of which everything is taken that was moved. It holds those of a quarter of a
-/// second, and what was taken too much is owed.
+/// A bucket into which as many bytes flow as the cap allows, and out of which everything is taken
+/// that was moved. It holds those of a quarter of a second, and what was taken too much is owed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bucket {
     level: i64,

@@ -8,7 +8,8 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Everything that is wrong, a sentence each, with the file and the offset; nothing if the store is whole.
+    /// Everything that is wrong, a sentence each, with the file and the offset; nothing if the
+    /// store is whole.
     ///
     /// These are the first thousand, [`CheckReport::unlisted`] counts the others.
     pub findings: Vec<String>,

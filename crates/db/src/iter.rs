@@ -22,7 +22,8 @@ pub struct Iter {
     front: Option<Scan>,
     /// Apart, for most walks have none.
     back: Option<Box<Scan>>,
-    /// The last keys that either end has handed out, empty before the first: the ends have met when they cross.
+    /// The last keys that either end has handed out, empty before the first: the ends have met when
+    /// they cross.
     front_key: Vec<u8>,
     back_key: Vec<u8>,
     /// Whether the front is before its key, not behind it: there was a seek, and nothing was

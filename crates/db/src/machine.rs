@@ -11,12 +11,14 @@ pub(crate) fn memory_budget() -> u64 {
     budget(machine::memory(), machine::container_memory())
 }
 
-/// What a container has beyond a store's memory and a quarter of it: for the program, and for pages of files that count as the container's.
+/// What a container has beyond a store's memory and a quarter of it: for the program, and for pages
+/// of files that count as the container's.
 const BESIDE: u64 = 48 * MIB;
 
-/// Returns a quarter of the machine's memory, which others use as well, or half of a container's, which is there for this one program: whichever
-/// is less. Of a container under 128 MiB it is less than half, so that the store and what stands beside it fit; it is never below the least
-/// that a store works with.
+/// Returns a quarter of the machine's memory, which others use as well, or half of a container's,
+/// which is there for this one program: whichever is less. Of a container under 128 MiB it is less
+/// than half, so that the store and what stands beside it fit; it is never below the least that a
+/// store works with.
 fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
     let of_container = |bytes: u64| (bytes / 2).min(bytes.saturating_sub(BESIDE) / 5 * 4);
     let parts = [machine.map(|bytes| bytes / 4), container.map(of_container)];

@@ -25,7 +25,8 @@ use std::time::Duration;
 /// | `Disk` | the log is synced | the loss of power |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// Everybody sees it. It is in the log, too, and as safe as `Process` on Linux, but nothing is promised.
+    /// Everybody sees it. It is in the log, too, and as safe as `Process` on Linux, but nothing is
+    /// promised.
     Memory,
     /// It survives the death of the process.
     #[default]
@@ -237,7 +238,8 @@ impl Options {
     /// exist.
     ///
     /// # Errors
-    /// [`Error::Storage`] with what is wrong with the directory, the store, or the device; [`Error::BadOption`].
+    /// [`Error::Storage`] with what is wrong with the directory, the store, or the device;
+    /// [`Error::BadOption`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         place::nothing_else(path.as_ref())?;
         Db::open_in(
@@ -363,14 +365,15 @@ impl Options {
             let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
             return bad("log limit", why);
         }
-        // When the disk is full, what is in memory can be written out, and so can the deletes that come then; as much is for compactions. Whatever
-        // is written takes a few units of space, be it ever so little.
+        // When the disk is full, what is in memory can be written out, and so can the deletes that
+        // come then; as much is for compactions. Whatever is written takes a few units of space, be
+        // it ever so little.
         let reserve = 6 * memtable.max(LEAST_RESERVED);
         Ok(Scale {
             id: fastrand::u128(..),
             memtable,
-            // Memtables (one that fills, two on their way out) and the log come off the top; a sixteenth is for the trunk and
-            // what else has no place of its own.
+            // Memtables (one that fills, two on their way out) and the log come off the top; a
+            // sixteenth is for the trunk and what else has no place of its own.
             cache: memory
                 .saturating_sub(3 * memtable + log + memory / 16)
                 .max(memory / 8),

@@ -13,7 +13,8 @@ use std::sync::Arc;
 /// files, and checks all of what it copied. The backup is any store that is not open; it is only
 /// read, so it may be on a medium that cannot be written.
 ///
-/// [`Options::restore`] is for stores with merge operators or compaction filters of the program's own.
+/// [`Options::restore`] is for stores with merge operators or compaction filters of the program's
+/// own.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();

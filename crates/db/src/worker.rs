@@ -1,5 +1,5 @@
-//! The threads: one writes memtables out, one makes checkpoints, some compact; one has log and memory ready for writers, one keeps the log synced and
-//! looks after space.
+//! The threads: one writes memtables out, one makes checkpoints, some compact; one has log and
+//! memory ready for writers, one keeps the log synced and looks after space.
 //!
 //! At most `workers` threads are CPU-bound. While a memtable is being written out, compaction
 //! threads rest between slices, unless compactions are so far behind that writers would be held
@@ -37,11 +37,13 @@ const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
 /// The same while everything fits into the cache: there is little of it then.
 const CACHED_MAINTENANCE_PER_ROUND: u64 = 64 * MIB;
 
-/// How long deletes wait in a memtable that is not full: until it is written out, they free no space.
+/// How long deletes wait in a memtable that is not full: until it is written out, they free no
+/// space.
 const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
 
-/// How long log that no memtable needs any more waits for a checkpoint, and for how many rounds the memory of a memtable for the next one, where
-/// little is written: until then both take memory that would hold pages and records.
+/// How long log that no memtable needs any more waits for a checkpoint, and for how many rounds the
+/// memory of a memtable for the next one, where little is written: until then both take memory that
+/// would hold pages and records.
 const MOST_LOG_WAITS: Duration = Duration::from_secs(2);
 const MOST_IDLE_ROUNDS: u64 = 20;
 
@@ -81,7 +83,8 @@ struct Keeping {
     balanced: Instant,
     busy_until: Instant,
     deletes_since: Option<Instant>,
-    /// Up to where the newest checkpoint holds everything while the tree holds more, and since when.
+    /// Up to where the newest checkpoint holds everything while the tree holds more, and since
+    /// when.
     outgrown: (Option<Sequence>, Instant),
 }
 

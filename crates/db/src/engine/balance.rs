@@ -1,4 +1,5 @@
-//! Memory moves between the cache of pages and that of records, a little now and then, to where it saves more reads.
+//! Memory moves between the cache of pages and that of records, a little now and then, to where it
+//! saves more reads.
 
 use super::Engine;
 use super::records::share::{self, Trend, View};
@@ -15,7 +16,8 @@ pub(crate) struct Seen {
     scan_reads: u64,
     guides: u64,
     trend: Trend,
-    /// What records were given, and both caches together, when that was decided: their share while the whole changes.
+    /// What records were given, and both caches together, when that was decided: their share while
+    /// the whole changes.
     decided: Option<(u64, u64)>,
 }
 
@@ -31,7 +33,8 @@ impl Seen {
 }
 
 impl Engine {
-    /// Looks at the shares of the two caches, and changes them if that is worth while. A share that the user chose stays.
+    /// Looks at the shares of the two caches, and changes them if that is worth while. A share that
+    /// the user chose stays.
     pub(crate) fn balance(&self) -> Result<()> {
         if !self.plan.balances {
             return Ok(());

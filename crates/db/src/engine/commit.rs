@@ -27,7 +27,8 @@ use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often a commit waits for a checkpoint to free log before it is refused: others may take what was freed.
+/// How often a commit waits for a checkpoint to free log before it is refused: others may take what
+/// was freed.
 pub(super) const LOG_TURNS: u32 = 20;
 
 /// How long it does so at least where the background has threads of its own: large writes of
@@ -105,9 +106,8 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if a condition holds once no other writer can write to the same keys. None when it does
-    /// not; what the condition has seen is
-    /// visible then.
+    /// Commits if a condition holds once no other writer can write to the same keys. None when it
+    /// does not; what the condition has seen is visible then.
     pub(crate) fn commit_if(
         &self,
         commit: &Commit,
@@ -146,7 +146,8 @@ impl Engine {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
                     if self.has_gaps.load(Ordering::Acquire) && self.store.log().completed() < last {
-                        // A recovery would cut the log at the gap: this commit is not acknowledged before it is filled.
+                        // A recovery would cut the log at the gap: this commit is not acknowledged
+                        // before it is filled.
                         self.fill_gaps()?;
                     }
                     if durability == Durability::Disk {
@@ -286,7 +287,8 @@ impl Engine {
         }
     }
 
-    /// Tells the log of numbers that it could not be told of before. Until then nothing above them can be synced.
+    /// Tells the log of numbers that it could not be told of before. Until then nothing above them
+    /// can be synced.
     pub(crate) fn fill_gaps(&self) -> Result<()> {
         let mut gaps = self.gaps.lock();
         while let Some(&(first, count)) = gaps.last() {

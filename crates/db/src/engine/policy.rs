@@ -19,7 +19,8 @@ pub(crate) struct View {
     pub(crate) wanted: bool,
     /// Whether a checkpoint is being made.
     pub(crate) checkpointing: bool,
-    /// Bytes of the disk that are in use, and those that only wait for the next checkpoint to come free.
+    /// Bytes of the disk that are in use, and those that only wait for the next checkpoint to come
+    /// free.
     pub(crate) live_bytes: u64,
     pub(crate) dying_bytes: u64,
 }
@@ -35,7 +36,8 @@ pub(crate) enum Task {
     Compact,
 }
 
-/// What one thread of the background does. Each has its own, so that what is urgent waits neither for a device nor for what is not.
+/// What one thread of the background does. Each has its own, so that what is urgent waits neither
+/// for a device nor for what is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     /// Has log and memory ready for what is written next.
@@ -59,7 +61,8 @@ const LEAST_DYING: u64 = 4 * MIB;
 /// Memtables that may wait to be written out, at most.
 pub(crate) const MOST_SEALED: usize = 2;
 
-/// Whether a checkpoint is due. It costs little, and nothing else frees log, or space that compactions have left.
+/// Whether a checkpoint is due. It costs little, and nothing else frees log, or space that
+/// compactions have left.
 pub(crate) fn checkpoint_is_due(view: &View) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
     let frees_space = view.dying_bytes > LEAST_DYING.max(view.live_bytes / DYING_PART);
@@ -86,12 +89,13 @@ pub(crate) struct Debt {
     pub(crate) parts: u64,
     /// Compactions that are due.
     pub(crate) compactions: usize,
-    /// How many runs a lookup may meet, in hundredths of what there should be at most. Compactions that are due do not show it: while one waits,
-    /// its pivot may get any number of runs.
+    /// How many runs a lookup may meet, in hundredths of what there should be at most. Compactions
+    /// that are due do not show it: while one waits, its pivot may get any number of runs.
     pub(crate) crowding: u64,
 }
 
-/// Compactions that may be due before writers help, where there is no background, and at which they help most.
+/// Compactions that may be due before writers help, where there is no background, and at which they
+/// help most.
 const EASY: usize = 24;
 const HARD: usize = 96;
 
@@ -103,7 +107,8 @@ const HARD_CROWDING: u64 = 200;
 const PRESSING_CROWDING: u64 = 75;
 const _: () = assert!(PRESSING_CROWDING < EASY_CROWDING);
 
-/// Whether compactions are so far behind that they go on at once: beside a memtable that is written out, though that may want the same processor.
+/// Whether compactions are so far behind that they go on at once: beside a memtable that is written
+/// out, though that may want the same processor.
 pub(crate) fn presses(debt: &Debt) -> bool {
     debt.crowding >= PRESSING_CROWDING
 }
@@ -130,8 +135,9 @@ pub(crate) fn share(debt: &Debt) -> u64 {
 /// runs that compactions have left in the way of lookups, and for memtables that wait. A part takes
 /// about a millisecond to fill, so that at the end nine tenths of the speed are gone.
 ///
-/// How many compactions are due is no reason: keys that are overwritten evenly fill all leaves at once, so that they come in waves, of as many as there are
-/// leaves. They may take until the next wave, and what runs they leave meanwhile shows whether they do.
+/// How many compactions are due is no reason: keys that are overwritten evenly fill all leaves at
+/// once, so that they come in waves, of as many as there are leaves. They may take until the next
+/// wave, and what runs they leave meanwhile shows whether they do.
 const MOST_DELAY_US: u64 = 8000;
 
 /// From [`EASY_PARTS`] parts of memtables on that are not written out, writers are held back, and

@@ -29,10 +29,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SEQUENCE_BITS: u32 = 56;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// What a record takes in a memtable beside its key and operand, at most: its header, and its share of nodes that split.
+/// What a record takes in a memtable beside its key and operand, at most: its header, and its share
+/// of nodes that split.
 pub(crate) const RECORD_OVERHEAD: u64 = 160;
 
-/// Bytes that the writers of a memtable may have taken ahead, beyond what was reserved: little of a small one, which is worth no huge pages.
+/// Bytes that the writers of a memtable may have taken ahead, beyond what was reserved: little of a
+/// small one, which is worth no huge pages.
 fn ahead(room: u64) -> u64 {
     if room < 1 << 20 { 2 << 20 } else { 8 << 20 }
 }
@@ -210,8 +212,8 @@ impl Queue {
         filled - oldest.written_out.load(Ordering::Relaxed)
     }
 
-    /// Has the system provide memory that writers will need next, in the newest memtable or for the one after it; whether any was wanted. One thread
-    /// at a time.
+    /// Has the system provide memory that writers will need next, in the newest memtable or for the
+    /// one after it; whether any was wanted. One thread at a time.
     pub(crate) fn provide(&self) -> bool {
         let slots = self.slots();
         let (newest, most) = (&slots[0], self.usual.load(Ordering::Relaxed));
@@ -242,8 +244,8 @@ impl Queue {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, skip);
     }
 
-    /// Takes numbers for `count` writes of at most `bytes` in memory. When the newest memtable is full it is sealed, and then
-    /// `sealed` is called.
+    /// Takes numbers for `count` writes of at most `bytes` in memory. When the newest memtable is
+    /// full it is sealed, and then `sealed` is called.
     pub(crate) fn assign(&self, count: u64, bytes: u64, mut sealed: impl FnMut()) -> Place {
         loop {
             let slot = Arc::clone(&self.slots()[0]);
@@ -261,7 +263,8 @@ impl Queue {
         }
     }
 
-    /// Takes numbers for writes whose bytes are reserved in a memtable; none, and nothing is reserved, when it was sealed meanwhile.
+    /// Takes numbers for writes whose bytes are reserved in a memtable; none, and nothing is
+    /// reserved, when it was sealed meanwhile.
     fn settle(&self, slot: &Arc<Slot>, count: u64, bytes: u64) -> Option<Place> {
         let Some(first) = self.take(slot.number, count) else {
             slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
@@ -276,7 +279,8 @@ impl Queue {
         Some(self.settle_late(slot, first, bytes))
     }
 
-    /// Finds the memtable that numbers belong to which were taken with the number of one that was sealed long ago.
+    /// Finds the memtable that numbers belong to which were taken with the number of one that was
+    /// sealed long ago.
     #[cold]
     fn settle_late(&self, sealed: &Slot, first: Sequence, bytes: u64) -> Place {
         sealed.reserved.fetch_sub(bytes, Ordering::Relaxed);
@@ -288,7 +292,8 @@ impl Queue {
             .rev()
             .find(|slot| slot.cut.load(Ordering::Acquire) >= first);
         let slot = Arc::clone(slot.expect("a memtable stays until every commit that it holds is seen"));
-        // There may be less room than that: what a memtable takes beyond what may be reserved is enough for a few who come late.
+        // There may be less room than that: what a memtable takes beyond what may be reserved is
+        // enough for a few who come late.
         slot.reserved.fetch_add(bytes, Ordering::Relaxed);
         Place { slot, first }
     }
@@ -338,7 +343,8 @@ impl Queue {
         is_newest
     }
 
-    /// Seals the newest memtable, unless nothing was ever written to it. Returns the last sequence number before the next memtable.
+    /// Seals the newest memtable, unless nothing was ever written to it. Returns the last sequence
+    /// number before the next memtable.
     pub(crate) fn seal(&self) -> Sequence {
         let sealing = self.sealing.lock();
         let base = self.slots()[0].base();
@@ -443,8 +449,8 @@ impl Memtables for Queue {
         let older = slots.iter().skip(1).map(|slot| slot.base()).chain([UNKNOWN]);
         let entry = |(slot, older): (&Arc<Slot>, Sequence)| MemtableEntry {
             memtable: Arc::clone(&slot.memtable),
-            // While it is being opened its base is not known. It is not below that of the one before, which is not in the tree, for its
-            // cut is not known either.
+            // While it is being opened its base is not known. It is not below that of the one
+            // before, which is not in the tree, for its cut is not known either.
             base: Some(slot.base()).filter(|&base| base != UNKNOWN).unwrap_or(older),
         };
         Arc::new(slots.iter().zip(older).map(entry).collect())

@@ -1,11 +1,13 @@
-//! Which commits everybody sees: all up to a watermark, which moves only over commits that are in their memtable.
+//! Which commits everybody sees: all up to a watermark, which moves only over commits that are in
+//! their memtable.
 
 use alluvium_base::Sequence;
 use alluvium_storage::watermark::Watermark;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// How often a writer looks at the watermark before it gives the processor away, and before it sleeps.
+/// How often a writer looks at the watermark before it gives the processor away, and before it
+/// sleeps.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 20;
 
@@ -61,7 +63,8 @@ impl Visible {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at the watermark: one sees the other.
+    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at
+    /// the watermark: one sees the other.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {

@@ -16,7 +16,8 @@
 //! # Ok::<(), alluvium::keys::BadKey>(())
 //! ```
 //!
-//! The first parts of a tuple are a prefix of the whole: `keyspace.prefix(encode(&("berlin",)))` walks over one city.
+//! The first parts of a tuple are a prefix of the whole: `keyspace.prefix(encode(&("berlin",)))`
+//! walks over one city.
 
 mod format;
 
@@ -32,7 +33,8 @@ pub struct BadKey {
     pub at: usize,
 }
 
-/// A part that can be written so that its bytes are in the order of its values, and none is the beginning of another's.
+/// A part that can be written so that its bytes are in the order of its values, and none is the
+/// beginning of another's.
 pub trait EncodePart {
     /// Appends its bytes.
     fn encode_part(&self, out: &mut Vec<u8>);
@@ -145,7 +147,8 @@ mod tests {
     use super::*;
     use std::fmt::Debug;
 
-    /// Values in ascending order: their keys are, too, none is the beginning of another, and they are read back.
+    /// Values in ascending order: their keys are, too, none is the beginning of another, and they
+    /// are read back.
     fn ascend<K: EncodePart + DecodePart + Debug>(values: &[K]) {
         let keys: Vec<Vec<u8>> = values.iter().map(encode).collect();
         for (pair, values) in keys.windows(2).zip(values.windows(2)) {

@@ -6,7 +6,8 @@
 //!
 //! *Does not know*: how a key is found; that is the engine's (`engine/polled.rs`).
 //!
-//! *Read in this order*: `future.rs` ([`Get`] and [`MultiGet`]), `reactor.rs` (who waits for the device while tasks sleep), `window.rs` ([`Reads`]).
+//! *Read in this order*: `future.rs` ([`Get`] and [`MultiGet`]), `reactor.rs` (who waits for the
+//! device while tasks sleep), `window.rs` ([`Reads`]).
 //!
 //! A read that finds everything in memory is ready at its first poll, and no waker fires. A read
 //! that must wait leaves its waker at the read of the cache and hands the latter, once, to the

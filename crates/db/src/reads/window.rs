@@ -9,7 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Reads that are under way together, each with a tag by which its answer is known. Answers come in the order in which they become known.
+/// Reads that are under way together, each with a tag by which its answer is known. Answers come in
+/// the order in which they become known.
 ///
 /// What is asked for between two calls of [`Reads::poll`] or [`Reads::wait`] goes to the device at
 /// once. So a thread which asks for a new key for every answer that it takes costs the processor
@@ -63,7 +64,8 @@ impl<T> Reads<T> {
     /// Begins to read a key as it is now.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. What goes wrong later comes as the answer.
+    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. What goes wrong later comes as the
+    /// answer.
     pub fn get(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, tag: T) -> Result<()> {
         self.begin(keyspace, key.as_ref(), tag, None)
     }
@@ -127,7 +129,8 @@ impl<T> Reads<T> {
         self.done.pop_front()
     }
 
-    /// The next answer, or none when all have been taken. It waits for the device while none is known.
+    /// The next answer, or none when all have been taken. It waits for the device while none is
+    /// known.
     pub fn wait(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();

@@ -1,7 +1,9 @@
 //! How long operations took: a sample of them, in histograms that are always on.
 //!
-//! One operation in about 64 is timed, at intervals that are drawn, so that no rhythm of the program falls in with them. Each thread records in one of a
-//! few histograms of a kind, whose sum is told. A histogram is made when the first operation of its kind is recorded in it, and takes about 16 KiB.
+//! One operation in about 64 is timed, at intervals that are drawn, so that no rhythm of the
+//! program falls in with them. Each thread records in one of a few histograms of a kind, whose sum
+//! is told. A histogram is made when the first operation of its kind is recorded in it, and takes
+//! about 16 KiB.
 
 use super::distribution::{Distribution, Distributions};
 use crate::engine::thread_number;

@@ -105,7 +105,8 @@ fn join(of: &str, name: &str) -> String {
 }
 
 impl Stats {
-    /// All numbers, each with its name and its unit, in a fixed order. A ratio is missing while there is nothing to divide by.
+    /// All numbers, each with its name and its unit, in a fixed order. A ratio is missing while
+    /// there is nothing to divide by.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

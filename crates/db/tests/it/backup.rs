@@ -25,7 +25,8 @@ fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// A store with something in it of every sort: compressed, apart from its key, deleted, in the log only.
+/// A store with something in it of every sort: compressed, apart from its key, deleted, in the log
+/// only.
 fn filled(options: &Options, directory: Arc<dyn Directory>, count: u32) -> Db {
     let db = options.create_in(directory).unwrap();
     let squeezed = KeyspaceOptions::new().compression(Compression::Lz4);

@@ -1,4 +1,5 @@
-//! What a store promises of memory: a process that does nothing else has no more than 1.10 times the budget and 32 MiB resident, whatever it does.
+//! What a store promises of memory: a process that does nothing else has no more than 1.10 times
+//! the budget and 32 MiB resident, whatever it does.
 //!
 //! Each kind of work is done by a process of its own, whose peak Linux counts. What is the caller's
 //! comes on top: a batch that it has filled, the values that it hands over.

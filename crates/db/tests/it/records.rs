@@ -83,7 +83,8 @@ fn write(keyspace: &Keyspace, histories: &Histories, writer: usize, enough: &Ato
             });
             continue;
         }
-        // Some more often than others, so that there are keys that no memtable has, and keys that several have.
+        // Some more often than others, so that there are keys that no memtable has, and keys that
+        // several have.
         let key = own.start + random.usize(0..OWN) * random.usize(0..OWN) / OWN;
         histories.advance(key..key + 1, at, || {
             if at.is_multiple_of(5) {

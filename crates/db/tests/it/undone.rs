@@ -1,4 +1,5 @@
-//! Keyspaces and named snapshots of which a change has failed, or was not acknowledged: all of it or nothing, now and after an opening.
+//! Keyspaces and named snapshots of which a change has failed, or was not acknowledged: all of it
+//! or nothing, now and after an opening.
 
 use alluvium::{Db, Durability, Error, Options, WriteBatch};
 use alluvium_device::Operation;

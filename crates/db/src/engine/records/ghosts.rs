@@ -14,7 +14,8 @@ pub(super) struct Ghosts {
     buckets: Box<[[u32; GHOSTS]]>,
 }
 
-/// The half of the hash that says which bucket, so that a ghost finds its bucket among any number of them; never zero.
+/// The half of the hash that says which bucket, so that a ghost finds its bucket among any number
+/// of them; never zero.
 fn tag(hash: u64) -> u32 {
     (hash as u32).max(1)
 }

@@ -4,8 +4,8 @@
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model cargo test --release -p alluvium --lib model_check
 //! ```
 //!
-//! The cache is the real one; tree, memtables and watermark are the smallest that keep E2. Each of the three mistakes that the order guards
-//! against is planted once, and the checker must find it.
+//! The cache is the real one; tree, memtables and watermark are the smallest that keep E2. Each of
+//! the three mistakes that the order guards against is planted once, and the checker must find it.
 
 use super::Records;
 use super::sync::{AtomicU64, Mutex, Ordering};
@@ -112,7 +112,8 @@ impl World {
         (place, [merged + above.iter().sum::<u64>(), put])
     }
 
-    /// What lies below memtables that say nothing about the key, or only merges: from the cache, or from the tree, which says `tree`.
+    /// What lies below memtables that say nothing about the key, or only merges: from the cache, or
+    /// from the tree, which says `tree`.
     fn below(&self, key: &[u8], cut: Sequence, place: Sequence, is_untouched: bool, tree: u64) -> u64 {
         let mut seen = if is_untouched { place } else { place.min(cut) };
         if self.mistake == Mistake::AnswersUnasked {

@@ -1,4 +1,5 @@
-//! Records side by side in a ring of bytes, in the order in which they came: the lengths of key and value, two bytes each, then both.
+//! Records side by side in a ring of bytes, in the order in which they came: the lengths of key and
+//! value, two bytes each, then both.
 
 use alluvium_storage::memory::Bytes;
 
@@ -8,14 +9,16 @@ pub(super) type Place = u32;
 /// Bytes before a record's key.
 const HEADER: usize = 4;
 
-/// The ring. A record is in one stretch: where it does not fit before the end, it begins at the start.
+/// The ring. A record is in one stretch: where it does not fit before the end, it begins at the
+/// start.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     bytes: Bytes,
     /// The oldest record, and behind the newest.
     tail: usize,
     head: usize,
-    /// Behind the last record before the start, while the newest are at the start again: `head <= tail` then.
+    /// Behind the last record before the start, while the newest are at the start again:
+    /// `head <= tail` then.
     end: usize,
     records: usize,
     /// Bytes that records take.

@@ -1,4 +1,5 @@
-//! A part of the cache under one lock: the ring of records, the table that finds them, and the ghosts of those that it turned away.
+//! A part of the cache under one lock: the ring of records, the table that finds them, and the
+//! ghosts of those that it turned away.
 
 use super::ghosts::{GHOST_BYTES, Ghosts};
 use super::ring::Ring;
@@ -186,7 +187,8 @@ impl Shard {
         true
     }
 
-    /// Whether a key that is not here, and goes into the tree, is kept before it is asked for: as a sample, or because such keys are asked for.
+    /// Whether a key that is not here, and goes into the tree, is kept before it is asked for: as a
+    /// sample, or because such keys are asked for.
     pub(super) fn wants_fresh(&self, hash: u64, len: usize) -> bool {
         len <= LONGEST_FRESH && (is_sampled(hash) || self.fresh.are_worth_it())
     }

@@ -82,8 +82,8 @@ fn misses_guides(view: &View, percent: u64) -> bool {
 pub(crate) struct Trend {
     /// How often in a row guides were missing.
     starving: u32,
-    /// What pages were given when they lacked guides. Records do not ask for it again for a while: they would have to give it up once
-    /// more, and each change copies them all.
+    /// What pages were given when they lacked guides. Records do not ask for it again for a while:
+    /// they would have to give it up once more, and each change copies them all.
     floor: u64,
     /// How often that still counts.
     looks: u32,
@@ -161,7 +161,8 @@ fn next(view: &View, is_starving: bool) -> u64 {
     let less = |is_far| view.records.saturating_sub(step(is_far));
     let uncached = u128::from(view.data.saturating_sub(view.pages).max(1));
     let lookups = u128::from(view.lookups);
-    // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads / uncached.
+    // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads /
+    // uncached.
     let of_records = u128::from(view.ghost_hits) * uncached;
     let of_pages = lookups * u128::from(view.ghost_bytes);
     let wanted = if scans_prevail(view) {

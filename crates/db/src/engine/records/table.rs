@@ -1,4 +1,5 @@
-//! From a key's hash to its record: buckets of eight slots. A bucket that is full loses what was used least.
+//! From a key's hash to its record: buckets of eight slots. A bucket that is full loses what was
+//! used least.
 
 use super::ring::Place;
 use alluvium_base::prefetch_line;
@@ -9,8 +10,8 @@ const SLOTS: usize = 8;
 /// A record is remembered to have been used so often at most.
 pub(super) const MOST_HEAT: u8 = 3;
 
-/// A record's place, with a part of its hash, in the lowest two bits how often it was used until the ring came around to it, and in the next
-/// whether it is a sample that was not used yet.
+/// A record's place, with a part of its hash, in the lowest two bits how often it was used until
+/// the ring came around to it, and in the next whether it is a sample that was not used yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     pub(super) place: Place,

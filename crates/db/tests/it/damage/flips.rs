@@ -1,4 +1,5 @@
-//! Single bits: whatever a full read answers with an error, `check` names, and no backup takes it along.
+//! Single bits: whatever a full read answers with an error, `check` names, and no backup takes it
+//! along.
 
 use super::*;
 use alluvium_device::simulated::Corruption;
