@@ -1,7 +1,7 @@
 //! Backups that clients ask for by BGSAVE and SAVE: where they go, and how the last one went.
 //!
-//! A backup is made beside the older one, under another name, and takes its place once all of it was read and is whole: at every moment
-//! there is a whole one, if there ever was.
+//! A backup is made beside the older one, under another name, and takes its place once all of it
+//! was read and is whole: at every moment there is a whole one, if there ever was.
 
 use crate::error::Failure;
 use crate::shared::Shared;

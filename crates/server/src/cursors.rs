@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// How many walks may be under way; the oldest are forgotten.
 const WALKS: usize = 16 << 10;
 
-/// Which numbers stand for which places. A number stands for the same place as long as it is known, so that a client may ask twice.
+/// Which numbers stand for which places. A number stands for the same place as long as it is known,
+/// so that a client may ask twice.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     state: Mutex<State>,

@@ -3,7 +3,8 @@
 /// Whether all of `text` fits a pattern, as Redis has it.
 #[must_use]
 pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    // Where to go on when the last star takes one byte more: that is enough, an earlier star can take no more than it has.
+    // Where to go on when the last star takes one byte more: that is enough, an earlier star can
+    // take no more than it has.
     let mut retry: Option<(usize, usize)> = None;
     let (mut p, mut t) = (0, 0);
     loop {

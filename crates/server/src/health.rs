@@ -85,7 +85,8 @@ impl Vitals {
 const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 128 << 20;
 
-/// Resident memory may exceed the budget by this: the program itself, and what the allocator has not given back.
+/// Resident memory may exceed the budget by this: the program itself, and what the allocator has
+/// not given back.
 const BESIDE_BUDGET: u64 = 64 << 20;
 
 fn mib(bytes: u64) -> u64 {

@@ -31,7 +31,8 @@ pub(crate) struct Latencies {
 }
 
 impl Latencies {
-    /// Notes an event if it took as long as the threshold says. Of several in one second the longest is kept.
+    /// Notes an event if it took as long as the threshold says. Of several in one second the
+    /// longest is kept.
     pub(crate) fn note(&self, name: &'static str, at_s: impl FnOnce() -> u64, took: Duration) {
         let threshold = self.threshold_ms.load(Ordering::Relaxed);
         let took_ms = took.as_millis() as u64;

@@ -32,7 +32,8 @@ impl Feed {
         self.is_overrun.load(Ordering::Acquire)
     }
 
-    /// Moves what is to be shown behind `output`; false if the connection was too slow and must end.
+    /// Moves what is to be shown behind `output`; false if the connection was too slow and must
+    /// end.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
         let lines = std::mem::take(&mut *self.lines.lock());
         output.extend_from_slice(&lines);

@@ -1,4 +1,5 @@
-//! A thread that looks at the counters several times a second, so that rates and peaks can be told; it also ends pauses in time.
+//! A thread that looks at the counters several times a second, so that rates and peaks can be told;
+//! it also ends pauses in time.
 
 use crate::shared::Shared;
 use parking_lot::Mutex;
@@ -45,7 +46,8 @@ pub(crate) struct Pressure {
     pub(crate) seconds: u64,
 }
 
-/// What the store had counted at one moment: stops of writers, and microseconds for which they were held back.
+/// What the store had counted at one moment: stops of writers, and microseconds for which they were
+/// held back.
 type Held = (Instant, u64, u64);
 
 /// The last looks, and the most that was seen.

@@ -1,4 +1,5 @@
-//! What is counted of commands: calls, the time they took, refusals and failures; and errors by their kinds.
+//! What is counted of commands: calls, the time they took, refusals and failures; and errors by
+//! their kinds.
 //!
 //! Counting is a few relaxed additions for each batch of neighbours that are the same command.
 
@@ -56,8 +57,8 @@ impl CommandFigures {
         0.0
     }
 
-    /// Returns pairs of microseconds, which are powers of two times 1.024, and how many calls took at most that long. Only
-    /// those are listed at which calls were added.
+    /// Returns pairs of microseconds, which are powers of two times 1.024, and how many calls took
+    /// at most that long. Only those are listed at which calls were added.
     pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
         let (mut pairs, mut seen, mut told) = (Vec::new(), 0, 0);
         for (index, count) in self.buckets.iter().enumerate() {

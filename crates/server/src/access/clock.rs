@@ -1,4 +1,5 @@
-//! The time that clients with wrong passwords wait by, as a parameter: tests turn the hands themselves.
+//! The time that clients with wrong passwords wait by, as a parameter: tests turn the hands
+//! themselves.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! What guessing a password costs: each wrong one is answered later than the last, by connection and by address.
+//! What guessing a password costs: each wrong one is answered later than the last, by connection
+//! and by address.
 //!
 //! Only the connection that guessed waits. Others of the same address go on, and so do their
 //! logins, until as many wrong passwords of that address wait for their answers that another guess
@@ -181,7 +182,8 @@ mod tests {
         let waits: Vec<_> = (0..8).map(|_| delays.failed(peer(1), &mut strikes)).collect();
         let expected = [100, 200, 400, 800, 1600, 3200, 5000, 5000].map(ms);
         assert_eq!(waits, expected);
-        // Another connection of the address goes on where this one was, one of another address begins.
+        // Another connection of the address goes on where this one was, one of another address
+        // begins.
         assert_eq!(delays.failed(peer(1), &mut 0), ms(5000));
         assert_eq!(delays.failed(peer(2), &mut 0), ms(100));
         // The same connection is known by its own number when its address is not.

@@ -49,7 +49,8 @@ pub(crate) struct Rules {
     /// Whether any password is right.
     pub(super) needs_no_password: bool,
     pub(super) passwords: Vec<Sum>,
-    /// What it may do: what any of these allows. The first is what its rules say outside of parentheses.
+    /// What it may do: what any of these allows. The first is what its rules say outside of
+    /// parentheses.
     pub(super) selectors: Vec<Selector>,
 }
 
@@ -100,7 +101,8 @@ impl Rules {
         self.selectors.iter().any(Selector::allows_all)
     }
 
-    /// Whether any selector allows what is asked for. If none does, a key tells more than a command.
+    /// Whether any selector allows what is asked for. If none does, a key tells more than a
+    /// command.
     pub(super) fn check(&self, asked: &Asked<'_>) -> Result<(), super::Denied> {
         let mut why = super::Denied::Command;
         for selector in &self.selectors {
@@ -156,8 +158,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Changes them as all words say; those that are between parentheses may have been split at blanks. What is wrong is told
-    /// together with its word, and then nothing has changed.
+    /// Changes them as all words say; those that are between parentheses may have been split at
+    /// blanks. What is wrong is told together with its word, and then nothing has changed.
     pub(super) fn apply_all<'w>(&mut self, words: impl Iterator<Item = &'w [u8]>) -> Result<(), BadWord> {
         let mut changed = self.clone();
         let mut open: Option<(Vec<u8>, Vec<u8>)> = None;

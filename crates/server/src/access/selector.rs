@@ -1,4 +1,5 @@
-//! What part of the commands, and which keys, a user may use: what stands in a rule besides passwords.
+//! What part of the commands, and which keys, a user may use: what stands in a rule besides
+//! passwords.
 
 use super::rules::Wrong;
 use crate::glob;
@@ -216,7 +217,8 @@ impl Selector {
     }
 }
 
-/// What `%R~`, `%W~` and `%RW~` let become of keys, and the pattern behind. Without a `~` it is empty, as in Redis.
+/// What `%R~`, `%W~` and `%RW~` let become of keys, and the pattern behind. Without a `~` it is
+/// empty, as in Redis.
 fn permissions(rest: &[u8]) -> Result<(Need, &[u8]), Wrong> {
     let end = rest.iter().position(|&byte| byte == b'~').unwrap_or(rest.len());
     let need = match &rest[..end].to_ascii_uppercase()[..] {
@@ -272,8 +274,8 @@ impl Selector {
         parts.join(&b' ')
     }
 
-    /// The words of commands, as Redis finds them: first all or none, then the classes that come nearest to what is left,
-    /// then single commands.
+    /// The words of commands, as Redis finds them: first all or none, then the classes that come
+    /// nearest to what is left, then single commands.
     pub(crate) fn commands(&self) -> Vec<u8> {
         let adds = !self.has_later_commands;
         let (mut shown, mut left) = (Selector::default(), self.clone());

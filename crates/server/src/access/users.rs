@@ -50,7 +50,8 @@ pub(crate) struct Access {
     default: Arc<User>,
     /// Those besides `default`.
     others: RwLock<BTreeMap<Box<str>, Arc<User>>>,
-    /// The password of `default` as it was given by an option or CONFIG SET, which CONFIG GET shows.
+    /// The password of `default` as it was given by an option or CONFIG SET, which CONFIG GET
+    /// shows.
     given_password: RwLock<Option<Arc<str>>>,
     file: Option<Arc<dyn UserFile>>,
     /// One changes users at a time.
@@ -128,7 +129,8 @@ impl Access {
         all
     }
 
-    /// Looks at a name and a password that came from an address; `strikes` counts the wrong ones of the connection.
+    /// Looks at a name and a password that came from an address; `strikes` counts the wrong ones of
+    /// the connection.
     pub(crate) fn log_in(&self, peer: Peer, strikes: &mut u32, name: &[u8], password: &[u8]) -> Login {
         if let Err(time) = self.delays.may_try(peer) {
             return Login::Later(time);
@@ -142,7 +144,8 @@ impl Access {
         }
     }
 
-    /// Changes a user's rules, or makes a user; whether connections of it have to end is answered with it.
+    /// Changes a user's rules, or makes a user; whether connections of it have to end is answered
+    /// with it.
     ///
     /// # Errors
     /// Text for the client.
@@ -201,7 +204,8 @@ impl Access {
         self.file.is_some()
     }
 
-    /// Reads all users from the file again; those that are not there or off now, whose connections have to end.
+    /// Reads all users from the file again; those that are not there or off now, whose connections
+    /// have to end.
     ///
     /// # Errors
     /// Text that says what is wrong with the file, and where; then nothing has changed.

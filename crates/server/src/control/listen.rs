@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long no connection is accepted after an error of the system, such as too few file
 /// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long operations have to end when the process stops managing. Backups and checks end when the store is closed, at the latest.
+/// How long operations have to end when the process stops managing. Backups and checks end when the
+/// store is closed, at the latest.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What a server adds to the store.
@@ -37,7 +38,8 @@ pub(crate) struct About {
     pub(crate) counts: Counts,
 }
 
-/// A store that other processes of the same user can manage while this one has it open. Dropping it ends that.
+/// A store that other processes of the same user can manage while this one has it open. Dropping it
+/// ends that.
 pub struct Control {
     managed: Arc<Managed>,
     accepting: Mutex<Option<(JoinHandle<()>, Arc<Listening>)>>,
@@ -65,7 +67,8 @@ struct Connections {
 }
 
 impl Control {
-    /// Listens at a socket in the directory of a store. Clients are `alluvium` with `--db`, and [`Client`](super::Client).
+    /// Listens at a socket in the directory of a store. Clients are `alluvium` with `--db`, and
+    /// [`Client`](super::Client).
     ///
     /// # Errors
     /// As the system says, when there can be no socket in the directory, or no thread.

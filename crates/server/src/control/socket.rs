@@ -81,7 +81,8 @@ fn number(directory: &Directory) -> io::Result<(u64, u64)> {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // Another process may have the store by now, and a socket of its own. One that is left is harmless.
+        // Another process may have the store by now, and a socket of its own. One that is left is
+        // harmless.
         if number(&self.directory).is_ok_and(|file| file == self.file) {
             let _ = unlinkat(&self.directory.file, SOCKET, AtFlags::empty());
         }
@@ -94,7 +95,8 @@ pub(super) fn connect(directory: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(directory.address(SOCKET))
 }
 
-/// Whether the other side is of the user whose process this is, or root; the number of its user otherwise (S22).
+/// Whether the other side is of the user whose process this is, or root; the number of its user
+/// otherwise (S22).
 pub(super) fn admit(stream: &UnixStream) -> Result<(), u32> {
     match socket_peercred(stream) {
         Ok(peer) if may_connect(peer.uid, geteuid()) => Ok(()),

@@ -1,4 +1,5 @@
-//! Requests of a pipeline that are executed together: which ones, and what they need of which items.
+//! Requests of a pipeline that are executed together: which ones, and what they need of which
+//! items.
 
 use super::meta;
 use super::request::{self, Found, Request};
@@ -25,7 +26,8 @@ pub(super) enum Next<'a> {
     Binary(&'a [u8]),
 }
 
-/// How many items of one request are read before it is executed; what is behind them is read one by one.
+/// How many items of one request are read before it is executed; what is behind them is read one by
+/// one.
 const READ_AHEAD: usize = 64;
 
 /// How many requests a run may have.

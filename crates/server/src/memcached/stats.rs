@@ -134,7 +134,8 @@ fn general(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns how many items there are, and the bytes of their keys and values: counted if they are few, otherwise about, from the first of them.
+/// Returns how many items there are, and the bytes of their keys and values: counted if they are
+/// few, otherwise about, from the first of them.
 fn content(shared: &Shared) -> Result<(u64, u64), Failure> {
     let store = &shared.store;
     let now_ms = store.now_ms();

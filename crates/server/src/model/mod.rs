@@ -1,6 +1,7 @@
 //! How the types of Redis, and the items of memcached, lie in ordered keys.
 //!
-//! *Knows*: the record of a key, with type, expiry, and for a collection its number and count; the places of elements; their order.
+//! *Knows*: the record of a key, with type, expiry, and for a collection its number and count; the
+//! places of elements; their order.
 //!
 //! *Does not know*: commands, locks, the store.
 //!
@@ -13,8 +14,8 @@
 //! Invariants:
 //!
 //! - **S4** A number is given to one collection, once in the life of a store.
-//! - **S5** Elements under a number are those of the key whose record has it, and as many as its count says; a list's lie side by side. Beside those of a
-//!   sorted set lie its counts.
+//! - **S5** Elements under a number are those of the key whose record has it, and as many as its
+//!   count says; a list's lie side by side. Beside those of a sorted set lie its counts.
 
 pub(crate) mod format;
 

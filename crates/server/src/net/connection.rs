@@ -17,13 +17,15 @@ use std::time::{Duration, Instant};
 /// How many times in a row a connection is served before others have their turn.
 const ROUNDS: usize = 8;
 
-/// Output that waits for a slow reader; while there is more, nothing else of the connection is served.
+/// Output that waits for a slow reader; while there is more, nothing else of the connection is
+/// served.
 pub(crate) const HIGH_WATER: usize = 256 << 10;
 
 /// Buffers of replies up to this size are kept for the next ones.
 const KEPT_OUTPUT: usize = 64 << 10;
 
-/// A connection that holds more than this is charged for it while it is served; any other at the end of its turn.
+/// A connection that holds more than this is charged for it while it is served; any other at the
+/// end of its turn.
 const CHARGED_AT_ONCE: usize = 512 << 10;
 
 /// How long a request or a reply waits for memory of clients before it is refused. The connections
@@ -53,14 +55,16 @@ pub(crate) enum Served {
 
 /// A language that connections speak: requests in, replies out.
 pub(crate) trait Protocol: Send {
-    /// Serves requests at the beginning of `input`, consumes them and appends their replies to `output`. When it says [`Served::Wait`] it is called
-    /// again with the same input once `waker` was told, or earlier.
+    /// Serves requests at the beginning of `input`, consumes them and appends their replies to
+    /// `output`. When it says [`Served::Wait`] it is called again with the same input once `waker`
+    /// was told, or earlier.
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served;
 
     /// How many bytes the request that has begun takes in all, as far as is known; 0 if none has.
     fn announced(&mut self, input: &mut Input) -> usize;
 
-    /// Refuses the request that has begun, which does not fit into the memory of clients: its bytes are skipped as they come.
+    /// Refuses the request that has begun, which does not fit into the memory of clients: its bytes
+    /// are skipped as they come.
     fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>);
 
     /// Refuses the reply that had to wait for memory, when it is served next.
@@ -69,7 +73,8 @@ pub(crate) trait Protocol: Send {
     /// Bytes that it holds beside input and output.
     fn held(&self) -> usize;
 
-    /// Appends what others have for the connection to `output`, and tells them to wake it by `waker` when there is more; false if it must end.
+    /// Appends what others have for the connection to `output`, and tells them to wake it by
+    /// `waker` when there is more; false if it must end.
     fn pushed(&mut self, _output: &mut Vec<u8>, _waker: &Waker) -> bool {
         true
     }
@@ -79,7 +84,8 @@ pub(crate) trait Protocol: Send {
         false
     }
 
-    /// Whether what was served must be on the disk before its replies are sent; asked once after each call of `serve`.
+    /// Whether what was served must be on the disk before its replies are sent; asked once after
+    /// each call of `serve`.
     fn takes_sync(&mut self) -> bool;
 
     /// The reply to what could not be made durable.
@@ -124,7 +130,8 @@ pub(crate) struct Connection {
     sent: usize,
     /// Whether complete requests may be left in the input.
     has_more: bool,
-    /// Whether the last read has taken everything that the socket had. Only then will it say when there is more.
+    /// Whether the last read has taken everything that the socket had. Only then will it say when
+    /// there is more.
     is_drained: bool,
     is_ending: bool,
     /// Whether a request waits for the store.
@@ -188,7 +195,8 @@ impl Connection {
         self.sent < self.output.len()
     }
 
-    /// Receives, serves and sends as much as is possible without waiting for the socket. It may wait for the store.
+    /// Receives, serves and sends as much as is possible without waiting for the socket. It may
+    /// wait for the store.
     ///
     /// A panic in a command ends this connection alone: it is logged and counted, and what has not
     /// been sent is dropped. Locks and transactions of the command go while it unwinds.
@@ -213,7 +221,8 @@ impl Connection {
         }
     }
 
-    /// Takes what others have for the connection, unless it owes much already; false if it must end.
+    /// Takes what others have for the connection, unless it owes much already; false if it must
+    /// end.
     fn push(&mut self) -> bool {
         let goes_on = match self.output.len() - self.sent > HIGH_WATER {
             true => !self.protocol.is_overrun(),

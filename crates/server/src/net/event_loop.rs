@@ -222,7 +222,8 @@ impl Driver {
         }
     }
 
-    /// While stopping: ends connections that have nothing to send, after a last turn; whether all have ended.
+    /// While stopping: ends connections that have nothing to send, after a last turn; whether all
+    /// have ended.
     fn wind_up(&mut self, pool: &Pool) -> bool {
         let is_late = pool.is_late();
         for slot in 0..self.slots.len() {

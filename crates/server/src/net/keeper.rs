@@ -1,4 +1,5 @@
-//! Looks after all connections: closes those that are idle for too long, or the slowest readers when the memory of clients is used up.
+//! Looks after all connections: closes those that are idle for too long, or the slowest readers
+//! when the memory of clients is used up.
 
 use super::budget::{Load, SMALL};
 use crate::shared::{Client, Shared};
@@ -67,7 +68,8 @@ fn run(shared: &Shared, is_stopping: &AtomicBool) {
         let is_wanted = budget.is_full() || budget.waiting() > 0;
         budget.wait_for_call(if is_wanted { WAITING_TICK } else { TICK });
         let now = Instant::now();
-        // Those who wait have some time to take what others gave back, before more are closed for them.
+        // Those who wait have some time to take what others gave back, before more are closed for
+        // them.
         let is_due = closed.is_none_or(|closed| now.duration_since(closed) >= PAUSE);
         let mut has_closed = (budget.is_full() || is_due) && relieve(shared);
         if has_closed {
@@ -171,8 +173,8 @@ fn worst(shared: &Shared, how_bad: impl Fn(&Load, u64) -> Option<u128>) -> Vec<(
     found
 }
 
-/// When to look next for connections that are idle. A look goes over all of them, so that there are few: the next one is when
-/// the first could have been idle for long enough.
+/// When to look next for connections that are idle. A look goes over all of them, so that there are
+/// few: the next one is when the first could have been idle for long enough.
 #[derive(Debug, Default)]
 struct IdleLook {
     timeout: Duration,

@@ -314,7 +314,8 @@ impl Pool {
         }
     }
 
-    /// No more requests are read than have arrived; connections end when their replies are sent, or at `deadline`.
+    /// No more requests are read than have arrived; connections end when their replies are sent, or
+    /// at `deadline`.
     pub(crate) fn stop(&self, deadline: Instant) {
         *self.stop_at.lock() = Some(deadline);
         self.is_stopping.store(true, Ordering::Release);

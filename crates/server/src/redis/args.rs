@@ -44,8 +44,8 @@ pub(super) fn too_long(most: usize) -> Failure {
     )))
 }
 
-/// Fails once a reply is longer than a connection may have waiting. Commands whose replies a client's
-/// number makes long ask after each element.
+/// Fails once a reply is longer than a connection may have waiting. Commands whose replies a
+/// client's number makes long ask after each element.
 pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {
     match reply.most() {
         most if reply.position() > most => Err(too_long(most)),
@@ -53,7 +53,8 @@ pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Elements of an order from one index to another, both included, negative ones from the end; as a range of indexes from the beginning.
+/// Elements of an order from one index to another, both included, negative ones from the end; as a
+/// range of indexes from the beginning.
 pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let from_end = |index: i64| {

@@ -1,4 +1,5 @@
-//! Unions, intersections and differences of sets, in pages: members of all sets are in the order of their hashes, so that a page begins where the last one ended.
+//! Unions, intersections and differences of sets, in pages: members of all sets are in the order of
+//! their hashes, so that a page begins where the last one ended.
 
 use super::pages::PAGE;
 use crate::error::Failure;

@@ -1,9 +1,11 @@
 //! Elements of hashes, sets and sorted sets that are drawn at random, each with the same chance.
 //!
-//! Elements lie in the order of their hashes, which are spread evenly over 64 bits. That range is cut into windows that hold some elements on average. A
-//! window is drawn, and a number: if the window has an element of that number it is the one, otherwise both are drawn again. So all elements have the same
-//! chance, and as many are looked at whether there are a thousand or a billion. Where a good part of all is wanted, all are walked through once, and
-//! each is taken with the chance that it has of being among those that are still wanted.
+//! Elements lie in the order of their hashes, which are spread evenly over 64 bits. That range is
+//! cut into windows that hold some elements on average. A window is drawn, and a number: if the
+//! window has an element of that number it is the one, otherwise both are drawn again. So all
+//! elements have the same chance, and as many are looked at whether there are a thousand or a
+//! billion. Where a good part of all is wanted, all are walked through once, and each is taken with
+//! the chance that it has of being among those that are still wanted.
 
 use super::args::check_room;
 use crate::error::Failure;

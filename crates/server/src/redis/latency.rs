@@ -82,7 +82,8 @@ fn event(shared: &Shared, name: &[u8]) -> Option<Event> {
     found.map(|(_, event)| event)
 }
 
-/// How long commands took, of those that were called: all, or those that are named, a name standing for its subcommands, too.
+/// How long commands took, of those that were called: all, or those that are named, a name standing
+/// for its subcommands, too.
 fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
     let is_wanted = |name: &str| {
         args.len() == 2
@@ -114,7 +115,8 @@ fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-/// The samples of an event: bars from the oldest to the newest, how long each took and how long ago.
+/// The samples of an event: bars from the oldest to the newest, how long each took and how long
+/// ago.
 fn graph(event: &Event, now_s: u64) -> String {
     const WIDTH: u64 = 40;
     let most = event

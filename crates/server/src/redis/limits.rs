@@ -84,7 +84,8 @@ pub(super) fn set_idle_timeout(shared: &Shared, text: &[u8]) -> Done {
     Ok(())
 }
 
-/// After how many seconds of silence the system asks whether a peer is there; of connections that come from now on.
+/// After how many seconds of silence the system asks whether a peer is there; of connections that
+/// come from now on.
 pub(super) fn keepalive(shared: &Shared) -> String {
     shared.config.keepalive().as_secs().to_string()
 }

@@ -1,8 +1,10 @@
-//! Commands whose first argument is a command, and what is said of one that does not exist or has another number of arguments.
+//! Commands whose first argument is a command, and what is said of one that does not exist or has
+//! another number of arguments.
 
 use crate::resp::Args;
 
-/// The subcommands of a command, each with how many arguments it takes, as in the table of commands.
+/// The subcommands of a command, each with how many arguments it takes, as in the table of
+/// commands.
 pub(super) type Subcommands = &'static [(&'static str, i32)];
 
 #[rustfmt::skip]

@@ -1,8 +1,9 @@
 //! Walks over all keys, and over the elements of hashes, sets and sorted sets.
 //!
-//! Both go in an order that does not depend on what others write meanwhile, so that every element that is there all the time is met: keys
-//! in their own order, elements in the order of their hashes. An element's cursor is the hash to go on at; a key's is a number that the
-//! server remembers the key of.
+//! Both go in an order that does not depend on what others write meanwhile, so that every element
+//! that is there all the time is met: keys in their own order, elements in the order of their
+//! hashes. An element's cursor is the hash to go on at; a key's is a number that the server
+//! remembers the key of.
 
 use super::args::{Options, integer, is, too_long};
 use super::pages::PAGE;
@@ -162,7 +163,8 @@ pub(super) fn keys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
         listed.iter().for_each(|key| reply.bulk(key));
         return Ok(());
     }
-    // How many keys there are must be known first: where they are more than a page, they are looked at once to be counted and once to be shown.
+    // How many keys there are must be known first: where they are more than a page, they are looked
+    // at once to be counted and once to be shown.
     let snapshot = transaction.store.db.snapshot();
     let mut keys = Keys::new(transaction, pattern, &snapshot);
     while keys.next(|key| {
@@ -233,7 +235,8 @@ impl Tail for RestOfKeys {
                 return Ok(Progress::More);
             }
             let last = &mut self.last;
-            // What has expired since it was counted is not there any more, but a reply was announced: the key before stands for it once more.
+            // What has expired since it was counted is not there any more, but a reply was
+            // announced: the key before stands for it once more.
             self.keys.next(|key| {
                 last.clear();
                 last.extend_from_slice(key);
@@ -309,8 +312,8 @@ fn drawn(transaction: &Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>,
     Ok(None)
 }
 
-/// Some elements of a collection that are in the order of their places, from a place on: at least `count`, if there are as many, and all
-/// of the last place. Where to go on, or 0.
+/// Some elements of a collection that are in the order of their places, from a place on: at least
+/// `count`, if there are as many, and all of the last place. Where to go on, or 0.
 pub(super) fn some_elements(
     transaction: &Transaction<'_>,
     (start, end): (InnerKey, InnerKey),

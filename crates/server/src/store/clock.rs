@@ -3,8 +3,9 @@
 use parking_lot::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970 that never go back and never stand still: when the machine's clock is set back, time goes on by what really
-/// passes, until the clock has caught up. What has expired stays so.
+/// Milliseconds since 1970 that never go back and never stand still: when the machine's clock is
+/// set back, time goes on by what really passes, until the clock has caught up. What has expired
+/// stays so.
 #[derive(Debug)]
 pub(crate) struct Clock {
     last: Mutex<(u64, Instant)>,

@@ -80,7 +80,8 @@ impl Transaction<'_> {
         })
     }
 
-    /// Stores what is known of a collection whose elements have changed; without elements the key is gone.
+    /// Stores what is known of a collection whose elements have changed; without elements the key
+    /// is gone.
     pub(crate) fn save(&mut self, key: &[u8], collection: &Collection) {
         if collection.count == 0 {
             self.drop_collection(key, collection);
@@ -99,7 +100,8 @@ impl Transaction<'_> {
         self.touch(key);
     }
 
-    /// A key that has a collection has another one of the same kind from now on, which expires when the old one would have.
+    /// A key that has a collection has another one of the same kind from now on, which expires when
+    /// the old one would have.
     pub(crate) fn replace(&mut self, key: &[u8], old: &Collection, mut new: Collection) {
         self.drop_collection(key, old);
         self.set_expiry(key, &mut new, old.expires_ms);
@@ -123,7 +125,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// The key holds this string and nothing else. What it held is read only where that may be a collection (S8).
+    /// The key holds this string and nothing else. What it held is read only where that may be a
+    /// collection (S8).
     pub(crate) fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
         if self.store.marks.may_hold(self.database, key) || self.has_own_collection(key) {
             self.clear(key)?;
@@ -142,7 +145,8 @@ impl Transaction<'_> {
 
     /// Clears a key for something else: its elements go, its record is overwritten by the caller.
     fn clear(&mut self, key: &[u8]) -> Result<(), Failure> {
-        // An expired collection has elements, too; the reaper finds them by their expiry, which stays.
+        // An expired collection has elements, too; the reaper finds them by their expiry, which
+        // stays.
         if let Some(Entry::Collection(collection)) = self.entry(key)? {
             self.drop_collection(key, &collection);
         }

@@ -70,7 +70,8 @@ impl Expiring {
 }
 
 impl Expiring {
-    /// Returns how many keys were written whose time has come. A key that was written again before, or deleted, is among them.
+    /// Returns how many keys were written whose time has come. A key that was written again before,
+    /// or deleted, is among them.
     pub(crate) fn expired_keys(&self) -> u64 {
         self.counts.lock().expired_keys
     }

@@ -1,8 +1,9 @@
 //! Locks of keys, in stripes, and who watches them.
 //!
-//! A pipeline holds the locks of all its keys until its commit is seen, so there are many more stripes than keys of a batch: two batches of 64 keys
-//! meet in one of 65,536 stripes once in sixteen times. Commands that write without having read, as SET does, do not keep each other out at
-//! all: whichever is committed later holds.
+//! A pipeline holds the locks of all its keys until its commit is seen, so there are many more
+//! stripes than keys of a batch: two batches of 64 keys meet in one of 65,536 stripes once in
+//! sixteen times. Commands that write without having read, as SET does, do not keep each other out
+//! at all: whichever is committed later holds.
 
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
@@ -233,14 +234,16 @@ impl Locks {
         keys.map(|(_, key)| key.clone()).collect()
     }
 
-    /// No writer holds the key while a watcher comes: one who comes later sees that there are watchers.
+    /// No writer holds the key while a watcher comes: one who comes later sees that there are
+    /// watchers.
     fn lock_for_watchers(&self, database: u8, key: &[u8]) -> Held<'_> {
         let mut wanted = Wanted::default();
         wanted.key(database, key, Mode::Shared);
         self.lock(wanted)
     }
 
-    /// Whether anybody may watch a key whose lock the caller holds. Who watches it has counted himself under the same lock.
+    /// Whether anybody may watch a key whose lock the caller holds. Who watches it has counted
+    /// himself under the same lock.
     pub(crate) fn has_watchers(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0
     }

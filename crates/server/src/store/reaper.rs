@@ -1,6 +1,7 @@
 //! The reaper: it deletes the elements of collections that have expired, in the background.
 //!
-//! Strings expire in the store itself, which drops them when it compacts; it is told to when much has expired (`expiring.rs`). A collection's record does, too, but its elements would stay; so
+//! Strings expire in the store itself, which drops them when it compacts; it is told to when much
+//! has expired (`expiring.rs`). A collection's record does, too, but its elements would stay; so
 //! each collection that expires is listed by its time, and a thread goes through the list.
 
 use super::locks::{Mode, Wanted};

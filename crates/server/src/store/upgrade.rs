@@ -1,7 +1,8 @@
 //! Stores that an earlier version of the server has written.
 //!
-//! Version 1 does not note which keys have collections. All records are read once, in memory that does not depend on how many there are, and the notes are written.
-//! If that is interrupted it is begun again: the same notes are written, and the version only behind them.
+//! Version 1 does not note which keys have collections. All records are read once, in memory that
+//! does not depend on how many there are, and the notes are written. If that is interrupted it is
+//! begun again: the same notes are written, and the version only behind them.
 
 use super::DATABASES;
 use crate::error::{Error, Result};

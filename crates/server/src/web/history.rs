@@ -1,4 +1,5 @@
-//! What the server and its store did in the last minutes: a row of rates and amounts for every second.
+//! What the server and its store did in the last minutes: a row of rates and amounts for every
+//! second.
 
 use crate::shared::Shared;
 use alluvium::{Distribution, Distributions, Purpose, Stats};

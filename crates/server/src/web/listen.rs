@@ -232,7 +232,8 @@ impl Slots {
     }
 }
 
-/// Says that there are too many connections. What the client has sent is read first, or it would not hear the answer.
+/// Says that there are too many connections. What the client has sent is read first, or it would
+/// not hear the answer.
 async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
     let refused = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n";
     let told = async {

@@ -1,4 +1,5 @@
-//! The words behind the question mark of an address. Their values are bytes, so that every key can be said.
+//! The words behind the question mark of an address. Their values are bytes, so that every key can
+//! be said.
 
 use super::refusal::Refusal;
 

@@ -79,7 +79,8 @@ fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order(
     assert!(read > 8 * 60 * 40, "{read} keys were read");
 }
 
-/// Sends requests in two pieces, so that more arrives while something waits, and takes exactly these replies.
+/// Sends requests in two pieces, so that more arrives while something waits, and takes exactly
+/// these replies.
 fn expect(stream: &mut TcpStream, requests: &str, cut: usize, replies: &str) {
     let (head, tail) = requests.as_bytes().split_at(cut);
     stream.write_all(head).unwrap();
@@ -121,7 +122,8 @@ fn pipelines_of_memcached_that_wait_for_the_device_get_their_replies_in_order() 
                         requests += &format!("get {key}\r\nmg {key} s\r\n");
                         replies += &format!("VALUE {key} 0 {len}\r\n{text}\r\nEND\r\nHD s{len}\r\n");
                     }
-                    // What is changed is read under locks, what was written is seen at once, and what is about no item ends the run.
+                    // What is changed is read under locks, what was written is seen at once, and
+                    // what is about no item ends the run.
                     requests += &format!("incr own{seed} 1\r\nget own{seed}\r\nmn\r\nget nothing\r\n");
                     let digits = round.to_string().len();
                     replies +=

@@ -164,7 +164,8 @@ fn an_address_that_guesses_at_many_connections_waits_for_its_answers() {
         hands.are_waited_for_by(count);
         guessers.push(guesser);
     }
-    // Even the right password is looked at when the first of them is answered, at each of the doors.
+    // Even the right password is looked at when the first of them is answered, at each of the
+    // doors.
     let mut late = Raw::new(fixture.server.redis_addr());
     late.send("AUTH secret\r\nPING\r\n");
     hands.are_waited_for_by(9);

@@ -129,7 +129,8 @@ pub(super) fn rpushx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
 /// Up to this many elements are deleted one by one; more are deleted as a range.
 const DELETED_SINGLY: u64 = 1000;
 
-/// Takes elements from an end, in the order in which they are taken: `each` gets them. The list is not saved.
+/// Takes elements from an end, in the order in which they are taken: `each` gets them. The list is
+/// not saved.
 fn take(
     transaction: &mut Transaction<'_>,
     list: &mut Collection,

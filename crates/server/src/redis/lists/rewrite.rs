@@ -124,7 +124,8 @@ pub(super) fn insert(
     Ok(list.count)
 }
 
-/// Elements that are equal to one and are removed: all from an index on, or the first ones of these.
+/// Elements that are equal to one and are removed: all from an index on, or the first ones of
+/// these.
 struct Matches {
     count: u64,
     first: u64,

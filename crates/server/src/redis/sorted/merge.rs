@@ -1,4 +1,5 @@
-//! Members of several sets, read in pages: those of sets and of sorted sets lie in the order of their hashes alike, so that a page begins where the last one ended.
+//! Members of several sets, read in pages: those of sets and of sorted sets lie in the order of
+//! their hashes alike, so that a page begins where the last one ended.
 
 use super::Scored;
 use crate::error::Failure;

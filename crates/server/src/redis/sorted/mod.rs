@@ -4,8 +4,10 @@
 //!
 //! *Does not know*: how a score lies in a key; that is `model/format.rs`'s.
 //!
-//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges), `range.rs` (reading ranges),
-//! `rewrite.rs` (removing them), `read.rs` (what is asked of single members), `store.rs` (writing a new set), `algebra.rs` and `merge.rs` (what is made of several), `draw.rs`.
+//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges),
+//! `range.rs` (reading ranges), `rewrite.rs` (removing them), `read.rs` (what is asked of single
+//! members), `store.rs` (writing a new set), `algebra.rs` and `merge.rs` (what is made of several),
+//! `draw.rs`.
 
 mod algebra;
 mod bounds;

@@ -1,4 +1,5 @@
-//! Ranges of members that are removed. Where they are many, those that stay are written under a new number.
+//! Ranges of members that are removed. Where they are many, those that stay are written under a new
+//! number.
 
 use super::super::pages::Stretch;
 use super::range::{By, Found, Wanted, find, visit};

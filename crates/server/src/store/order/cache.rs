@@ -21,7 +21,8 @@ struct State {
     hand: u64,
 }
 
-/// Orders by their collections' numbers. Who holds a set's lock finds what the store has of it, or nothing.
+/// Orders by their collections' numbers. Who holds a set's lock finds what the store has of it, or
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct Orders {
     state: Mutex<State>,

@@ -1,10 +1,13 @@
 //! Chunks of an order with how many elements each has, in memory.
 //!
-//! A chunk begins at a *start*, the shortest bytes that are above all elements before it and not above its first one, and goes to the next one's. The first
-//! start is empty. Most chunks are between a half and the whole of a limit; the limit grows with the order, so that there are never very many of them.
+//! A chunk begins at a *start*, the shortest bytes that are above all elements before it and not
+//! above its first one, and goes to the next one's. The first start is empty. Most chunks are
+//! between a half and the whole of a limit; the limit grows with the order, so that there are never
+//! very many of them.
 
-/// The elements of a chunk, at most, as long as the order is not huge. Walking through half as many takes about a third of a millisecond; with shorter chunks, fewer of
-/// the changes of a batch would meet in one and be stored once.
+/// The elements of a chunk, at most, as long as the order is not huge. Walking through half as many
+/// takes about a third of a millisecond; with shorter chunks, fewer of the changes of a batch would
+/// meet in one and be stored once.
 pub(super) const LEAST_LIMIT: u64 = 4096;
 
 /// About how many chunks an order has at most, before they become larger.
@@ -124,7 +127,8 @@ impl Chunks {
         }
     }
 
-    /// One element less at a place. None if there is none to be less: what is stored does not count right.
+    /// One element less at a place. None if there is none to be less: what is stored does not count
+    /// right.
     pub(super) fn remove(&mut self, place: &[u8], limit: u64) -> Option<()> {
         let at = self.find(place);
         self.counts[at] = self.counts[at].checked_sub(1)?;

@@ -1,10 +1,13 @@
-//! Ranks in sorted sets, in time that grows with the logarithm of their size: how many elements each chunk of the order has.
+//! Ranks in sorted sets, in time that grows with the logarithm of their size: how many elements
+//! each chunk of the order has.
 //!
-//! *Knows*: the counts that lie beside a set's elements, how they follow its changes, and how ranks come of them.
+//! *Knows*: the counts that lie beside a set's elements, how they follow its changes, and how ranks
+//! come of them.
 //!
 //! *Does not know*: commands, how places are encoded.
 //!
-//! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (which of them stay there), then this file.
+//! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (which of them stay there),
+//! then this file.
 //!
 //! A set with more than [`COUNTED_FROM`] members has a record for each stretch of some thousands of
 //! them in the order of scores, with their number. To be found, ranks need the counts before a
@@ -155,7 +158,8 @@ impl Transaction<'_> {
         Ok(Arc::make_mut(&mut open.chunks))
     }
 
-    /// A member was put at a place of the order, which is in its elements already; the set's count is the old one.
+    /// A member was put at a place of the order, which is in its elements already; the set's count
+    /// is the old one.
     pub(crate) fn count_added(&mut self, set: &Collection, inner: &InnerKey) -> Result<(), Failure> {
         if !set.is_counted {
             return Ok(());
@@ -227,7 +231,8 @@ impl Transaction<'_> {
         (start, end)
     }
 
-    /// Gives a set that has grown its counts, and takes them from one that has shrunk. The caller saves it.
+    /// Gives a set that has grown its counts, and takes them from one that has shrunk. The caller
+    /// saves it.
     pub(crate) fn settle_order(&mut self, set: &mut Collection) -> Result<(), Failure> {
         if !set.is_counted && set.count > COUNTED_FROM {
             self.count_all(set)?;
