@@ -14,8 +14,9 @@ const LEAST_MEMORY: u64 = 1 << 20;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "What clients may take")]
 pub struct ClientLimits {
-    /// The memory that all clients may hold together, within --memory: requests, replies that they have not taken, transactions. The
-    /// slowest readers are closed when it is used up [default: a quarter of --memory, 8M at least].
+    /// The memory that all clients may hold together, within --memory: requests, replies that they
+    /// have not taken, transactions. The slowest readers are closed when it is used up [default: a
+    /// quarter of --memory, 8M at least].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub client_memory: Option<Bytes>,
     /// Clients at once.
@@ -27,7 +28,8 @@ pub struct ClientLimits {
     /// How long a client may be idle, as in 15m; 0 for ever.
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = sizes::parse_duration)]
     pub client_timeout: Duration,
-    /// After how long a silence the system asks whether a client is still there, as in 5m; 0 for never.
+    /// After how long a silence the system asks whether a client is still there, as in 5m; 0 for
+    /// never.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = sizes::parse_duration)]
     pub tcp_keepalive: Duration,
 }

@@ -168,8 +168,8 @@ impl Shared {
     }
 
     /// Takes the frames of all chunks that leave out of the lists that frames are taken from, in
-    /// one walk. They stay in the lists of cold and of marked frames, as all do that have left: a thread that
-    /// comes to one there looks at the frame itself.
+    /// one walk. They stay in the lists of cold and of marked frames, as all do that have left: a
+    /// thread that comes to one there looks at the frame itself.
     fn forget_draining(&self, classes: &[bool; CLASSES]) {
         let mut walked = 0;
         for lane in &self.lanes {

@@ -1,5 +1,5 @@
-//! Misses: one read for many readers of the same node, one batch for many nodes, and what a finished
-//! read becomes.
+//! Misses: one read for many readers of the same node, one batch for many nodes, and what a
+//! finished read becomes.
 //!
 //! ```text
 //! begin   look again | it is being read: join | else take memory, note the flight

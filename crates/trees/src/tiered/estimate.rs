@@ -1,5 +1,5 @@
-//! What a tree is about to cost: memory now, work that is due, space and records of a range. All of it from totals and sums that are kept
-//! anyway; no leaf is read.
+//! What a tree is about to cost: memory now, work that is due, space and records of a range. All of
+//! it from totals and sums that are kept anyway; no leaf is read.
 
 use super::maintain::longest_path;
 use super::node::{Node, Part};
@@ -10,7 +10,8 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Guard, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of memory that a tree takes. Pages of its runs and maplets are the cache's, memtables their owner's.
+/// Bytes of memory that a tree takes. Pages of its runs and maplets are the cache's, memtables
+/// their owner's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Nodes of the trunk.
@@ -75,7 +76,8 @@ pub(super) struct Totals {
 /// Buffers that a compaction has for each run that it reads, and for what it writes.
 const READING: u64 = 3 * (256 << 10);
 const WRITING: u64 = 5 << 20;
-/// What a range delete takes while the deletes of several runs are put together, and in the run that is made.
+/// What a range delete takes while the deletes of several runs are put together, and in the run
+/// that is made.
 const DELETE: u64 = 64;
 
 /// Returns the memory of a compaction of `runs` runs with this many records and range deletes.
@@ -140,8 +142,8 @@ impl Tree {
         crowding
     }
 
-    /// About how much there is of a range: bytes, records and deletes among them, older versions included. Exact but for a leaf's worth at
-    /// each end of each run; only index nodes are read.
+    /// About how much there is of a range: bytes, records and deletes among them, older versions
+    /// included. Exact but for a leaf's worth at each end of each run; only index nodes are read.
     ///
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -169,7 +171,8 @@ impl Tree {
         Ok(bytes)
     }
 
-    /// About how many keys a range has: records that are no deletes. A key of which several versions or merges are left counts several times.
+    /// About how many keys a range has: records that are no deletes. A key of which several
+    /// versions or merges are left counts several times.
     ///
     /// # Errors
     /// As [`Tree::weigh`].

@@ -93,7 +93,8 @@ pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePoi
     })
 }
 
-/// The runs that any pivot of a node needs, by group and place. Others may be gone while the node stays.
+/// The runs that any pivot of a node needs, by group and place. Others may be gone while the node
+/// stays.
 fn needed(node: &Node) -> HashSet<(u64, usize)> {
     let mut needed = HashSet::new();
     for (part, range) in node.uses() {

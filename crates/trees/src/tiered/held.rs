@@ -1,4 +1,5 @@
-//! What scans hold in memory between their calls, all of them together, and how much of it they may.
+//! What scans hold in memory between their calls, all of them together, and how much of it they
+//! may.
 //!
 //! A scan holds records that it has decided and its caller has not taken, and its segment: a cursor
 //! in every run that counts, each with a leaf and the nodes above it. While all scans together hold
@@ -14,7 +15,8 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all scans hold. Half of the limit is for what they keep themselves, half for what is parked.
+/// What all scans hold. Half of the limit is for what they keep themselves, half for what is
+/// parked.
 pub(super) struct Held {
     /// Bytes that scans keep themselves.
     own: AtomicU64,
@@ -52,7 +54,8 @@ impl Held {
         self.limit.load(Ordering::Relaxed) / 2
     }
 
-    /// How many records a scan may decide ahead once all scans keep more than they may: the more that is, the fewer, down to one.
+    /// How many records a scan may decide ahead once all scans keep more than they may: the more
+    /// that is, the fewer, down to one.
     pub(super) fn most_ahead(&self) -> Option<usize> {
         let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)

@@ -1,7 +1,8 @@
 //! Compactions under way, and what may become of each while flushes, splits and merges go on.
 //!
-//! A job is made for one pivot. It names the height and range of the pivot, the first bundle it takes and what the pivot had of its
-//! own: its result is right only where all of that still holds, so it is installed only then. A pivot has one job at a time.
+//! A job is made for one pivot. It names the height and range of the pivot, the first bundle it
+//! takes and what the pivot had of its own: its result is right only where all of that still holds,
+//! so it is installed only then. A pivot has one job at a time.
 //!
 //! ```text
 //!             plan           take            built           install

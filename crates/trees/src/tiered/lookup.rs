@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Reads one version of a tree, which stays readable as long as the reader lives. It should not live long: nothing that was unlinked
-/// meanwhile is used again before it goes.
+/// Reads one version of a tree, which stays readable as long as the reader lives. It should not
+/// live long: nothing that was unlinked meanwhile is used again before it goes.
 ///
 /// A caller that has memtables above the tree loads their list first and takes a reader then: a
 /// memtable whose commits are not all above [`Reader::cut`] is in the tree already, and is left
@@ -120,7 +120,8 @@ impl Reader<'_> {
         found(done)
     }
 
-    /// The same for many keys, each with its own lookup. What a few of them have to wait for is read together, while the next few are searched.
+    /// The same for many keys, each with its own lookup. What a few of them have to wait for is
+    /// read together, while the next few are searched.
     ///
     /// # Errors
     /// As [`Reader::gather`]; what was asked is of no use then.
@@ -132,7 +133,8 @@ impl Reader<'_> {
         Many::new(self, keys, gathers).finish()
     }
 
-    /// The same if it can be done without the device: whether it could. What was asked is of no use otherwise.
+    /// The same if it can be done without the device: whether it could. What was asked is of no use
+    /// otherwise.
     ///
     /// # Errors
     /// As [`Reader::gather`].
@@ -203,7 +205,8 @@ impl Tree {
         self.reader().gather(key, gather)
     }
 
-    /// The values of many keys for a reader at `at`, in their order. All leaves that must be read are read together.
+    /// The values of many keys for a reader at `at`, in their order. All leaves that must be read
+    /// are read together.
     ///
     /// # Errors
     /// As [`Tree::get`].

@@ -1,11 +1,13 @@
-//! The search for many keys in one version: what some of them wait for is read while others are searched.
+//! The search for many keys in one version: what some of them wait for is read while others are
+//! searched.
 //!
 //! ```text
 //! few keys -> search -> those that lack a node come together -> one request for all -> wait -> search -> ...
 //! ```
 //!
-//! Keys that lack a node join others that do, whether these have been searched once or several times, until they are enough for a
-//! request, or there is nothing else to do: a request has a price, and so has waiting for each of several by itself.
+//! Keys that lack a node join others that do, whether these have been searched once or several
+//! times, until they are enough for a request, or there is nothing else to do: a request has a
+//! price, and so has waiting for each of several by itself.
 
 use super::lookup::Reader;
 use super::search::{Search, Way, ask_together};
@@ -22,8 +24,9 @@ const TOGETHER: usize = 16;
 /// How many of them miss a node when the nodes are asked for.
 const ENOUGH: usize = 12;
 
-/// How often a key may have lacked a node before everything that it needs is kept until it is done: the cache may have lost what it was
-/// brought before it was looked at, and with little memory again and again.
+/// How often a key may have lacked a node before everything that it needs is kept until it is done:
+/// the cache may have lost what it was brought before it was looked at, and with little memory
+/// again and again.
 const PATIENCE: u32 = 4;
 
 /// A key that is being searched for, by its place in the batch.

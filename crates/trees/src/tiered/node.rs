@@ -3,7 +3,7 @@
 //! ```text
 //!             bundles   1   2   3   4   5      shared by all pivots, oldest to newest
 //!   pivot a   own ─┐    ░   ░   ░   █   █      ░ flushed or compacted for this pivot   █ live
-//!   pivot m   own ─┤    ░   █   █   █   █      the stack of a pivot: its own parts, then its live bundles' parts
+//!   pivot m   own ─┤    ░   █   █   █   █      stack of a pivot: its own parts, then live bundles' parts
 //!   pivot t   own ─┘    ░   ░   ░   ░   █
 //! ```
 
@@ -15,7 +15,8 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Cache, Guard, Result};
 use std::sync::{Arc, OnceLock};
 
-/// Several runs and the one maplet that says which of them may hold a key: its values are places in `runs`.
+/// Several runs and the one maplet that says which of them may hold a key: its values are places in
+/// `runs`.
 #[derive(Debug)]
 pub(super) struct Group {
     /// Unique in the store.
@@ -46,7 +47,8 @@ impl Group {
     }
 }
 
-/// A group as one place of the trunk uses it: only what lies in the pivot's range, and in `clip` where there is one.
+/// A group as one place of the trunk uses it: only what lies in the pivot's range, and in `clip`
+/// where there is one.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     /// The group, shared by everybody who uses it.
@@ -295,8 +297,9 @@ impl Node {
         self.stack(pivot).map(|layer| layer.part.runs_in(&range)).sum()
     }
 
-    /// Every use of a part: for each pivot, the parts of its stack and the range that they count in. That may be empty, where a clip
-    /// lies outside of the pivot's range: the node names the part's group all the same, so its maplet must stay.
+    /// Every use of a part: for each pivot, the parts of its stack and the range that they count
+    /// in. That may be empty, where a clip lies outside of the pivot's range: the node names the
+    /// part's group all the same, so its maplet must stay.
     pub(super) fn uses(&self) -> impl Iterator<Item = (&Part, KeyRange)> {
         (0..self.pivots.len()).flat_map(move |pivot| {
             let range = self.pivot_range(pivot);
@@ -314,7 +317,8 @@ impl Node {
         self.children().map(|child| child.leaves()).sum()
     }
 
-    /// Bytes of memory that it takes, without its children. A bundle that pieces of a node share counts for each of them.
+    /// Bytes of memory that it takes, without its children. A bundle that pieces of a node share
+    /// counts for each of them.
     #[must_use]
     pub(super) fn memory_bytes(&self) -> u64 {
         let key = |key: &[u8]| 16 + key.len();

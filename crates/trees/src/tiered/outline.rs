@@ -96,7 +96,8 @@ pub struct OutlineRun {
     pub high: Box<[u8]>,
     /// Where its footer is.
     pub footer: String,
-    /// What it needs of the data files: its own extents, then those of runs before it that hold values.
+    /// What it needs of the data files: its own extents, then those of runs before it that hold
+    /// values.
     pub extents: Vec<Use>,
 }
 
@@ -123,7 +124,8 @@ impl Tree {
         }
     }
 
-    /// A run, by the number of its group and its place in that, as [`OutlineLayer`] says them; none if it is not in the tree (any more). Nothing is read.
+    /// A run, by the number of its group and its place in that, as [`OutlineLayer`] says them; none
+    /// if it is not in the tree (any more). Nothing is read.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         let version = self.version();

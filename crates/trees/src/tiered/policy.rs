@@ -1,8 +1,9 @@
 //! Every decision of the tree, as pure functions of what they see.
 //!
-//! *F* is the fan-out, *m* the bytes of a memtable (SplinterDB, Conway 2020, §3.3): a node that holds more than *F m* live
-//! bytes flushes, and so does one of which a single child has gathered more than half of that, and one that has more than *3 F* runs live for one child, which bounds the runs on a path of height *h*
-//! to *3 h F*.
+//! *F* is the fan-out, *m* the bytes of a memtable (SplinterDB, Conway 2020, §3.3): a node that
+//! holds more than *F m* live bytes flushes, and so does one of which a single child has gathered
+//! more than half of that, and one that has more than *3 F* runs live for one child, which bounds
+//! the runs on a path of height *h* to *3 h F*.
 
 use crate::run::Weight;
 use std::cmp::Reverse;
@@ -67,7 +68,8 @@ pub(super) struct Child {
     pub runs: usize,
 }
 
-/// The child that a node flushes to next, if it must. `draw` is a number drawn at random, `turn` the number of flushes so far.
+/// The child that a node flushes to next, if it must. `draw` is a number drawn at random, `turn`
+/// the number of flushes so far.
 #[must_use]
 pub(super) fn flush(
     shape: &Shape,
@@ -83,7 +85,8 @@ pub(super) fn flush(
     let fullest = (0..children.len())
         .rev()
         .max_by_key(|&index| children[index].bytes)?;
-    // What one child has gathered alone is a batch worth moving: all of a local load passes a node without a stop.
+    // What one child has gathered alone is a batch worth moving: all of a local load passes a node
+    // without a stop.
     if children[fullest].bytes > shape.node_bytes() / 2 {
         return Some(fullest);
     }
@@ -145,15 +148,16 @@ pub(super) fn leaf(shape: &Shape, view: &LeafView) -> Leaf {
     }
 }
 
-/// Whether a leaf is worth a cut, given the weight of its heaviest piece: what lies across a cut weighs on both sides, and when that is nearly all of it there
-/// is no end to cutting.
+/// Whether a leaf is worth a cut, given the weight of its heaviest piece: what lies across a cut
+/// weighs on both sides, and when that is nearly all of it there is no end to cutting.
 #[must_use]
 pub(super) fn cuts_well(leaf_bytes: u64, piece_bytes: u64) -> bool {
     piece_bytes <= leaf_bytes - leaf_bytes / 8
 }
 
-/// Whether a compaction of a leaf takes all of it: when it would have to be split otherwise, and, so that older versions do not take space, whenever it is
-/// stale, unless the tree is so crowded that compactions have more urgent things to do.
+/// Whether a compaction of a leaf takes all of it: when it would have to be split otherwise, and,
+/// so that older versions do not take space, whenever it is stale, unless the tree is so crowded
+/// that compactions have more urgent things to do.
 #[must_use]
 pub(super) fn rewrites(shape: &Shape, view: &LeafView, crowding: u64) -> bool {
     let is_large = view.bytes > shape.node_bytes();
@@ -175,11 +179,13 @@ const BUSY_CROWDING: u64 = 75;
 /// be rewritten.
 pub(super) const STALE_PERCENT: u64 = 34;
 
-/// How many of a new run's keys are looked up in the leaf that gets it, about, to learn how many of them it holds already.
+/// How many of a new run's keys are looked up in the leaf that gets it, about, to learn how many of
+/// them it holds already.
 pub(super) const SAMPLE: u64 = 256;
 
-/// How many own parts of a leaf, given oldest first by their runs and bytes, are merged into one run when they have too many: the
-/// oldest, which splits have left small, as many as leaves *F* runs, and more while they are small beside what was taken already.
+/// How many own parts of a leaf, given oldest first by their runs and bytes, are merged into one
+/// run when they have too many: the oldest, which splits have left small, as many as leaves *F*
+/// runs, and more while they are small beside what was taken already.
 #[must_use]
 pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
     let mut left: usize = parts.iter().map(|part| part.0).sum();
@@ -197,7 +203,8 @@ pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
     count
 }
 
-/// How many bytes a compaction leaves of so much, about, if each delete meets another record: deletes themselves weigh little.
+/// How many bytes a compaction leaves of so much, about, if each delete meets another record:
+/// deletes themselves weigh little.
 #[must_use]
 pub(super) fn left_by_deletes(weight: &Weight) -> u64 {
     let others = weight.records.saturating_sub(weight.tombstones);
@@ -261,9 +268,10 @@ pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own
 /// How many of a pivot's own runs may lie side by side, for each child that a node has.
 const MOST_SIDE_BY_SIDE: usize = 8;
 
-/// Which of a pivot's own maplets, the newest ones, a new run's fingerprints are merged with: `runs` says how many runs
-/// each stands for, and `shares` whether enough of it lies in the pivot's range. Maplets are merged like runs in size tiers, four
-/// at a time, so that a fingerprint is written once for each tier.
+/// Which of a pivot's own maplets, the newest ones, a new run's fingerprints are merged with:
+/// `runs` says how many runs each stands for, and `shares` whether enough of it lies in the pivot's
+/// range. Maplets are merged like runs in size tiers, four at a time, so that a fingerprint is
+/// written once for each tier.
 #[must_use]
 pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> {
     let end = runs.len();
@@ -334,17 +342,20 @@ pub(super) struct Wish {
     pub fits_cache: bool,
 }
 
-/// Asking one more run's maplet in vain costs a lookup some 60 ns, as much as it costs to rewrite two bytes and to read them into the cache
-/// again. What was asked in vain since the last time has cost as much as a rewrite then, and the next lookups shall not pay it again.
+/// Asking one more run's maplet in vain costs a lookup some 60 ns, as much as it costs to rewrite
+/// two bytes and to read them into the cache again. What was asked in vain since the last time has
+/// cost as much as a rewrite then, and the next lookups shall not pay it again.
 const BYTES_PER_PROBE: u64 = 2;
 /// As many bytes where nothing has to be read again: a byte costs a compaction some 4 ns.
 const CACHED_BYTES_PER_PROBE: u64 = 16;
 
-/// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for each byte written.
+/// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for
+/// each byte written.
 #[must_use]
 pub(super) fn full_compaction(wish: &Wish) -> u64 {
     let deletes = wish.tombstones + wish.range_deletes;
-    // One run is what a full compaction makes. It is worth another only when deletes go that had to stay for a reader before.
+    // One run is what a full compaction makes. It is worth another only when deletes go that had to
+    // stay for a reader before.
     if wish.runs <= 1 && (deletes == 0 || !wish.is_settled) {
         return 0;
     }

@@ -24,8 +24,9 @@ const PATIENCE: u32 = 4;
 const WADING: u32 = 512;
 /// The most records that are decided before the caller takes them.
 const MAX_AHEAD: usize = 128;
-/// Scans that say nothing are taken to be longer than the others were on the average, by as much again and no more than this: a page too many
-/// costs a thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM, 2021), but many do cost.
+/// Scans that say nothing are taken to be longer than the others were on the average, by as much
+/// again and no more than this: a page too many costs a thirtieth of a read (the affine model:
+/// Bender et al., Small Refinements to the DAM, 2021), but many do cost.
 const LONGER: usize = 128;
 /// Once a scan is as long as [`LONG_SCAN`], or nearly all are, no end is expected: this many more
 /// records.
@@ -101,7 +102,8 @@ impl fmt::Debug for Iter {
 }
 
 impl Tree {
-    /// A walk over `range` in key order or against it, for a reader at `at` to whom puts that expire at or before `now_ms` are gone.
+    /// A walk over `range` in key order or against it, for a reader at `at` to whom puts that
+    /// expire at or before `now_ms` are gone.
     #[must_use]
     pub fn iter(&self, range: KeyRange, direction: Direction, at: Sequence, now_ms: u64) -> Iter {
         Iter {
@@ -205,7 +207,8 @@ impl Iter {
     /// The next key that has a value, and the value.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). Asked again, it tries again.
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). Asked again, it
+    /// tries again.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
@@ -241,7 +244,8 @@ impl Iter {
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
-                // What was decided before is right; the error comes again when there is nothing else.
+                // What was decided before is right; the error comes again when there is nothing
+                // else.
                 if self.batch.len() == 0 {
                     return Err(error);
                 }

@@ -10,15 +10,16 @@ use alluvium_dictionary::record::Record;
 use alluvium_storage::{Error, Result};
 use std::sync::{Arc, Weak};
 
-/// A source of a scan. There are few, and looking through a pointer for every record would cost more than their size.
+/// A source of a scan. There are few, and looking through a pointer for every record would cost
+/// more than their size.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Source {
     Memtable(Box<Above>),
     Run(Cursor),
 }
 
-/// A position among the keys of a memtable within a range. The memtable itself is there only while the scan is at work; between calls
-/// the position is kept, for a memtable never moves its records.
+/// A position among the keys of a memtable within a range. The memtable itself is there only while
+/// the scan is at work; between calls the position is kept, for a memtable never moves its records.
 pub(super) struct Above {
     name: Weak<Memtable>,
     memtable: Option<Arc<Memtable>>,
@@ -122,8 +123,8 @@ impl Above {
 }
 
 impl Source {
-    /// The current key's newest message at or before `at` as far as this source stands at it: a memtable's position is at all
-    /// messages of a key, a run's cursor at one.
+    /// The current key's newest message at or before `at` as far as this source stands at it: a
+    /// memtable's position is at all messages of a key, a run's cursor at one.
     #[inline]
     pub(super) fn newest(&self, at: Sequence) -> Option<Record<'_>> {
         match self {
@@ -132,7 +133,8 @@ impl Source {
         }
     }
 
-    /// Hands out plain records before `bound` as long as they are taken, as [`Cursor::sweep`] does: how many.
+    /// Hands out plain records before `bound` as long as they are taken, as [`Cursor::sweep`] does:
+    /// how many.
     #[inline]
     pub(super) fn sweep(
         &mut self,
@@ -214,7 +216,8 @@ impl Deletes<'_> {
         }
     }
 
-    /// A range around a key of which a reader at `at` finds everything deleted that is older than the source.
+    /// A range around a key of which a reader at `at` finds everything deleted that is older than
+    /// the source.
     pub(super) fn around(self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Deletes::Memtable(deletes) => deletes.around(key, at),

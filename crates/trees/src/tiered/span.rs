@@ -1,9 +1,11 @@
-//! Which keys a run may have where a part of the trunk counts, and how many of such spans lie above one key.
+//! Which keys a run may have where a part of the trunk counts, and how many of such spans lie above
+//! one key.
 
 use super::node::{Layer, Node};
 use alluvium_dictionary::range::KeyRange;
 
-/// From the lowest to the highest key that a run may have in a pivot's range. Ordered by the lowest.
+/// From the lowest to the highest key that a run may have in a pivot's range. Ordered by the
+/// lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span<'n> {
     low: &'n [u8],
@@ -96,7 +98,8 @@ impl Node {
         spans
     }
 
-    /// How many runs of a pivot's stack a lookup may have to ask: those that lie side by side count once.
+    /// How many runs of a pivot's stack a lookup may have to ask: those that lie side by side count
+    /// once.
     #[must_use]
     pub(super) fn depth(&self, pivot: usize) -> usize {
         let of = |pivot| depth(&self.spans(pivot, self.stack(pivot)));

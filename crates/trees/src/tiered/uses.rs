@@ -1,8 +1,10 @@
-//! Who uses which extent: a run's extents die one by one, when the last pivot whose range needs them has gone.
+//! Who uses which extent: a run's extents die one by one, when the last pivot whose range needs
+//! them has gone.
 //!
-//! Every pivot that has a part in its stack uses the part's maplet, and of each of its runs the extents whose keys overlap the
-//! range in which the part counts; a compaction uses its inputs in the same way, until it is overtaken. The counts are the current version's alone: a
-//! reader of an older version is protected by its epoch guard, which an extent's release names.
+//! Every pivot that has a part in its stack uses the part's maplet, and of each of its runs the
+//! extents whose keys overlap the range in which the part counts; a compaction uses its inputs in
+//! the same way, until it is overtaken. The counts are the current version's alone: a reader of an
+//! older version is protected by its epoch guard, which an extent's release names.
 
 use super::node::{Node, Part};
 use crate::run::Run;
@@ -57,7 +59,8 @@ pub(super) struct Uses {
 /// What runs need of an extent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Needed {
-    /// How many bytes. A run may need less than one: its share of a node that is well compressed rounds down to nothing.
+    /// How many bytes. A run may need less than one: its share of a node that is well compressed
+    /// rounds down to nothing.
     bytes: u64,
     /// How many runs list it, each as often as it does.
     runs: u32,
@@ -119,7 +122,8 @@ impl Uses {
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
     }
 
-    /// Bytes that come free when these uses of parts in ranges go: of extents that no other run lists.
+    /// Bytes that come free when these uses of parts in ranges go: of extents that no other run
+    /// lists.
     #[must_use]
     pub(super) fn alone<'a>(&self, parts: impl Iterator<Item = (&'a Part, KeyRange)>) -> u64 {
         let mut groups: HashMap<u64, (&Part, u32)> = HashMap::new();
@@ -193,7 +197,8 @@ impl Uses {
             .extend(part.group.runs().map(|(_, run)| key_of(run.pointer())));
     }
 
-    /// The extents whose last use has gone since the last sweep, each once for every run or maplet that referred to it.
+    /// The extents whose last use has gone since the last sweep, each once for every run or maplet
+    /// that referred to it.
     pub(super) fn sweep(&mut self) -> Vec<Extent> {
         let mut dead = Vec::new();
         for key in self.touched_runs.drain() {

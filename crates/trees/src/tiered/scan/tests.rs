@@ -134,8 +134,8 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     }
 }
 
-/// Keys that are overwritten all the time, and others beside them: in a memtable, or written out with every version. The
-/// versions of a key, and the last of all.
+/// Keys that are overwritten all the time, and others beside them: in a memtable, or written out
+/// with every version. The versions of a key, and the last of all.
 #[cfg(debug_assertions)]
 fn hot_keys(is_written_out: bool) -> (Tree, Arc<One>, u64) {
     const VERSIONS: u64 = 5000;
@@ -211,7 +211,8 @@ fn scans_and_lookups_pass_by_what_they_do_not_see_of_hot_keys() {
                     (0..6).filter_map(|key| Some((key, version_of(at, key)?.to_be_bytes().to_vec())));
                 assert_eq!((hot, cold), (expected.collect(), 20), "{direction:?} at {at}");
                 let visited = visited();
-                // Each hot key is sought up to three times, in 2 log n steps; in a run, a step for each leaf that it fills.
+                // Each hot key is sought up to three times, in 2 log n steps; in a run, a step for
+                // each leaf that it fills.
                 let most = 6 * 3 * 2 * 13 + 20;
                 assert!(
                     visited < most,
