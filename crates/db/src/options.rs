@@ -262,8 +262,8 @@ impl Options {
     /// threads.
     ///
     /// # Errors
-    /// [`Error::Storage`]: the store is open for writing elsewhere, there is none, it is damaged, or
-    /// as the device says; [`Error::NotRegistered`].
+    /// [`Error::Storage`]: the store is open for writing elsewhere, there is none, it is damaged,
+    /// or as the device says; [`Error::NotRegistered`].
     pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<Db> {
         place::no_file(path.as_ref())?;
         self.open_read_only_in(Arc::new(FileDirectory::open(path)?))
