@@ -222,7 +222,7 @@ impl Shared {
             owned.draining.swap_remove(at);
             match new_owner {
                 Some(new_owner) if self.chunks.assigned() <= self.allowed_chunks() => {
-                    self.cut(chunk, new_owner)
+                    self.cut(chunk, new_owner);
                 }
                 _ => self.give_chunk_back(&mut owned, chunk),
             }
