@@ -3,7 +3,7 @@
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
-/// The checksum of `bytes`: XXH3-64 with seed 0.
+/// Returns the checksum of `bytes`: XXH3-64 with seed 0.
 ///
 /// A 64-bit checksum lets one damaged block in 2⁶⁴ pass. Whatever must also be bound to a *place*
 /// (a log record to its segment and position) uses [`seeded`].
@@ -17,7 +17,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// The checksum of `bytes` under a seed, so that equal bytes at another place have another
+/// Returns the checksum of `bytes` under a seed, so that equal bytes at another place have another
 /// checksum.
 ///
 /// ```
@@ -29,8 +29,8 @@ pub fn seeded(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// The checksum of two parts, one behind the other, under a seed: that of both in one piece,
-/// without putting them together.
+/// Returns the checksum of two parts, one behind the other, under a seed: that of both in one
+/// piece, without putting them together.
 ///
 /// ```
 /// use alluvium_base::checksum::{seeded, seeded_parts};
