@@ -9,8 +9,8 @@
 use crate::costs::blocks;
 use alluvium_base::cost::{Access, AccessKind};
 
-/// The whole blocks that a DAM algorithm accesses in place of one access of any size: a read
-/// becomes a read of every block it touches; a write reads back the blocks at its ends that it
+/// Returns the whole blocks that a DAM algorithm accesses in place of one access of any size: a
+/// read becomes a read of every block it touches; a write reads back the blocks at its ends that it
 /// covers in part, then writes every block it touches.
 ///
 /// ```
@@ -51,7 +51,7 @@ pub fn to_blocks(access: &Access, block: u64) -> Vec<Access> {
     accesses
 }
 
-/// The affine accesses of a DAM algorithm: one for every block, of a block's size.
+/// Returns the affine accesses of a DAM algorithm: one for every block, of a block's size.
 ///
 /// # Panics
 /// When `block` is zero.
