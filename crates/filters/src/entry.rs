@@ -26,7 +26,7 @@ const _: () = assert!(
 pub struct Fingerprint(pub(crate) u64);
 
 impl Fingerprint {
-    /// The first `bits` of a hash.
+    /// Returns the first `bits` of a hash.
     ///
     /// # Panics
     /// When `bits` is 0 or above [`MAX_FINGERPRINT_BITS`].
@@ -40,7 +40,7 @@ impl Fingerprint {
         Fingerprint(hash & u64::MAX << (64 - bits))
     }
 
-    /// The fingerprint whose `bits` bits are this number.
+    /// Returns the fingerprint whose `bits` bits are this number.
     ///
     /// # Panics
     /// When `bits` is 0 or above [`MAX_FINGERPRINT_BITS`], or the number needs more.
@@ -54,7 +54,7 @@ impl Fingerprint {
         Fingerprint(number << (64 - bits))
     }
 
-    /// The fingerprint as a number of `bits` bits.
+    /// Returns the fingerprint as a number of `bits` bits.
     #[must_use]
     #[inline]
     pub fn number(self, bits: u32) -> u64 {
@@ -83,21 +83,21 @@ impl fmt::Debug for Fingerprint {
 pub struct Entry(pub(crate) u64);
 
 impl Entry {
-    /// A fingerprint with a value.
+    /// Creates a fingerprint with a value.
     #[must_use]
     #[inline]
     pub fn new(fingerprint: Fingerprint, value: u16) -> Entry {
         Entry(fingerprint.0 | u64::from(!value))
     }
 
-    /// The fingerprint.
+    /// Returns the fingerprint.
     #[must_use]
     #[inline]
     pub fn fingerprint(self) -> Fingerprint {
         Fingerprint(self.0 & !u64::from(u16::MAX))
     }
 
-    /// The value.
+    /// Returns the value.
     #[must_use]
     #[inline]
     pub fn value(self) -> u16 {
@@ -111,7 +111,7 @@ impl Entry {
         Entry::new(self.fingerprint(), value)
     }
 
-    /// The word itself, in which entries sort. For error texts and radix sorts.
+    /// Returns the word itself, in which entries sort. For error texts and radix sorts.
     #[must_use]
     #[inline]
     pub fn bits(self) -> u64 {

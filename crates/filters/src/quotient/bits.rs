@@ -5,12 +5,12 @@
 
 /// The handful of bit operations that a lookup consists of.
 pub(super) trait Bits {
-    /// The lowest `count` bits of `word`; all of it when `count` is 64 or more (up to 255).
+    /// Returns the lowest `count` bits of `word`; all of it when `count` is 64 or more (up to 255).
     fn low(word: u64, count: u32) -> u64;
 
-    /// The set bit of `word` that `mark` points to: when `mark` is `1 << n`, the one above which
-    /// `n` other set bits lie below; 0 when there are too few, or `mark` is 0. `mark` has at most
-    /// one bit.
+    /// Returns the set bit of `word` that `mark` points to: when `mark` is `1 << n`, the one above
+    /// which `n` other set bits lie below; 0 when there are too few, or `mark` is 0. `mark` has at
+    /// most one bit.
     fn nth_one(word: u64, mark: u64) -> u64;
 }
 
@@ -25,7 +25,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// The fastest that this processor has.
+    /// Returns the fastest that this processor has.
     pub(super) fn detect() -> Kernel {
         #[cfg(target_arch = "x86_64")]
         {

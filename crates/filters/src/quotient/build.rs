@@ -56,7 +56,7 @@ pub struct Builder<S> {
 }
 
 impl<S> Builder<S> {
-    /// A builder of an empty filter, which hands each page to `sink`.
+    /// Creates a builder of an empty filter, which hands each page to `sink`.
     pub fn new<E>(geometry: Geometry, sink: S) -> Builder<S>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
@@ -73,7 +73,7 @@ impl<S> Builder<S> {
         }
     }
 
-    /// The geometry of the filter being built.
+    /// Returns the geometry of the filter being built.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry

@@ -105,7 +105,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The smallest geometry that holds `entries` at the shape's load.
+    /// Returns the smallest geometry that holds `entries` at the shape's load.
     ///
     /// # Errors
     /// [`Error::Shape`] when a number is out of its range, or the fingerprints are too short for
@@ -126,8 +126,8 @@ impl Geometry {
         Self::with_pages(found.pages, shape)
     }
 
-    /// The geometry of a filter of `pages` pages. With it, bits move between quotient and remainder
-    /// at will.
+    /// Returns the geometry of a filter of `pages` pages. With it, bits move between quotient and
+    /// remainder at will.
     ///
     /// # Errors
     /// [`Error::Shape`] when a number is out of its range.
@@ -135,9 +135,9 @@ impl Geometry {
         Self::search(shape, |_| u64::from(pages))
     }
 
-    /// The shortest remainders that tell all fingerprints apart: a page holds more of them, so
-    /// fewer pages are needed, so remainders must be longer; the first length that suffices is the
-    /// answer.
+    /// Returns the shortest remainders that tell all fingerprints apart: a page holds more of them,
+    /// so fewer pages are needed, so remainders must be longer; the first length that suffices is
+    /// the answer.
     fn search(shape: Shape, pages_for: impl Fn(u64) -> u64) -> Result<Geometry> {
         let Shape {
             fingerprint_bits,
@@ -236,27 +236,27 @@ impl Geometry {
         self
     }
 
-    /// The first bits of a hash that this filter looks at.
+    /// Returns the first bits of a hash that this filter looks at.
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, hash: u64) -> Fingerprint {
         Fingerprint(hash & self.fingerprint_mask)
     }
 
-    /// The page that holds whatever there is about a fingerprint.
+    /// Returns the page that holds whatever there is about a fingerprint.
     #[must_use]
     #[inline]
     pub fn page_of(&self, fingerprint: Fingerprint) -> u32 {
         ((u128::from(fingerprint.0) * u128::from(self.pages)) >> 64) as u32
     }
 
-    /// The least fingerprint of a page.
+    /// Returns the least fingerprint of a page.
     pub(super) fn first_fingerprint(&self, page: u32) -> Fingerprint {
         let first = (u128::from(page) << self.fingerprint_bits).div_ceil(u128::from(self.pages));
         Fingerprint((first as u64) << (64 - self.fingerprint_bits))
     }
 
-    /// Where within its page a fingerprint belongs.
+    /// Returns where within its page a fingerprint belongs.
     #[inline(always)]
     pub(super) fn place(&self, fingerprint: Fingerprint) -> Place {
         let in_page = fingerprint.0.wrapping_mul(u64::from(self.pages));
@@ -269,7 +269,8 @@ impl Geometry {
         }
     }
 
-    /// Where the first quotient of a block lies on the scale of [`Geometry::fingerprint_at`].
+    /// Returns where the first quotient of a block lies on the scale of
+    /// [`Geometry::fingerprint_at`].
     pub(super) fn block_base(&self, page: u32, block: u32) -> u128 {
         let blocks = u64::from(page) * u64::from(self.blocks) + u64::from(block);
         // Under 2^127; 96 - p fractional bits, of which 63 are wanted.
@@ -277,12 +278,12 @@ impl Geometry {
         base << self.fingerprint_bits.saturating_sub(33) >> 33u32.saturating_sub(self.fingerprint_bits)
     }
 
-    /// How far the bases of two blocks that follow each other are apart.
+    /// Returns how far the bases of two blocks that follow each other are apart.
     pub(super) fn block_step(&self) -> u128 {
         (u128::from(BLOCK_QUOTIENTS) << (63 + self.fingerprint_bits)) / u128::from(self.quotients())
     }
 
-    /// The fingerprint of a quotient and remainder of the block at `base`: the inverse of
+    /// Returns the fingerprint of a quotient and remainder of the block at `base`: the inverse of
     /// [`Geometry::place`].
     ///
     /// A fingerprint `f` has `f × T = quotient × 2^p + remainder × 2^(p-r) + d` with
@@ -298,15 +299,15 @@ impl Geometry {
         Fingerprint(number << (64 - self.fingerprint_bits))
     }
 
-    /// The slot word of an entry: remainder above value, the value complemented so that the newest
-    /// sorts first.
+    /// Returns the slot word of an entry: remainder above value, the value complemented so that the
+    /// newest sorts first.
     #[inline(always)]
     pub(super) fn word(&self, remainder: u64, value: u16) -> u64 {
         let value = u64::from(!value) & ((1 << self.value_bits) - 1);
         remainder << self.value_bits | value
     }
 
-    /// The value in a slot word.
+    /// Returns the value in a slot word.
     #[inline(always)]
     pub(super) fn value(&self, word: u64) -> u16 {
         (!word & ((1 << self.value_bits) - 1)) as u16
@@ -336,7 +337,7 @@ impl Geometry {
         self.value_bits
     }
 
-    /// Bytes of a page.
+    /// Returns the bytes of a page.
     #[must_use]
     pub fn page_bytes(&self) -> u32 {
         self.page_bytes
@@ -348,7 +349,7 @@ impl Geometry {
         self.pages
     }
 
-    /// Bytes of all pages, without those that hold what spilled.
+    /// Returns the bytes of all pages, without those that hold what spilled.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages) * u64::from(self.page_bytes)
@@ -393,7 +394,7 @@ pub(super) struct Place {
     pub(super) remainder: u64,
 }
 
-/// The most blocks for which a page has a slot per quotient.
+/// Returns the most blocks for which a page has a slot per quotient.
 fn blocks_in(page_bytes: u32, slot_bits: u32) -> u32 {
     let bits = (page_bytes as usize - HEADER_BYTES - SLOT_LOAD_BYTES) as u32 * 8;
     let blocks = bits / (BLOCK_BYTES as u32 * 8 + BLOCK_QUOTIENTS * slot_bits);

@@ -95,9 +95,9 @@ pub(super) enum Whereabouts {
 }
 
 impl<'a> PageView<'a> {
-    /// A view of a page. Only its length is checked, so that the lookup touches no cache line that
-    /// it does not need. A caller that reads pages from a device verifies their checksum, and
-    /// [`PageView::verify`] the header.
+    /// Creates a view of a page. Only its length is checked, so that the lookup touches no cache
+    /// line that it does not need. A caller that reads pages from a device verifies their checksum,
+    /// and [`PageView::verify`] the header.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the page has not the geometry's length.
@@ -117,13 +117,13 @@ impl<'a> PageView<'a> {
         Header::read(self.geometry, self.page, Kind::Page, number).map(|_| ())
     }
 
-    /// The geometry.
+    /// Returns the geometry.
     #[must_use]
     pub fn geometry(&self) -> &'a Geometry {
         self.geometry
     }
 
-    /// The values under a fingerprint that belongs to this page ([`Geometry::page_of`]).
+    /// Returns the values under a fingerprint that belongs to this page ([`Geometry::page_of`]).
     #[must_use]
     #[inline]
     pub fn lookup(&self, fingerprint: Fingerprint) -> Found<'a> {
@@ -134,7 +134,7 @@ impl<'a> PageView<'a> {
         Found::Here(Values::among(self.geometry, compared))
     }
 
-    /// Whether a fingerprint that belongs to this page is in it.
+    /// Returns whether a fingerprint that belongs to this page is in it.
     #[must_use]
     #[inline]
     pub fn contains(&self, fingerprint: Fingerprint) -> Presence {
@@ -145,8 +145,8 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// How often a fingerprint that belongs to this page occurs in it, over all values; nothing if
-    /// it spilled.
+    /// Returns how often a fingerprint that belongs to this page occurs in it, over all values;
+    /// nothing if it spilled.
     #[must_use]
     pub fn count(&self, fingerprint: Fingerprint) -> Option<u64> {
         let place = self.geometry.place(fingerprint);
@@ -173,8 +173,8 @@ impl<'a> PageView<'a> {
         prefetch(self.page, Block::at(place.block));
     }
 
-    /// The spilled records of this page: the number of the first within the filter, and how many
-    /// there are. They lie in the spill pages, see [`crate::SpillView`].
+    /// Returns the spilled records of this page: the number of the first within the filter, and how
+    /// many there are. They lie in the spill pages, see [`crate::SpillView`].
     #[must_use]
     pub fn spilled(&self) -> (u32, u32) {
         Header::spilled(self.page)
@@ -199,7 +199,7 @@ impl<'a> PageView<'a> {
         Run::new(self.geometry, words, at, end)
     }
 
-    /// Where the run of a place is, found without haste.
+    /// Returns where the run of a place is, found without haste.
     pub(super) fn find(&self, place: Place) -> Whereabouts {
         let Some(block) = Block::read(self.page, place.block) else {
             return Whereabouts::Nowhere;

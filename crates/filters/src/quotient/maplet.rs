@@ -42,7 +42,7 @@ pub struct Maplet {
 }
 
 impl Maplet {
-    /// An empty filter.
+    /// Creates an empty filter.
     #[must_use]
     pub fn new(geometry: Geometry) -> Maplet {
         let mut pages = Vec::with_capacity(geometry.bytes() as usize);
@@ -61,19 +61,19 @@ impl Maplet {
         }
     }
 
-    /// The geometry.
+    /// Returns the geometry.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// How many entries there are, each as often as it occurs.
+    /// Returns how many entries there are, each as often as it occurs.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.entries
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -110,7 +110,7 @@ impl Maplet {
         removed
     }
 
-    /// How often an entry occurs.
+    /// Returns how often an entry occurs.
     #[must_use]
     pub fn count(&self, entry: Entry) -> u32 {
         if let Some(&count) = self.spilled.get(&entry) {
@@ -125,7 +125,7 @@ impl Maplet {
             .map_or(0, |found| found.2)
     }
 
-    /// The distinct values under a fingerprint, the newest (greatest) first.
+    /// Returns the distinct values under a fingerprint, the newest (greatest) first.
     #[must_use]
     pub fn values(&self, fingerprint: Fingerprint) -> Vec<u16> {
         match self.view(self.geometry.page_of(fingerprint)).lookup(fingerprint) {
@@ -164,7 +164,7 @@ impl Maplet {
         bytes
     }
 
-    /// The filter whose pages these are.
+    /// Returns the filter whose pages these are.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when they are no filter.
@@ -217,7 +217,7 @@ impl Maplet {
         }
     }
 
-    /// The entries of a page, from the least to the greatest that there can be.
+    /// Returns the entries of a page, from the least to the greatest that there can be.
     fn entries_of(&self, number: u32) -> RangeInclusive<Entry> {
         let first = self.geometry.first_fingerprint(number);
         let last = match number + 1 < self.geometry.pages {

@@ -103,7 +103,7 @@ pub struct Merge<I> {
 }
 
 impl<I> Merge<I> {
-    /// A merge of `sources`, each of which is asked for its first entries.
+    /// Creates a merge of `sources`, each of which is asked for its first entries.
     ///
     /// # Errors
     /// Whatever a source returns.
@@ -124,7 +124,7 @@ impl<I> Merge<I> {
         })
     }
 
-    /// What has been done so far.
+    /// Returns what has been done so far.
     #[must_use]
     pub fn merged(&self) -> Merged {
         self.merged

@@ -91,12 +91,12 @@ impl BlockPlacer {
         spill.push(last);
     }
 
-    /// The slots placed.
+    /// Returns the slots placed.
     pub(super) fn words(&self) -> &[u64] {
         self.slots.words()
     }
 
-    /// The metadata, for a block whose first slot is at `position`.
+    /// Returns the metadata, for a block whose first slot is at `position`.
     pub(super) fn block(&self, position: u32) -> Block {
         Block::new(self.occupied, position, self.ends)
     }
@@ -140,7 +140,7 @@ impl PagePlacer {
         self.spilled.clear();
     }
 
-    /// The page's number.
+    /// Returns the page's number.
     #[inline(always)]
     pub(super) fn number(&self) -> u32 {
         self.number

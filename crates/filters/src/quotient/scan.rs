@@ -16,7 +16,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// An empty chunk.
+    /// Creates an empty chunk.
     #[must_use]
     pub fn new() -> Chunk {
         Chunk::default()
@@ -37,7 +37,7 @@ impl Chunk {
         self.entries.push(entry);
     }
 
-    /// The distinct entries.
+    /// Returns the distinct entries.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries

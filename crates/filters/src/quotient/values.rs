@@ -71,7 +71,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Whether there are none (left).
+    /// Returns whether there are none (left).
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
