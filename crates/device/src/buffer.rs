@@ -86,7 +86,8 @@ impl Buffer {
         })
     }
 
-    /// A buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] (of at least one block).
+    /// Returns a buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] (of at least one
+    /// block).
     #[must_use]
     pub fn padded(bytes: &[u8]) -> Buffer {
         let mut buffer = Buffer::zeroed(bytes.len().max(1).next_multiple_of(BLOCK as usize));
@@ -94,7 +95,7 @@ impl Buffer {
         buffer
     }
 
-    /// A part of a larger region, which `keeper` keeps alive.
+    /// Returns a part of a larger region, which `keeper` keeps alive.
     ///
     /// # Safety
     /// `start..start + len` is initialised memory inside what `keeper` owns, aligned to [`BLOCK`],
@@ -109,13 +110,13 @@ impl Buffer {
         }
     }
 
-    /// The first byte's address, for the implementations of `Device`.
+    /// Returns the first byte's address, for the implementations of `Device`.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
     }
 
-    /// The first byte's address, for the implementations of `Device`.
+    /// Returns the first byte's address, for the implementations of `Device`.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()

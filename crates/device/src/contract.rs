@@ -81,7 +81,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// A lock that is given back when `held` is dropped.
+    /// Creates a lock that is given back when `held` is dropped.
     #[must_use]
     pub fn new(held: impl Any + Send + Sync) -> Lock {
         Lock {
@@ -125,7 +125,7 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// `NotFound`, or as the operating system says.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// The names of all files, sorted.
+    /// Returns the names of all files, sorted.
     ///
     /// # Errors
     /// As the operating system says.
@@ -158,14 +158,14 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// As the operating system says.
     fn space(&self) -> Result<Space>;
 
-    /// Which boot of which machine this is.
+    /// Returns which boot of which machine this is.
     fn boot_id(&self) -> BootId;
 
-    /// What was counted for all files of this directory, by purpose.
+    /// Returns what was counted for all files of this directory, by purpose.
     fn counters(&self) -> &Counters;
 
-    /// What a user should know about how the directory works here, a sentence each ("O_DIRECT is
-    /// refused by …").
+    /// Returns what a user should know about how the directory works here, a sentence each
+    /// ("O_DIRECT is refused by …").
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -178,7 +178,7 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// (`madvise`) meanwhile, because requests would go on using the old pages.
     fn register_memory(&self, _region: MemoryRegion) {}
 
-    /// A path or another name of the place, for error texts.
+    /// Returns a path or another name of the place, for error texts.
     fn describe(&self) -> String;
 }
 
@@ -190,7 +190,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// When a request is misaligned on a direct file (D2).
     fn submit(&self, batch: Batch) -> Ticket;
 
-    /// Makes what progress is possible without blocking; whether the ticket is complete.
+    /// Makes what progress is possible without blocking. Returns whether the ticket is complete.
     fn poll(&self, ticket: &Ticket) -> bool;
 
     /// Blocks until the ticket is complete.
@@ -212,10 +212,10 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
         self.wait(ticket);
     }
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     fn len(&self) -> u64;
 
-    /// Whether the file has no bytes.
+    /// Returns whether the file has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -277,7 +277,8 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
         copy(self, source, range, purpose)
     }
 
-    /// The file's name within its directory, for error texts (the name it was opened under).
+    /// Returns the file's name within its directory, for error texts (the name it was opened
+    /// under).
     fn name(&self) -> &str;
 
     /// Submits one batch and waits for it.
@@ -399,7 +400,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// A mapping of `len` bytes at `start`, alive while `backing` is.
+    /// Creates a mapping of `len` bytes at `start`, alive while `backing` is.
     ///
     /// # Safety
     /// `start..start + len` stays valid for reads and writes while `backing` lives.
@@ -422,9 +423,9 @@ impl Mapping {
         }
     }
 
-    /// Whether a store failed, so that what was stored last may be nowhere: the file system or the
-    /// device has failed, or the file was shortened. A writer asks this before relying on it.
-    /// The next sync fails, too.
+    /// Returns whether a store failed, so that what was stored last may be nowhere: the file system
+    /// or the device has failed, or the file was shortened. A writer asks this before relying on
+    /// it. The next sync fails, too.
     #[must_use]
     #[inline]
     pub fn is_broken(&self) -> bool {
@@ -440,7 +441,7 @@ impl Mapping {
         self.len
     }
 
-    /// The first byte's address.
+    /// Returns the first byte's address.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// What a control group without a limit says, and more.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Bytes of the machine's memory, if the operating system says so.
+/// Returns the bytes of the machine's memory, if the operating system says so.
 #[must_use]
 pub fn memory() -> Option<u64> {
     total(&fs::read_to_string("/proc/meminfo").ok()?)
@@ -48,7 +48,7 @@ pub fn kernel() -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// The times of a process, which follow its name in parentheses.
+/// Returns the times of a process, which follow its name in parentheses.
 fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
@@ -64,15 +64,15 @@ fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     })
 }
 
-/// Bytes of memory that this process's container may use: the least that its control groups say, if
-/// any says something.
+/// Returns the bytes of memory that this process's container may use: the least that its control groups
+/// say, if any says something.
 #[must_use]
 pub fn container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     least_limit(&groups, Path::new("/sys/fs/cgroup"))
 }
 
-/// The least limit that the groups of a process say.
+/// Returns the least limit that the groups of a process say.
 fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     let limits = group_files(groups, mount)
         .into_iter()
@@ -91,12 +91,12 @@ pub fn stand_back() {
     let _ = rustix::process::setpriority_process(None, STANDS_BACK);
 }
 
-/// The machine's memory, from `/proc/meminfo`.
+/// Returns the machine's memory, from `/proc/meminfo`.
 fn total(text: &str) -> Option<u64> {
     counted(text, "MemTotal")
 }
 
-/// The bytes that a line with this name says in KiB.
+/// Returns the bytes that a line with this name says in KiB.
 fn counted(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -108,9 +108,9 @@ fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|&bytes| bytes < NO_LIMIT)
 }
 
-/// The files that may hold a limit for a process of these groups (`/proc/self/cgroup`): its group's
-/// and those above it, in both versions of control groups. In a container the group's path is not
-/// there, and the mount's root is the group.
+/// Returns the files that may hold a limit for a process of these groups (`/proc/self/cgroup`): its
+/// group's and those above it, in both versions of control groups. In a container the group's path
+/// is not there, and the mount's root is the group.
 fn group_files(groups: &str, mount: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {

@@ -143,8 +143,8 @@ impl MappedMemory {
         }
     }
 
-    /// Where `offset..offset + len` of the file meets this mapping of `start..`: (in the mapping,
-    /// in the request, how long).
+    /// Returns where `offset..offset + len` of the file meets this mapping of `start..`: (in the
+    /// mapping, in the request, how long).
     fn overlap(&self, start: u64, offset: u64, len: usize) -> Option<(usize, usize, usize)> {
         let from = offset.max(start);
         let to = (offset + len as u64).min(start + self.len as u64);
@@ -196,7 +196,7 @@ impl MappingBacking for MappedMemory {
 }
 
 impl MemoryDirectory {
-    /// An empty directory.
+    /// Creates an empty directory.
     #[must_use]
     pub fn new() -> MemoryDirectory {
         MemoryDirectory::default()

@@ -218,7 +218,7 @@ impl Changes {
         self.len.unwrap_or(0)
     }
 
-    /// Whether a range is as it is below.
+    /// Returns whether a range is as it is below.
     fn is_below(&self, range: &Range<u64>) -> bool {
         let written = self
             .pages
@@ -348,7 +348,7 @@ impl OverlayFile {
         })
     }
 
-    /// Whether all that is asked for is as it is below.
+    /// Returns whether all that is asked for is as it is below.
     fn asks_below(&self, requests: &[Request]) -> bool {
         let changes = self.contents.changes.read();
         requests.iter().all(|request| match request {

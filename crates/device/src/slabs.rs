@@ -30,7 +30,7 @@ struct Slab {
 // SAFETY: a slab is memory that only the owners of its pieces can reach.
 unsafe impl Send for Slab {}
 
-/// The first bits, as many as a buffer has pieces.
+/// Returns the first bits, as many as a buffer has pieces.
 fn pieces(len: usize) -> u32 {
     u32::MAX >> (u32::BITS - len.div_ceil(PIECE) as u32)
 }
@@ -90,7 +90,7 @@ pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
 }
 
 impl Slab {
-    /// A new one; its memory is paid for when it is touched.
+    /// Returns a new one; its memory is paid for when it is touched.
     fn map() -> Option<Slab> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the address is the system's choice, so that nothing that is in use is replaced.
@@ -120,7 +120,7 @@ impl Slab {
         self.start.as_ptr() as usize
     }
 
-    /// Where these pieces are free in a row.
+    /// Returns where these pieces are free in a row.
     fn place(&self, pieces: u32) -> Option<u32> {
         (0..=pieces.leading_zeros()).find(|&shift| self.used & (pieces << shift) == 0)
     }

@@ -124,7 +124,7 @@ impl OpenFile {
         true
     }
 
-    /// The first place from `at` on that has no data; the end of the file counts as one.
+    /// Returns the first place from `at` on that has no data; the end of the file counts as one.
     fn next_hole(&self, at: u64) -> Result<u64, Errno> {
         rustix::fs::seek(&self.descriptor, SeekFrom::Hole(at))
     }
@@ -165,7 +165,7 @@ impl OpenFile {
     }
 }
 
-/// Whether the file system does not know the call.
+/// Returns whether the file system does not know the call.
 fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS)
 }

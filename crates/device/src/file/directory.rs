@@ -170,7 +170,7 @@ impl FileDirectory {
         })
     }
 
-    /// The engine at work: [`Engine::Uring`] or [`Engine::Threads`].
+    /// Returns the engine at work: [`Engine::Uring`] or [`Engine::Threads`].
     #[must_use]
     pub fn engine(&self) -> Engine {
         match self.shared.carrier {
@@ -179,7 +179,7 @@ impl FileDirectory {
         }
     }
 
-    /// The directory's path.
+    /// Returns the directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.path
@@ -488,16 +488,16 @@ fn make_own(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(OWN_DIRECTORY).create(path)
 }
 
-/// The kernel's name for this boot.
+/// Returns the kernel's name for this boot.
 fn boot_id() -> std::result::Result<BootId, String> {
     let path = "/proc/sys/kernel/random/boot_id";
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     parse_boot_id(&text).ok_or_else(|| format!("{path} holds {text:?}"))
 }
 
-/// The name for this boot and the mount that the directory is on: a file system that was mounted
-/// again may have lost its page cache. Kernels before 6.8 use the names of mounts again, so there
-/// the two may look alike.
+/// Returns the name for this boot and the mount that the directory is on: a file system that was
+/// mounted again may have lost its page cache. Kernels before 6.8 use the names of mounts again, so
+/// there the two may look alike.
 fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, String> {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let mount = |flags: StatxFlags| {
@@ -519,7 +519,7 @@ fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, St
     Ok(BootId(id))
 }
 
-/// A UUID's sixteen bytes.
+/// Returns a UUID's sixteen bytes.
 fn parse_boot_id(text: &str) -> Option<BootId> {
     let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
     if digits.len() != 32 || !digits.is_ascii() {
@@ -532,8 +532,8 @@ fn parse_boot_id(text: &str) -> Option<BootId> {
     Some(BootId(id))
 }
 
-/// A name that no other opening has, from the randomness that the standard library keys its hash
-/// tables with.
+/// Returns a name that no other opening has, from the randomness that the standard library keys its
+/// hash tables with.
 fn unique_boot_id() -> BootId {
     let mut id = [0; 16];
     for half in id.chunks_mut(8) {

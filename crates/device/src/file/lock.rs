@@ -114,7 +114,7 @@ fn has_gone(process: u32) -> bool {
     process.is_none_or(|process| rustix::process::test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// The process that wrote its number into the lock file, if that is what is in it.
+/// Returns the process that wrote its number into the lock file, if that is what is in it.
 fn holder(file: &OwnedFd) -> Option<u32> {
     let mut bytes = [0; LONGEST_HOLDER];
     let len = rustix::io::pread(file, &mut bytes, 0).ok()?;

@@ -119,8 +119,8 @@ impl OpenFile {
         Error::from_io(operation, &self.name, offset, len, io::Error::from(errno))
     }
 
-    /// The descriptor and registration that a ring may use for a transfer; none when the transfer
-    /// needs the twin.
+    /// Returns the descriptor and registration that a ring may use for a transfer; none when the
+    /// transfer needs the twin.
     pub(crate) fn ring_target(&self, offset: u64, len: usize) -> Option<(RawFd, Option<u32>)> {
         self.suits(offset, len)
             .then(|| (self.descriptor.as_raw_fd(), self.slot.get().map(Slot::index)))
@@ -132,7 +132,7 @@ impl OpenFile {
         debug_assert!(first.is_ok(), "{} was registered twice", self.name);
     }
 
-    /// Whether a transfer may go through `descriptor`.
+    /// Returns whether a transfer may go through `descriptor`.
     fn suits(&self, offset: u64, len: usize) -> bool {
         !self.direct || (offset.is_multiple_of(self.alignment) && (len as u64).is_multiple_of(self.alignment))
     }
@@ -152,7 +152,7 @@ impl OpenFile {
         Ok(self.twin.get_or_init(|| opened).as_fd())
     }
 
-    /// A descriptor for transfers of any alignment.
+    /// Returns a descriptor for transfers of any alignment.
     pub(super) fn through_cache(&self) -> std::result::Result<BorrowedFd<'_>, Errno> {
         if self.direct {
             self.twin()

@@ -65,7 +65,7 @@ pub fn remove_directory(path: &Path) -> Result<()> {
     unlinkat(CWD, path, AtFlags::REMOVEDIR).map_err(failed)
 }
 
-/// The name that an old directory has while another takes its place.
+/// Returns the name that an old directory has while another takes its place.
 fn beside(name: &Path) -> PathBuf {
     let mut old = name.as_os_str().to_owned();
     old.push(".old");

@@ -73,8 +73,8 @@ pub(super) struct FileStates {
 }
 
 impl FileStates {
-    /// The state of the file with this identity; a new one of length `len` when no handle of it is
-    /// open.
+    /// Returns the state of the file with this identity; a new one of length `len` when no handle
+    /// of it is open.
     pub(super) fn of(&self, device: u64, inode: u64, len: u64) -> Arc<FileState> {
         let mut open = self.open.lock();
         if let Some(state) = open.get(&(device, inode)).and_then(Weak::upgrade) {

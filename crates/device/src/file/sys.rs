@@ -40,17 +40,17 @@ impl Pages {
         Ok(Pages { start, len })
     }
 
-    /// The first byte.
+    /// Returns the first byte.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The address of byte `at`, after checking that `range` lies inside.
+    /// Returns the address of byte `at`, after checking that `range` lies inside.
     fn address(&self, range: &Range<usize>) -> *mut u8 {
         assert!(
             range.start <= range.end && range.end <= self.len,

@@ -34,7 +34,7 @@ struct Queue {
 }
 
 impl Workers {
-    /// A pool that never runs more than `most` threads, and none before there is work.
+    /// Creates a pool that never runs more than `most` threads, and none before there is work.
     ///
     /// # Panics
     /// When `most` is zero.
@@ -46,7 +46,7 @@ impl Workers {
         }
     }
 
-    /// How many threads were started.
+    /// Returns how many threads were started.
     pub(crate) fn started(&self) -> usize {
         self.shared.queue.lock().threads.len()
     }

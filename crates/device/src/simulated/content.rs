@@ -43,7 +43,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// A page of zeros.
+    /// Returns a page of zeros.
     pub(super) fn zeroed() -> Page {
         Page {
             bytes: ZEROS,
@@ -99,7 +99,7 @@ impl Page {
     }
 }
 
-/// The mask of the sectors that a range within a page touches.
+/// Returns the mask of the sectors that a range within a page touches.
 pub(super) fn sectors_of(range: Range<usize>) -> u8 {
     if range.is_empty() {
         return 0;
@@ -154,7 +154,7 @@ pub(super) struct Content {
     leaves: Arc<Vec<Option<Arc<Leaf>>>>,
 }
 
-/// The parts of a byte range, page by page: the page's number and the range within it.
+/// Returns the parts of a byte range, page by page: the page's number and the range within it.
 pub(super) fn pages_of(range: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
     let last = if range.is_empty() {
         0
@@ -173,12 +173,12 @@ impl Content {
         self.len
     }
 
-    /// Bytes of allocated space.
+    /// Returns the bytes of allocated space.
     pub(super) fn allocated(&self) -> u64 {
         self.allocated * PAGE
     }
 
-    /// A sum of the length and of every byte; equal contents have equal sums.
+    /// Returns a sum of the length and of every byte; equal contents have equal sums.
     pub(super) fn sum(&self) -> u64 {
         self.sum.wrapping_add(term(!self.len, 0x1e57))
     }
@@ -199,7 +199,7 @@ impl Content {
         }
     }
 
-    /// How many bytes a write or an allocation of `range` would have to allocate.
+    /// Returns how many bytes a write or an allocation of `range` would have to allocate.
     pub(super) fn missing(&self, range: Range<u64>) -> u64 {
         pages_of(range)
             .filter(|&(page, _)| !self.is_allocated(page))

@@ -157,7 +157,7 @@ impl SimDirectory {
         }
     }
 
-    /// Completes what is due at `now_ns`; whether there was anything.
+    /// Completes what is due at `now_ns`. Returns whether there was anything.
     pub(super) fn finish_due(&self, now_ns: u64) -> bool {
         let mut any = false;
         loop {

@@ -163,7 +163,7 @@ impl Tear {
     }
 }
 
-/// A part of a write, as its interruption leaves it.
+/// Returns a part of a write, as its interruption leaves it.
 pub(super) fn torn(rng: &mut fastrand::Rng, change: &Change) -> Change {
     let Change::Write(patches) = change else {
         unreachable!("only writes are torn");
@@ -177,7 +177,7 @@ pub(super) fn torn(rng: &mut fastrand::Rng, change: &Change) -> Change {
 }
 
 impl World {
-    /// The world after a crash now.
+    /// Returns the world after a crash now.
     pub(super) fn survivor(&self, survival: Survival, seed: u64) -> World {
         let own = seed ^ self.options.seed.rotate_left(17) ^ (survival as u64) << 56;
         let mut options = self.options;
@@ -220,7 +220,7 @@ impl World {
         first.unwrap_or(self.order)
     }
 
-    /// The writes in flight.
+    /// Returns the writes in flight.
     fn unfinished(&self) -> Vec<(FileId, Arc<Change>)> {
         if self.crashed {
             return self.interrupted.clone();
@@ -280,7 +280,7 @@ impl World {
 }
 
 impl FileState {
-    /// The file when no process knows it any more.
+    /// Returns the file when no process knows it any more.
     fn after_kill(&self) -> FileState {
         FileState {
             durable: self.durable.clone(),

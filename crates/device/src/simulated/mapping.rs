@@ -39,7 +39,7 @@ impl Memory {
         }
     }
 
-    /// A page of it.
+    /// Returns a page of it.
     fn page(&self, at: usize) -> &[u8] {
         assert!(at + PAGE as usize <= self.layout.size());
         // SAFETY: inside the allocation, asserted above; not stored into meanwhile, by the contract

@@ -125,13 +125,13 @@ struct Shared {
 }
 
 impl SimDirectory {
-    /// An empty directory with the options of [`SimOptions::new`].
+    /// Creates an empty directory with the options of [`SimOptions::new`].
     #[must_use]
     pub fn new(seed: u64) -> SimDirectory {
         SimDirectory::with(SimOptions::new(seed))
     }
 
-    /// An empty directory.
+    /// Returns an empty directory.
     #[must_use]
     pub fn with(options: SimOptions) -> SimDirectory {
         SimDirectory::of(World::new(options))
@@ -176,29 +176,30 @@ impl SimDirectory {
         world.crashed = true;
     }
 
-    /// Whether [`SimDirectory::crash`] was called.
+    /// Returns whether [`SimDirectory::crash`] was called.
     #[must_use]
     pub fn is_crashed(&self) -> bool {
         self.shared.world.lock().crashed
     }
 
-    /// How many operations began that change the device: writes, syncs (of files, mapped ranges and
-    /// the directory), growth, allocation, truncation, holes, creates, renames, removes. Reads do
-    /// not count.
+    /// Returns how many operations began that change the device: writes, syncs (of files, mapped
+    /// ranges and the directory), growth, allocation, truncation, holes, creates, renames, removes.
+    /// Reads do not count.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.shared.world.lock().operations
     }
 
-    /// A sum of everything that was done, in order: equal for equal seeds and equal calls (S3).
+    /// Returns a sum of everything that was done, in order: equal for equal seeds and equal calls
+    /// (S3).
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
         self.shared.world.lock().trace
     }
 
-    /// A sum of all names, lengths and bytes that a process sees; equal directories have equal
-    /// sums. It costs a step per file, not per byte. A hole equals zeros; stores through mappings
-    /// count.
+    /// Returns a sum of all names, lengths and bytes that a process sees; equal directories have
+    /// equal sums. It costs a step per file, not per byte. A hole equals zeros; stores through
+    /// mappings count.
     #[must_use]
     pub fn content_hash(&self) -> u64 {
         let mut world = self.shared.world.lock();
@@ -216,7 +217,7 @@ impl SimDirectory {
         self.shared.world.lock().faults.clear();
     }
 
-    /// How many calls a planned fault has hit.
+    /// Returns how many calls a planned fault has hit.
     #[must_use]
     pub fn faults_hit(&self) -> u64 {
         self.shared.world.lock().faults.hits()
@@ -234,13 +235,13 @@ impl SimDirectory {
         self.shared.world.lock().boot = boot;
     }
 
-    /// Bytes allocated to files.
+    /// Returns the bytes allocated to files.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.shared.world.lock().used()
     }
 
-    /// How many requests are submitted and not complete.
+    /// Returns how many requests are submitted and not complete.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.shared.world.lock().flights.len()

@@ -69,7 +69,7 @@ struct Registry {
 }
 
 impl Rings {
-    /// A pool with its first ring.
+    /// Creates a pool with its first ring.
     ///
     /// # Errors
     /// As the kernel says when it refuses.
@@ -124,7 +124,7 @@ impl Rings {
         station.expect("a ticket's home was given out by `home`")
     }
 
-    /// The ring of this thread.
+    /// Returns the ring of this thread.
     pub(crate) fn home(&self) -> usize {
         let home = thread_number() % self.stations.len();
         let station = self.stations[home].get_or_init(|| {
@@ -139,7 +139,7 @@ impl Rings {
         if station.is_some() { home } else { 0 }
     }
 
-    /// What a ring is to carry of a batch; the workers do the rest.
+    /// Returns what a ring is to carry of a batch; the workers do the rest.
     pub(crate) fn flights(
         &self,
         file: &Arc<OpenFile>,

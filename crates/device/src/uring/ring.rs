@@ -100,7 +100,7 @@ pub(super) struct Reaper<'a> {
 }
 
 impl Ring {
-    /// A ring without registered files or memory.
+    /// Creates a ring without registered files or memory.
     ///
     /// # Errors
     /// `ENOSYS`, `EPERM` and the like where the kernel or its administrator refuses.
@@ -174,7 +174,7 @@ impl Ring {
         launched
     }
 
-    /// What the kernel is told about a request.
+    /// Returns what the kernel is told about a request.
     fn entry(&self, pieces: &[Piece], flight: &mut Flight) -> Entry {
         let (descriptor, slot) = flight.target;
         match (&mut flight.request, slot.filter(|_| self.fixed_files)) {
@@ -246,7 +246,7 @@ impl Ring {
         outcome
     }
 
-    /// Whether the kernel refused to be entered.
+    /// Returns whether the kernel refused to be entered.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::SeqCst)
     }
@@ -301,7 +301,7 @@ impl Ring {
         }
     }
 
-    /// How many requests the kernel has or will be given at the next `enter`.
+    /// Returns how many requests the kernel has or will be given at the next `enter`.
     pub(super) fn in_flight(&self) -> usize {
         CAPACITY - self.state.lock().free.len()
     }
@@ -317,7 +317,7 @@ impl Ring {
         Some(Reaper { ring: self, scratch })
     }
 
-    /// Whether some thread has the right to take completions.
+    /// Returns whether some thread has the right to take completions.
     pub(super) fn is_reaped(&self) -> bool {
         self.reaper.is_locked()
     }
@@ -384,7 +384,7 @@ impl Ring {
     }
 }
 
-/// The registered piece that holds a buffer.
+/// Returns the registered piece that holds a buffer.
 fn piece_of(pieces: &[Piece], start: usize, len: usize) -> Option<u16> {
     pieces
         .iter()

@@ -170,8 +170,8 @@ impl Station {
         }
     }
 
-    /// Takes what has completed and settles it; whether requests were queued that an `enter` must
-    /// hand over.
+    /// Takes what has completed and settles it. Returns whether requests were queued that an
+    /// `enter` must hand over.
     fn take(&self, reaper: &mut Reaper<'_>) -> bool {
         self.take_all(reaper).1
     }
