@@ -68,22 +68,22 @@ impl Anonymous {
         })
     }
 
-    /// The first byte; readable and writable, with [`Anonymous::len`] bytes from there on, as long
-    /// as this lives.
+    /// Returns the first byte; readable and writable, with [`Anonymous::len`] bytes from there on,
+    /// as long as this lives.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// How many bytes are reserved.
+    /// Returns how many bytes are reserved.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no bytes are reserved.
+    /// Returns whether no bytes are reserved.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

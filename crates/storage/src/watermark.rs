@@ -52,7 +52,7 @@ pub struct Watermark {
 struct Padded(AtomicU64);
 
 impl Watermark {
-    /// A watermark at which everything up to `start` is complete.
+    /// Creates a watermark at which everything up to `start` is complete.
     #[must_use]
     pub fn new(start: u64) -> Watermark {
         Watermark {
@@ -67,7 +67,7 @@ impl Watermark {
         self.completed.0.load(Ordering::SeqCst)
     }
 
-    /// Whether a record that begins at `first` is inside the window.
+    /// Returns whether a record that begins at `first` is inside the window.
     #[must_use]
     pub fn has_room(&self, first: u64) -> bool {
         first <= self.completed() + WINDOW
@@ -77,7 +77,7 @@ impl Watermark {
         &self.slots[(first % WINDOW) as usize]
     }
 
-    /// Marks `first..=last` complete; whether the watermark moved.
+    /// Marks `first..=last` complete. Returns whether the watermark moved.
     ///
     /// # Panics
     /// When the range is empty, outside the window, or complete already: a bug of the code that

@@ -45,7 +45,7 @@ impl Arena {
         }
     }
 
-    /// How many bytes are reserved.
+    /// Returns how many bytes are reserved.
     pub(super) fn len(&self) -> usize {
         self.memory.len()
     }
@@ -72,7 +72,7 @@ impl Arena {
         );
     }
 
-    /// The value laid over the memory at `at`.
+    /// Returns the value laid over the memory at `at`.
     #[inline]
     pub(super) fn at<T: ZeroedAtomics>(&self, at: usize) -> &T {
         debug_assert!(at + size_of::<T>() <= self.len() && at.is_multiple_of(align_of::<T>()));
@@ -91,7 +91,7 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.memory.start().cast::<T>().as_ptr(), count) }
     }
 
-    /// Bytes of the arena, to be read.
+    /// Returns the bytes of the arena, to be read.
     ///
     /// # Safety
     /// While the slice lives, the range is neither written nor given back.
@@ -103,7 +103,7 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.memory.start().add(at).as_ptr(), len) }
     }
 
-    /// Bytes of the arena, to be read and written, by a device or by the caller.
+    /// Returns the bytes of the arena, to be read and written, by a device or by the caller.
     ///
     /// # Safety
     /// While the buffer lives, the range is neither read nor written through anything else, nor
@@ -116,7 +116,7 @@ impl Arena {
         unsafe { Buffer::from_region(self.memory.start().add(at), len, keeper) }
     }
 
-    /// The first `len` bytes, to be offered to a directory.
+    /// Returns the first `len` bytes, to be offered to a directory.
     pub(super) fn region(self: &Arc<Self>, len: usize) -> MemoryRegion {
         self.check(0, len);
         MemoryRegion {

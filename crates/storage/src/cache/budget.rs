@@ -56,8 +56,8 @@ impl Budget {
         (limit / RESERVE_FRACTION).max(2 * largest)
     }
 
-    /// How many chunks a cache of `limit` bytes may have, and the frames that its page table is
-    /// made for.
+    /// Returns how many chunks a cache of `limit` bytes may have, and the frames that its page
+    /// table is made for.
     pub(super) fn shape(limit: u64, fixed: u64, geometry: &Geometry) -> (u64, usize) {
         let frames = (limit / geometry.chunk_cost()) as usize * geometry.max_frames();
         let rest = limit
@@ -67,7 +67,8 @@ impl Budget {
         ((rest / geometry.chunk_cost()).min(geometry.max_chunks()), frames)
     }
 
-    /// How many chunks there may be now. Heap memory beyond the reserve takes from the chunks.
+    /// Returns how many chunks there may be now. Heap memory beyond the reserve takes from the
+    /// chunks.
     pub(super) fn chunks(&self, table_bytes: u64, geometry: &Geometry) -> u64 {
         let limit = self.limit();
         let heap = (self.private() + self.working()).max(Self::reserve(limit, geometry));

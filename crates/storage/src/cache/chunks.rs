@@ -79,7 +79,7 @@ impl Chunks {
         }
     }
 
-    /// How many entries of lists were looked at so that chunks could leave.
+    /// Returns how many entries of lists were looked at so that chunks could leave.
     #[cfg(test)]
     pub(super) fn walked(&self) -> u64 {
         self.walked.load(Ordering::Relaxed)
@@ -93,7 +93,7 @@ impl Chunks {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// The chunks that are being drained, for `check`.
+    /// Returns the chunks that are being drained, for `check`.
     pub(super) fn drained_chunks(&self) -> Vec<(u32, usize)> {
         let owned = self.owned.lock();
         owned
@@ -105,7 +105,7 @@ impl Chunks {
 }
 
 impl Shared {
-    /// How many chunks the budget allows now.
+    /// Returns how many chunks the budget allows now.
     pub(super) fn allowed_chunks(&self) -> u64 {
         let bytes = self.budget.chunks(self.tables.bytes(), &self.geometry);
         bytes.min((self.arena.len() / self.geometry.chunk_bytes) as u64)
@@ -244,7 +244,7 @@ impl Shared {
         owned.free.push(chunk);
     }
 
-    /// Whether every frame of a chunk that is being drained is free by now.
+    /// Returns whether every frame of a chunk that is being drained is free by now.
     fn drain_frames(&self, chunk: u32, class: usize, safe: u64, guard: &Guard) -> bool {
         let mut evicted = Vec::new();
         let mut all_free = true;

@@ -5,7 +5,7 @@ use crate::Error;
 use alluvium_device as device;
 use std::io;
 
-/// A copy of what a read failed with: the same variant, place and text.
+/// Returns a copy of what a read failed with: the same variant, place and text.
 pub(super) fn copy(error: &Error) -> Error {
     match error {
         Error::Corrupt {

@@ -73,7 +73,7 @@ impl Key {
         Key([pointer.offset, pointer.birth, pointer.checksum, rest])
     }
 
-    /// A hash whose high bits choose the bucket and whose low bits are the tag.
+    /// Returns a hash whose high bits choose the bucket and whose low bits are the tag.
     #[inline]
     pub(super) fn hash(&self) -> u64 {
         let [offset, birth, checksum, rest] = self.0;
@@ -192,12 +192,13 @@ impl Header {
         true
     }
 
-    /// The node that the frame holds. The caller has seen it resident under a guard that lives.
+    /// Returns the node that the frame holds. The caller has seen it resident under a guard that
+    /// lives.
     pub(super) fn key(&self) -> Key {
         Key(std::array::from_fn(|i| self.key[i].load(Ordering::Relaxed)))
     }
 
-    /// Whether the frame, found under a guard that lives, holds this node.
+    /// Returns whether the frame, found under a guard that lives, holds this node.
     #[inline]
     pub(super) fn holds(&self, key: &Key) -> bool {
         // All four words are compared at once: they lie on one line, and a branch each would cost
@@ -219,7 +220,7 @@ impl Header {
         }
     }
 
-    /// Whether the frame was used since the hand last passed; forgets it.
+    /// Returns whether the frame was used since the hand last passed; forgets it.
     pub(super) fn cool(&self) -> bool {
         let heat = self.heat.load(Ordering::Relaxed);
         if heat & REFERENCED != 0 {
@@ -228,22 +229,23 @@ impl Header {
         heat & REFERENCED != 0
     }
 
-    /// Whether the frame was brought in and not used since.
+    /// Returns whether the frame was brought in and not used since.
     pub(super) fn is_cold(&self) -> bool {
         self.heat.load(Ordering::Relaxed) & COLD != 0
     }
 
-    /// Whether a read that was meant to pass through has brought it in, and it was not used since.
+    /// Returns whether a read that was meant to pass through has brought it in, and it was not used
+    /// since.
     pub(super) fn is_passing(&self) -> bool {
         self.heat.load(Ordering::Relaxed) & PASSING != 0
     }
 
-    /// The node is not worth its frame any more; whether that is news.
+    /// The node is not worth its frame any more. Returns whether that is news.
     pub(super) fn evict_first(&self) -> bool {
         self.heat.swap(EVICT_FIRST, Ordering::Relaxed) != EVICT_FIRST
     }
 
-    /// Whether the node is not worth its frame any more.
+    /// Returns whether the node is not worth its frame any more.
     pub(super) fn is_evict_first(&self) -> bool {
         self.heat.load(Ordering::Relaxed) == EVICT_FIRST
     }
@@ -253,8 +255,8 @@ impl Header {
         self.heat.store(0, Ordering::Relaxed);
     }
 
-    /// Adds a reference that outlives guards; whether it is the first. The caller has one already,
-    /// or a guard under which it found the frame.
+    /// Adds a reference that outlives guards. Returns whether it is the first. The caller has one
+    /// already, or a guard under which it found the frame.
     pub(super) fn pin(&self) -> bool {
         let before = self.pins.fetch_add(1, Ordering::Relaxed);
         assert!(
@@ -264,7 +266,7 @@ impl Header {
         before == 0
     }
 
-    /// Drops a reference; whether it was the last.
+    /// Drops a reference. Returns whether it was the last.
     pub(super) fn unpin(&self) -> bool {
         let before = self.pins.fetch_sub(1, Ordering::Release);
         assert!(before > 0, "a reference is dropped once");

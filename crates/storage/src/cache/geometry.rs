@@ -48,7 +48,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// The sizes for a cache with this budget when it is made.
+    /// Creates the sizes for a cache with this budget when it is made.
     pub(super) fn new(page_size: PageSize, budget: u64) -> Geometry {
         let pages = (budget / WANTED_CHUNKS / page_size.bytes() as u64).max(1);
         let pages = (1usize << pages.ilog2()).clamp(MIN_CHUNK_PAGES, MAX_CHUNK_PAGES);
@@ -79,12 +79,12 @@ impl Geometry {
         self.cuts[class]
     }
 
-    /// The most frames in a chunk.
+    /// Returns the most frames in a chunk.
     pub(super) fn max_frames(&self) -> usize {
         self.cuts[0].frames
     }
 
-    /// What a chunk costs, with its frames' places in lists.
+    /// Returns what a chunk costs, with its frames' places in lists.
     pub(super) fn chunk_cost(&self) -> u64 {
         (self.chunk_bytes + self.max_frames() * LIST_BYTES_PER_FRAME) as u64
     }
@@ -104,26 +104,26 @@ impl Geometry {
         (frame.0 & ((1 << self.slot_bits) - 1)) as usize
     }
 
-    /// Where a chunk begins in the arena.
+    /// Returns where a chunk begins in the arena.
     #[inline]
     pub(super) fn chunk_at(&self, chunk: u32) -> usize {
         chunk as usize * self.chunk_bytes
     }
 
-    /// Where a frame's header is in the arena.
+    /// Returns where a frame's header is in the arena.
     #[inline]
     pub(super) fn header_at(&self, frame: FrameId) -> usize {
         self.chunk_at(self.chunk_of(frame)) + self.slot_of(frame) * size_of::<Header>()
     }
 
-    /// Where the bytes of a frame of a class are in the arena.
+    /// Returns where the bytes of a frame of a class are in the arena.
     #[inline]
     pub(super) fn data_at(&self, frame: FrameId, class: usize) -> usize {
         let cut = self.cuts[class];
         self.chunk_at(self.chunk_of(frame)) + cut.header_bytes + self.slot_of(frame) * cut.frame_bytes
     }
 
-    /// How many chunks frame numbers can name.
+    /// Returns how many chunks frame numbers can name.
     pub(super) fn max_chunks(&self) -> u64 {
         1 << (u32::BITS - self.slot_bits)
     }

@@ -101,17 +101,17 @@ impl Lane {
         }
     }
 
-    /// How many frames of a class are free or will be once epochs have passed.
+    /// Returns how many frames of a class are free or will be once epochs have passed.
     pub(super) fn stock(&self, class: usize) -> usize {
         self.free[class].len() + self.waiting[class]
     }
 
-    /// How many frames of a class wait for their epoch.
+    /// Returns how many frames of a class wait for their epoch.
     pub(super) fn waiting(&self, class: usize) -> usize {
         self.waiting[class]
     }
 
-    /// How many frames of a class are to be kept in stock, between `least` and `most`.
+    /// Returns how many frames of a class are to be kept in stock, between `least` and `most`.
     pub(super) fn ahead(&self, class: usize, least: usize, most: usize) -> usize {
         self.ahead[class].clamp(least, most.max(least))
     }
@@ -126,8 +126,8 @@ impl Lane {
         self.ahead[class] -= self.ahead[class].div_ceil(64);
     }
 
-    /// Drops every frame from all lists whose chunk is being drained; how many entries were looked
-    /// at.
+    /// Drops every frame from all lists whose chunk is being drained. Returns how many entries were
+    /// looked at.
     pub(super) fn forget_draining(&mut self, headers: Headers<'_>) -> usize {
         let stays = |frame: FrameId| !headers.of(frame).is_draining();
         let walked = self.free.iter().map(Vec::len).sum::<usize>() + self.pinned.len() + self.limbo.len();

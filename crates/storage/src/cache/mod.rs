@@ -188,7 +188,7 @@ impl Shared {
         self.arena.at(self.geometry.header_at(frame))
     }
 
-    /// Where a frame's bytes are in the arena.
+    /// Returns where a frame's bytes are in the arena.
     fn data_at(&self, frame: FrameId) -> usize {
         self.geometry.data_at(frame, self.header(frame).class())
     }
@@ -240,14 +240,14 @@ impl Cache {
         self.shared.settle_all(&guard);
     }
 
-    /// The smallest budget of a cache with such pages.
+    /// Returns the smallest budget of a cache with such pages.
     #[must_use]
     pub fn least_budget(page_size: PageSize) -> u64 {
         MIN_BUDGET_PAGES * page_size.bytes() as u64
     }
 
-    /// An empty cache. Address space for larger budgets is reserved, memory is taken as it is
-    /// needed.
+    /// Creates an empty cache. Address space for larger budgets is reserved, memory is taken as it
+    /// is needed.
     ///
     /// # Errors
     /// [`Error::BadOption`] when the budget is below [`Cache::least_budget`], or the system refuses
@@ -310,19 +310,19 @@ impl Cache {
         }
     }
 
-    /// The epochs whose guards protect this cache's nodes.
+    /// Returns the epochs whose guards protect this cache's nodes.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.shared.epochs
     }
 
-    /// The size of this cache's pages.
+    /// Returns the size of this cache's pages.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.shared.page_size
     }
 
-    /// A node that is in the cache.
+    /// Returns a node that is in the cache.
     ///
     /// # Panics
     /// When the guard is of other epochs.
@@ -375,7 +375,8 @@ impl Cache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
-    /// A node, from the cache or from its tier. Of many threads that miss one node, one reads it.
+    /// Returns a node, from the cache or from its tier. Of many threads that miss one node, one
+    /// reads it.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the node is not what the pointer means; [`Error::Device`] when it
@@ -463,8 +464,8 @@ impl Cache {
         Ok(all.into_iter().map(|joined| Pending::new(self, joined)).collect())
     }
 
-    /// Whether more nodes may be [retained](NodeRef::retain) by those who could do without: while
-    /// little of the budget is.
+    /// Returns whether more nodes may be [retained](NodeRef::retain) by those who could do without:
+    /// while little of the budget is.
     #[must_use]
     pub fn may_pin(&self) -> bool {
         self.shared.pinned_bytes.load(Ordering::Relaxed) < self.shared.budget.limit() / PINNED_FRACTION
@@ -605,7 +606,7 @@ impl Cache {
         self.shared.tables.drop_replaced(&self.shared.epochs);
     }
 
-    /// The memory that the budget of now may use, for
+    /// Returns the memory that the budget of now may use, for
     /// [`Directory::register_memory`](alluvium_device::Directory::register_memory).
     ///
     /// Registered memory belongs to the kernel as well: what this returns is never given back to
@@ -626,7 +627,7 @@ impl Cache {
         self.shared.counters.missed_guides(guard, count);
     }
 
-    /// What the cache has done and what it holds.
+    /// Returns what the cache has done and what it holds.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         Self::stats_of(&self.shared)

@@ -57,8 +57,8 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// A reference that may outlive the guard. Its frame is neither evicted nor reused meanwhile,
-    /// and counts as pinned.
+    /// Returns a reference that may outlive the guard. Its frame is neither evicted nor reused
+    /// meanwhile, and counts as pinned.
     #[must_use]
     pub fn retain(&self) -> FrameRef {
         match &self.place {
@@ -79,7 +79,7 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// Whether the node is in the cache, not in private memory.
+    /// Returns whether the node is in the cache, not in private memory.
     #[must_use]
     pub fn is_cached(&self) -> bool {
         matches!(self.place, Place::Frame { .. })
@@ -172,7 +172,7 @@ impl fmt::Debug for FrameRef {
 }
 
 impl Shared {
-    /// The bytes of a node that was found under the guard, or published since.
+    /// Returns the bytes of a node that was found under the guard, or published since.
     #[inline]
     pub(super) fn node_ref<'g>(
         self: &'g Arc<Self>,

@@ -102,8 +102,8 @@ impl Pending {
         }
     }
 
-    /// How many nodes were not requested, because no frame was to be had for them. Reading ahead
-    /// less would be wise.
+    /// Returns how many nodes were not requested, because no frame was to be had for them. Reading
+    /// ahead less would be wise.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
@@ -151,7 +151,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The part of the device that carries it: one thread can wait for all of one part.
+    /// Returns the part of the device that carries it: one thread can wait for all of one part.
     #[must_use]
     pub fn home(&self) -> usize {
         self.watching.ticket.home()
@@ -162,7 +162,7 @@ impl Watched {
         self.watching.device.wait_some(&self.watching.ticket);
     }
 
-    /// Finishes it if the device is known to be done with it; whether it is finished.
+    /// Finishes it if the device is known to be done with it. Returns whether it is finished.
     #[must_use]
     pub fn settle(&self) -> bool {
         if !self.watching.ticket.is_complete() {

@@ -129,7 +129,7 @@ impl Drop for Issue {
 }
 
 impl Shared {
-    /// The frame of a node that is in the cache.
+    /// Returns the frame of a node that is in the cache.
     #[inline]
     pub(super) fn look(&self, key: &Key, hash: u64, guard: &Guard) -> Option<FrameId> {
         self.tables
@@ -271,7 +271,7 @@ impl Shared {
         }
     }
 
-    /// The node, or the flight that it is on. The hash's shard is locked.
+    /// Returns the node, or the flight that it is on. The hash's shard is locked.
     fn joined(&self, key: &Key, hash: u64, shard: &[Flight], guard: &Guard) -> Option<Joined> {
         if let Some(frame) = self.look(key, hash, guard) {
             return Some(Joined::Frame(frame));
@@ -306,7 +306,7 @@ impl Shared {
         }
     }
 
-    /// What the device is asked for.
+    /// Returns what the device is asked for.
     fn requests(&self, issue: &Issue, purpose: Purpose) -> (Batch, Requests) {
         let groups = grouped(issue.entries.iter().map(|entry| &entry.pointer));
         let mut batch = Batch::with_capacity(groups.len());
@@ -376,7 +376,7 @@ impl Shared {
         })
     }
 
-    /// Settles a batch if that does not block; whether it is settled.
+    /// Settles a batch if that does not block. Returns whether it is settled.
     pub(super) fn try_finish(&self, reading: &Reading, guard: &Guard) -> bool {
         let is_ready = |job: &Job| job.device.poll(&job.ticket);
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
@@ -486,7 +486,7 @@ impl Shared {
         home.map_err(Arc::new)
     }
 
-    /// How a node that was read begins here.
+    /// Returns how a node that was read begins here.
     fn manner(&self, hash: u64, residence: Residence, ahead: bool) -> Manner {
         match residence {
             Residence::PassThrough => Manner::Passing,

@@ -31,7 +31,7 @@ impl Counters {
         }
     }
 
-    /// What the counters themselves cost.
+    /// Returns what the counters themselves cost.
     pub(super) fn bytes() -> u64 {
         ((STRIPES + 1) * size_of::<CachePadded<Stripe>>()) as u64
     }

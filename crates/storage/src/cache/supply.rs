@@ -149,8 +149,8 @@ impl Shared {
         self.epochs.try_advance();
     }
 
-    /// Whether frames that others may want are swept: pass-through reads make do with their share
-    /// once they have it.
+    /// Returns whether frames that others may want are swept: pass-through reads make do with their
+    /// share once they have it.
     fn may_sweep(&self, class: usize, lane: usize, residence: Residence) -> bool {
         if residence == Residence::Keep {
             return true;
@@ -226,7 +226,7 @@ impl Shared {
         }
     }
 
-    /// How many frames there may be that were not used again.
+    /// Returns how many frames there may be that were not used again.
     fn cold_share(&self) -> usize {
         (self.chunks.assigned() as usize * self.geometry.max_frames() / COLD_FRACTION).max(2)
     }
@@ -289,9 +289,9 @@ impl Shared {
         }
     }
 
-    /// Takes a frame's word out of the page table; whether it was this call that did. Then the
-    /// frame is the caller's to retire. The guard lives since before the frame was seen resident,
-    /// so its key stands still.
+    /// Takes a frame's word out of the page table. Returns whether it was this call that did. Then
+    /// the frame is the caller's to retire. The guard lives since before the frame was seen
+    /// resident, so its key stands still.
     pub(super) fn unmap(&self, frame: FrameId, guard: &Guard) -> bool {
         let header = self.header(frame);
         header.state() == State::Resident && self.tables.remove(header.key().hash(), frame, guard)

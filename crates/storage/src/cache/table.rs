@@ -48,7 +48,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 // SAFETY: every field is an atomic integer; zero is an empty bucket.
 unsafe impl super::arena::ZeroedAtomics for Bucket {}
 
-/// The part of a word that is the hash's.
+/// Returns the part of a word that is the hash's.
 #[inline]
 fn tag(hash: u64) -> u64 {
     (hash << 32) | OCCUPIED
@@ -142,7 +142,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table for about `frames` frames.
+    /// Creates a table for about `frames` frames.
     ///
     /// # Errors
     /// When the system does not give the memory.
@@ -155,7 +155,7 @@ impl Table {
         frames.div_ceil(MEAN).max(2)
     }
 
-    /// The memory of a table for that many frames.
+    /// Returns the memory of a table for that many frames.
     pub(super) fn bytes_for(frames: usize) -> u64 {
         (Self::buckets_for(frames) * size_of::<Bucket>()) as u64
     }
@@ -168,7 +168,7 @@ impl Table {
         self.buckets.len()
     }
 
-    /// The buckets that a hash may lie in, nearest first.
+    /// Returns the buckets that a hash may lie in, nearest first.
     #[inline]
     fn probe(&self, hash: u64) -> impl Iterator<Item = &Bucket> {
         let buckets = &*self.buckets;
@@ -191,7 +191,7 @@ impl Table {
         }
     }
 
-    /// The frame with this hash that `is_it` accepts. The caller is pinned.
+    /// Returns the frame with this hash that `is_it` accepts. The caller is pinned.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(FrameId) -> bool) -> Found {
         let tag = tag(hash);
@@ -308,7 +308,7 @@ impl Table {
         (words, passes.collect())
     }
 
-    /// How far behind its home bucket a hash lies that is in `bucket`.
+    /// Returns how far behind its home bucket a hash lies that is in `bucket`.
     pub(super) fn distance(&self, hash: u64, bucket: usize) -> usize {
         let home = ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize;
         (bucket + self.buckets.len() - home) % self.buckets.len()
@@ -357,7 +357,7 @@ impl Drop for BucketLock<'_> {
 mod tests {
     use super::*;
 
-    /// A hash whose home is the first bucket, with a tag of its own.
+    /// Returns a hash whose home is the first bucket, with a tag of its own.
     fn hash(tag: u32) -> u64 {
         u64::from(tag)
     }

@@ -45,7 +45,7 @@ impl Tables {
         })
     }
 
-    /// The memory of all tables, in bytes.
+    /// Returns the memory of all tables, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -69,7 +69,7 @@ impl Tables {
         self.current(guard).prefetch(hash);
     }
 
-    /// The frame with this hash that `is_it` accepts.
+    /// Returns the frame with this hash that `is_it` accepts.
     #[inline]
     pub(super) fn find(
         &self,
@@ -105,7 +105,7 @@ impl Tables {
         }
     }
 
-    /// Removes a frame's word; whether it was this call that did.
+    /// Removes a frame's word. Returns whether it was this call that did.
     pub(super) fn remove(&self, hash: u64, frame: FrameId, guard: &Guard) -> bool {
         loop {
             let current = self.current(guard);

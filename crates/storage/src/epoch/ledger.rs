@@ -38,7 +38,7 @@ impl Slot {
         }
     }
 
-    /// How many guards its thread has.
+    /// Returns how many guards its thread has.
     pub(crate) fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }
@@ -77,8 +77,8 @@ impl Ledger {
         }
     }
 
-    /// The epoch now, read after everything the caller did before: the stamp for what it has just
-    /// unlinked.
+    /// Returns the epoch now, read after everything the caller did before: the stamp for what it
+    /// has just unlinked.
     pub(crate) fn current(&self) -> u64 {
         fence(Ordering::SeqCst);
         self.epoch.load(Ordering::Acquire)
@@ -118,7 +118,7 @@ impl Ledger {
         slot.taken.store(0, Ordering::Release);
     }
 
-    /// The slot with an index that [`Ledger::claim`] gave.
+    /// Returns the slot with an index that [`Ledger::claim`] gave.
     pub(crate) fn slot(&self, index: usize) -> &Slot {
         &self.chunks[index / SLOTS_PER_CHUNK]
             .get()
@@ -207,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// How many slots were ever taken, and how many participants are counted.
+    /// Returns how many slots were ever taken, and how many participants are counted.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn census(&self) -> (usize, u64) {
         let counted = self.counts.iter().map(|count| count.load(Ordering::Relaxed));

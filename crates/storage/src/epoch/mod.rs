@@ -150,7 +150,7 @@ impl Epochs {
         }
     }
 
-    /// The epoch now. Read *after* something was unlinked it is the stamp to compare with
+    /// Returns the epoch now. Read *after* something was unlinked it is the stamp to compare with
     /// [`Epochs::safe`].
     #[must_use]
     pub fn current(&self) -> u64 {
@@ -205,21 +205,21 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The epoch that the thread is pinned at.
+    /// Returns the epoch that the thread is pinned at.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Whether this guard pins these epochs.
+    /// Returns whether this guard pins these epochs.
     #[inline]
     #[must_use]
     pub fn is_of(&self, epochs: &Epochs) -> bool {
         self.id == epochs.shared.id
     }
 
-    /// A small number that no other pinned thread of these epochs has, for striping; `None` for a
-    /// thread beyond the first 512.
+    /// Returns a small number that no other pinned thread of these epochs has, for striping; `None`
+    /// for a thread beyond the first 512.
     #[inline]
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
@@ -259,7 +259,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The epoch that is held.
+    /// Returns the epoch that is held.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch

@@ -15,7 +15,7 @@ pub(super) struct Claimed {
 }
 
 impl Claimed {
-    /// The slot.
+    /// Returns the slot.
     ///
     /// # Safety
     /// The calling thread is the one that has claimed it, and either a handle of its epochs is
@@ -81,7 +81,7 @@ thread_local! {
     static CLAIMS: RefCell<Claims> = const { RefCell::new(Claims(Vec::new())) };
 }
 
-/// The calling thread's slot; `None` when all slots are taken or the thread is ending.
+/// Returns the calling thread's slot; `None` when all slots are taken or the thread is ending.
 #[inline]
 pub(super) fn claimed(shared: &Arc<Shared>) -> Option<Claimed> {
     match LAST.get() {

@@ -26,9 +26,9 @@ pub(super) enum Answer {
 }
 
 impl Extents {
-    /// The extents of a new store: all is free. The reserve of each tier comes from the file system
-    /// with the first extent, so that a new store is small; that the disk has space for it is
-    /// proven now.
+    /// Returns the extents of a new store: all is free. The reserve of each tier comes from the
+    /// file system with the first extent, so that a new store is small; that the disk has space for
+    /// it is proven now.
     ///
     /// # Errors
     /// [`Error::Full`] when the disk has no space for the reserve; as the device says.
@@ -137,7 +137,7 @@ impl Extents {
         }
     }
 
-    /// Whether some tier has a unit for this class.
+    /// Returns whether some tier has a unit for this class.
     #[must_use]
     pub fn has_room(&self, class: Class) -> bool {
         (0..self.shared.slots.len() as u8).any(|tier| {
@@ -209,19 +209,19 @@ impl Extents {
         self.shared.lock(extent.tier).sub_live(extent, bytes);
     }
 
-    /// The live bytes of an extent; 0 when there is no such extent.
+    /// Returns the live bytes of an extent; 0 when there is no such extent.
     #[must_use]
     pub fn live(&self, extent: Extent) -> u64 {
         self.find(extent).map_or(0, |head| head.live)
     }
 
-    /// The references to an extent; 0 when there is no such extent, or it is dead.
+    /// Returns the references to an extent; 0 when there is no such extent, or it is dead.
     #[must_use]
     pub fn references(&self, extent: Extent) -> u32 {
         self.find(extent).map_or(0, |head| head.references)
     }
 
-    /// The extent that holds a place of a tier's file, if one is in use there.
+    /// Returns the extent that holds a place of a tier's file, if one is in use there.
     #[must_use]
     pub fn holding(&self, tier: u8, offset: u64) -> Option<Extent> {
         let unit = u32::try_from(offset / UNIT).ok()?;
@@ -234,7 +234,7 @@ impl Extents {
         slot.tier.lock().find(extent)
     }
 
-    /// How the space is used.
+    /// Returns how the space is used.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let bounds = self.shared.options.reserve_bounds();
@@ -250,8 +250,8 @@ impl Extents {
         usage
     }
 
-    /// Bytes of memory that the maps take: about eight a unit in use, and nothing for chunks of 64
-    /// MiB that are free.
+    /// Returns the bytes of memory that the maps take: about eight a unit in use, and nothing for
+    /// chunks of 64 MiB that are free.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let slots = self.shared.slots.iter();
@@ -259,14 +259,14 @@ impl Extents {
     }
 }
 
-/// A tier whose file may have been grown by a store that was never finished: all is free.
+/// Returns a tier whose file may have been grown by a store that was never finished: all is free.
 fn empty_tier(tiers: &Tiers, number: u8) -> Result<Tier> {
     let mut tier = Tier::new(number);
     tier.opened(file_units(tiers, number)?);
     Ok(tier)
 }
 
-/// How many whole units a tier's file has.
+/// Returns how many whole units a tier's file has.
 pub(super) fn file_units(tiers: &Tiers, number: u8) -> Result<u32> {
     let units = tiers.get(number)?.len() / UNIT;
     Ok(units.min(u64::from(MAX_TIER_UNITS)) as u32)
@@ -292,7 +292,7 @@ fn tier_usage(tier: &Tier, bounds: (u32, u32)) -> TierUsage {
 }
 
 impl Tier {
-    /// Whether backed units that a request may not have would have been enough for it.
+    /// Returns whether backed units that a request may not have would have been enough for it.
     fn backed_longest_beyond(&self, had: u32, least: u32) -> bool {
         had < least && self.backed.longest() >= least
     }

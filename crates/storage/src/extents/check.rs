@@ -248,7 +248,7 @@ fn check_inside(tier: &Tier, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Whether what is known of an extent fits together.
+/// Returns whether what is known of an extent fits together.
 fn check_extent(extent: &Extent, head: &Head, free: u32) -> Option<String> {
     let Head { life, references, .. } = head;
     if free > 0 {

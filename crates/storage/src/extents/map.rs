@@ -70,13 +70,13 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// The generation that it belongs to.
+    /// Returns the generation that it belongs to.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// How many extents changed since the last cut.
+    /// Returns how many extents changed since the last cut.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.changes.iter().map(Vec::len).sum()

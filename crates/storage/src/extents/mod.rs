@@ -122,13 +122,13 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The first byte in the tier's file.
+    /// Returns the first byte in the tier's file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         u64::from(self.start) * UNIT
     }
 
-    /// How many bytes it has.
+    /// Returns how many bytes it has.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.units) * UNIT
@@ -140,13 +140,13 @@ impl Extent {
         self.offset()..self.offset() + self.bytes()
     }
 
-    /// The unit behind its last one.
+    /// Returns the unit behind its last one.
     #[must_use]
     pub fn end(&self) -> u32 {
         self.start + self.units
     }
 
-    /// Whether the two share a unit.
+    /// Returns whether the two share a unit.
     #[must_use]
     pub fn overlaps(&self, other: &Extent) -> bool {
         self.tier == other.tier && self.start < other.end() && other.start < self.end()
@@ -175,7 +175,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// How much of a reserve is out of reach.
+    /// Returns how much of a reserve is out of reach.
     fn leaves(self, reserve: u32) -> u32 {
         match self {
             Class::Normal => reserve,
@@ -220,7 +220,7 @@ impl Default for ExtentOptions {
 }
 
 impl ExtentOptions {
-    /// The bounds of the reserve, in units.
+    /// Returns the bounds of the reserve, in units.
     fn reserve_bounds(&self) -> (u32, u32) {
         let units = |bytes: u64| bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         (units(self.min_reserve), units(self.max_reserve))
@@ -268,7 +268,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The sum over all tiers.
+    /// Returns the sum over all tiers.
     #[must_use]
     pub fn total(&self) -> TierUsage {
         self.tiers

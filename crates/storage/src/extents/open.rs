@@ -276,7 +276,7 @@ impl Loader {
         Ok(())
     }
 
-    /// The tiers, when no extent is left behind the end of its file.
+    /// Returns the tiers, when no extent is left behind the end of its file.
     fn finish(self, place: &Place) -> Result<Vec<Tier>> {
         for ((tier, units), behind) in self.maps.iter().zip(&self.behind) {
             if *behind != 0 {
@@ -300,7 +300,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     fn bytes(&mut self, len: usize) -> Result<&[u8]> {
         while self.bytes.len() < len {
             let from = self.at + self.bytes.len() as u64;

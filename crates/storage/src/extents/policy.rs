@@ -59,8 +59,8 @@ pub(super) enum Source {
     Full(u32),
 }
 
-/// Where the next extent comes from: what is backed, then what is free, then growth; shorter
-/// stretches when the tier is fragmented, or when nothing more is to be had.
+/// Returns where the next extent comes from: what is backed, then what is free, then growth;
+/// shorter stretches when the tier is fragmented, or when nothing more is to be had.
 pub(super) fn source(view: &View) -> Source {
     let spare = view.backed.saturating_sub(view.class.leaves(view.reserve));
     let fits = |units| view.backed_longest >= units && spare >= units;
@@ -110,16 +110,16 @@ pub(super) fn step(file: u32, needed: u32) -> u32 {
 /// A reserve below this is not worth the trouble; above it, it is a small part of what is used.
 const LEAST_RESERVE: u32 = (2 * MIB / UNIT) as u32;
 
-/// The units that are kept backed for essential allocations: what the options want, as far as that
-/// is no more than an eighth of what is used, or a 64th of that, if it is more.
+/// Returns the units that are kept backed for essential allocations: what the options want, as far
+/// as that is no more than an eighth of what is used, or a 64th of that, if it is more.
 pub(super) fn reserve(used: u32, (wanted, most): (u32, u32)) -> u32 {
     let least = wanted.min(LEAST_RESERVE);
     let wanted = wanted.min(used / 8).max(least);
     wanted.max((used / 64).min(most))
 }
 
-/// The free units that stay on the file system for reuse: the reserve, and one step by which a file
-/// grows that is just as long as what is used.
+/// Returns the free units that stay on the file system for reuse: the reserve, and one step by
+/// which a file grows that is just as long as what is used.
 pub(super) fn pool(used: u32, reserve: u32) -> u32 {
     reserve + step(used, 0)
 }
@@ -154,7 +154,7 @@ pub(super) enum Return {
     Nothing,
 }
 
-/// What one step of a reclaim does: what exceeds the pool goes, the file's end first.
+/// Returns what one step of a reclaim does: what exceeds the pool goes, the file's end first.
 pub(super) fn returned(view: &Excess) -> Return {
     let excess = view.occupying.saturating_sub(pool(view.used, view.reserve));
     if excess >= *STEP.start() || (excess > 0 && view.occupying == view.file) {

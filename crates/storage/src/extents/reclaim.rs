@@ -106,7 +106,7 @@ impl Shared {
         }
     }
 
-    /// Does what the policy chose; whether it is worth asking again.
+    /// Does what the policy chose. Returns whether it is worth asking again.
     fn give_back(
         &self,
         slot: &Slot,
@@ -134,8 +134,8 @@ impl Shared {
         }
     }
 
-    /// Cuts a free range off the end of the file; how many bytes that were. The lock is not held
-    /// meanwhile.
+    /// Cuts a free range off the end of the file. Returns how many bytes that were. The lock is not
+    /// held meanwhile.
     fn truncate(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, cut: &Range<u32>) -> Result<u64> {
         if cut.is_empty() {
             return Ok(0);
@@ -156,7 +156,8 @@ impl Shared {
         Ok(u64::from(cut.end - cut.start) * UNIT)
     }
 
-    /// Punches a free range; how many bytes were given back. The lock is not held meanwhile.
+    /// Punches a free range. Returns how many bytes were given back. The lock is not held
+    /// meanwhile.
     fn punch(&self, tier: &mut MutexGuard<'_, Tier>, range: &Range<u32>) -> Result<u64> {
         let file = Arc::clone(self.tiers.get(tier.number)?);
         tier.hold(range.clone());
@@ -172,7 +173,7 @@ impl Shared {
     }
 
     /// Punches free units, of the reserve what this class may take, until `bytes` went back to the
-    /// file system; how many did.
+    /// file system. Returns how many did.
     pub(super) fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
         let mut given = 0;
         for slot in &self.slots {

@@ -63,7 +63,7 @@ impl Runs {
     }
 }
 
-/// The longest stretch of ones in a word.
+/// Returns the longest stretch of ones in a word.
 fn longest_ones(word: u64) -> u32 {
     // `starts[k]` has a one wherever a stretch of 2^k ones begins.
     let mut starts = [0; 7];
@@ -252,12 +252,12 @@ impl UnitSet {
         range.start.min(end)..range.end.min(end)
     }
 
-    /// Whether the whole range is in the set.
+    /// Returns whether the whole range is in the set.
     pub(super) fn contains(&self, range: Range<u32>) -> bool {
         self.inside(range.clone()) == range && self.count_in(range.clone()) == range.end - range.start
     }
 
-    /// How many units of a range are in the set.
+    /// Returns how many units of a range are in the set.
     pub(super) fn count_in(&self, range: Range<u32>) -> u32 {
         let mut count = 0;
         Self::each_word(self.inside(range), |index, mask| {
@@ -266,17 +266,17 @@ impl UnitSet {
         count
     }
 
-    /// How many units are in the set.
+    /// Returns how many units are in the set.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// The length of the longest stretch.
+    /// Returns the length of the longest stretch.
     pub(super) fn longest(&self) -> u32 {
         self.tree.get(1).map_or(0, |root| root.longest)
     }
 
-    /// The lowest unit at which `len` units in a row are in the set.
+    /// Returns the lowest unit at which `len` units in a row are in the set.
     pub(super) fn first_fit(&self, len: u32) -> Option<u32> {
         if len == 0 || self.longest() < len {
             return None;
@@ -301,7 +301,7 @@ impl UnitSet {
             .map(|run| run.start)
     }
 
-    /// The stretches of a range, from low to high.
+    /// Returns the stretches of a range, from low to high.
     pub(super) fn runs_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let range = self.inside(range);
         let mut at = range.start;
@@ -313,7 +313,7 @@ impl UnitSet {
         })
     }
 
-    /// The stretches of a range that are *not* in the set, from low to high.
+    /// Returns the stretches of a range that are *not* in the set, from low to high.
     pub(super) fn gaps_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -324,7 +324,7 @@ impl UnitSet {
         })
     }
 
-    /// The first unit of `from..to` that is in the set, or that is not.
+    /// Returns the first unit of `from..to` that is in the set, or that is not.
     fn next(&self, from: u32, to: u32, wanted: bool) -> Option<u32> {
         let mut at = from;
         while at < to {
@@ -339,8 +339,8 @@ impl UnitSet {
         None
     }
 
-    /// The highest stretch of units below `below` that are in this set and not in `other`, cut to
-    /// its highest `most`.
+    /// Returns the highest stretch of units below `below` that are in this set and not in `other`,
+    /// cut to its highest `most`.
     pub(super) fn last_without(&self, other: &UnitSet, below: u32, most: u32) -> Option<Range<u32>> {
         let bits = |index: usize| {
             let mine = self.words.get(index).copied().unwrap_or(0);
@@ -373,7 +373,7 @@ impl UnitSet {
         end.map(|end| 0..end)
     }
 
-    /// How many units just below `end` are in the set without a gap.
+    /// Returns how many units just below `end` are in the set without a gap.
     pub(super) fn run_below(&self, end: u32) -> u32 {
         // Where the end is in use, as it mostly is, nothing below needs to be looked at.
         if end == 0 || !self.contains(end - 1..end) {
@@ -386,7 +386,7 @@ impl UnitSet {
         }
     }
 
-    /// Bytes of memory that the set takes.
+    /// Returns the bytes of memory that the set takes.
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.words.capacity() * 8 + self.tree.capacity() * size_of::<Runs>()) as u64
     }

@@ -125,7 +125,7 @@ impl States {
         Arc::make_mut(chunk).0[(unit % CHUNK) as usize] = word;
     }
 
-    /// The extent that begins at a unit.
+    /// Returns the extent that begins at a unit.
     pub(super) fn head(&self, start: u32) -> Option<Head> {
         let first = self.word(start);
         let second = if first & SEVERAL != 0 {
@@ -136,7 +136,7 @@ impl States {
         Head::of(first, second)
     }
 
-    /// Whether nothing is at a unit.
+    /// Returns whether nothing is at a unit.
     pub(super) fn is_free(&self, unit: u32) -> bool {
         self.word(unit) == FREE
     }
@@ -187,7 +187,7 @@ impl States {
         })
     }
 
-    /// The bits of units `64 index ..`, 1 where nothing is.
+    /// Returns the bits of units `64 index ..`, 1 where nothing is.
     pub(super) fn free_bits(&self, index: usize) -> u64 {
         let unit = index as u32 * 64;
         match self.chunks.get((unit / CHUNK) as usize) {
@@ -200,7 +200,7 @@ impl States {
         }
     }
 
-    /// Bytes of memory that the words take.
+    /// Returns the bytes of memory that the words take.
     pub(super) fn memory_bytes(&self) -> u64 {
         let pointers = self.chunks.capacity() * size_of::<Option<Arc<Chunk>>>();
         (pointers + self.allocated * (size_of::<Chunk>() + 2 * size_of::<usize>())) as u64

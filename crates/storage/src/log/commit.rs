@@ -72,7 +72,7 @@ impl Commit {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// How many rounds were led.
+    /// Returns how many rounds were led.
     #[must_use]
     pub(super) fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)

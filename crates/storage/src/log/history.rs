@@ -37,7 +37,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// What is kept of a segment.
+    /// Returns what is kept of a segment.
     #[must_use]
     pub(super) fn of(segment: &Segment) -> Kept {
         Kept {
@@ -77,7 +77,7 @@ impl History {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether anything is.
+    /// Returns whether anything is.
     #[must_use]
     pub(super) fn keeps(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > 0

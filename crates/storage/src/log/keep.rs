@@ -121,8 +121,8 @@ impl PutOff {
     }
 }
 
-/// Where to cut a segment of which nothing above `last` counts; none when records that count lie
-/// behind others, or when nothing above `from` would be left.
+/// Returns where to cut a segment of which nothing above `last` counts; none when records that
+/// count lie behind others, or when nothing above `from` would be left.
 ///
 /// # Errors
 /// As the device says.

@@ -60,7 +60,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// How many bytes are the caller's.
+    /// Returns how many bytes are the caller's.
     pub(super) fn len(&self) -> usize {
         self.payload.len() + self.tail.len()
     }
@@ -105,7 +105,7 @@ impl Lanes {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub(super) fn count(&self) -> usize {
         self.lanes.len()
@@ -121,7 +121,7 @@ impl Lanes {
         self.lanes[number].lock()
     }
 
-    /// The first lane: control records go there.
+    /// Returns the first lane: control records go there.
     pub(super) fn first(&self) -> MutexGuard<'_, Lane> {
         self.lanes[0].lock()
     }
@@ -146,7 +146,7 @@ impl Lanes {
 }
 
 impl Lane {
-    /// Where the lane stands: its segment and the next position.
+    /// Returns where the lane stands: its segment and the next position.
     #[must_use]
     pub(super) fn position(&self) -> Option<(&Arc<Segment>, u64)> {
         self.current.as_ref().map(|active| (&active.segment, active.at))

@@ -75,7 +75,8 @@ fn prepare(directory: &dyn Directory) -> Result<Arc<dyn Device>> {
     Ok(file)
 }
 
-/// The mark of the store with this identity; in the inner result what is wrong with the file.
+/// Returns the mark of the store with this identity; in the inner result what is wrong with the
+/// file.
 ///
 /// # Errors
 /// As the device says.
@@ -99,7 +100,7 @@ pub(super) fn read(directory: &dyn Directory, identity: u64) -> Result<std::resu
 }
 
 impl MarkFile {
-    /// The mark's file, which is left as it is until [`MarkFile::begin`].
+    /// Returns the mark's file, which is left as it is until [`MarkFile::begin`].
     ///
     /// # Errors
     /// As the device says.
@@ -158,7 +159,8 @@ impl Shared {
         self.mark.write(self, synced, |_| {})
     }
 
-    /// Writes down how far the log has come, unless the mark says so; whether it was written.
+    /// Writes down how far the log has come, unless the mark says so. Returns whether it was
+    /// written.
     ///
     /// # Errors
     /// As the device says.

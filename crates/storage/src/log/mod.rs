@@ -445,19 +445,20 @@ impl Log {
         self.shared.prepare()
     }
 
-    /// Whether the next segment that ordinary writes need has its space already.
+    /// Returns whether the next segment that ordinary writes need has its space already.
     #[must_use]
     pub fn has_space(&self) -> bool {
         self.shared.has_space()
     }
 
-    /// How much space the log asks the file system for at once, in bytes; for a longer record more.
+    /// Returns how much space the log asks the file system for at once, in bytes; for a longer
+    /// record more.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.shared.segment_bytes()
     }
 
-    /// What the log holds.
+    /// Returns what the log holds.
     #[must_use]
     pub fn usage(&self) -> LogUsage {
         self.shared.usage()

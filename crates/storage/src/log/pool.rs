@@ -76,7 +76,7 @@ struct Idle {
 }
 
 impl Idle {
-    /// A short slot, while there are some that this claim may have and the record fits.
+    /// Returns a short slot, while there are some that this claim may have and the record fits.
     fn take_short(&mut self, total: u64, claim: Claim) -> Option<Arc<Slot>> {
         let kept = usize::from(claim == Claim::Normal);
         let fits = total + (BLOCK_BYTES + RECORD_BYTES) as u64 <= self.short.last()?.len;
@@ -164,7 +164,7 @@ pub(super) struct Taken {
 }
 
 impl Pool {
-    /// A pool without slots. `names` are the numbers that files have already.
+    /// Creates a pool without slots. `names` are the numbers that files have already.
     #[must_use]
     pub(super) fn new(directory: Arc<dyn Directory>, options: LogOptions, names: BTreeSet<u32>) -> Pool {
         Pool {
@@ -185,19 +185,19 @@ impl Pool {
         self.unlimited.store(ignore == Limit::Ignored, Ordering::Relaxed);
     }
 
-    /// Whether the limit is ignored.
+    /// Returns whether the limit is ignored.
     #[must_use]
     pub(super) fn ignores_limit(&self) -> bool {
         self.unlimited.load(Ordering::Relaxed)
     }
 
-    /// Whether slots are mapped.
+    /// Returns whether slots are mapped.
     #[must_use]
     pub(super) fn is_mapped(&self) -> bool {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// The length of a segment for a record of `total` bytes.
+    /// Returns the length of a segment for a record of `total` bytes.
     fn length_for(&self, total: u64) -> u64 {
         let needed = total + (BLOCK_BYTES + RECORD_BYTES) as u64;
         if needed <= self.options.segment_bytes {
@@ -207,13 +207,13 @@ impl Pool {
         }
     }
 
-    /// The slots of the reserve, and one for a note.
+    /// Returns the slots of the reserve, and one for a note.
     fn reserve_slots(&self) -> usize {
         (self.options.reserve_bytes / self.options.segment_bytes) as usize + 1
     }
 
-    /// How many bytes may be live for this claim. What must be written goes past a long record that
-    /// went past the limit.
+    /// Returns how many bytes may be live for this claim. What must be written goes past a long
+    /// record that went past the limit.
     fn allowance(&self, idle: &Idle, claim: Claim) -> u64 {
         let LogOptions {
             limit_bytes,
@@ -230,7 +230,7 @@ impl Pool {
         }
     }
 
-    /// How many ready slots this claim leaves behind.
+    /// Returns how many ready slots this claim leaves behind.
     fn keeps(&self, claim: Claim) -> usize {
         match claim {
             Claim::Normal => self.reserve_slots(),
@@ -239,21 +239,21 @@ impl Pool {
         }
     }
 
-    /// Whether this claim may go on writing a segment that did not fit the ordinary limit.
+    /// Returns whether this claim may go on writing a segment that did not fit the ordinary limit.
     #[must_use]
     pub(super) fn has_room(&self, claim: Claim) -> bool {
         let idle = self.idle.lock();
         idle.live <= self.allowance(&idle, claim)
     }
 
-    /// Whether an ordinary write gets a slot without asking the file system for space.
+    /// Returns whether an ordinary write gets a slot without asking the file system for space.
     #[must_use]
     pub(super) fn has_space(&self) -> bool {
         let idle = self.idle.lock();
         idle.short.len() > 1 || idle.ready.len() > self.keeps(Claim::Normal) || !idle.free.is_empty()
     }
 
-    /// A slot for a lane that has a record of `total` bytes to write.
+    /// Returns a slot for a lane that has a record of `total` bytes to write.
     ///
     /// # Errors
     /// [`Error::LogFull`] at the limit, `DiskFull` where the file system is full, with nothing
@@ -334,9 +334,9 @@ impl Pool {
         Ok(slot)
     }
 
-    /// A slot with its space allocated: this one, if it can be had, or from a hole, or a new one.
-    /// Where segments are written by calls, the file system may write to a new place what was
-    /// written before, so that the space of a slot that was used counts for nothing.
+    /// Returns a slot with its space allocated: this one, if it can be had, or from a hole, or a
+    /// new one. Where segments are written by calls, the file system may write to a new place what
+    /// was written before, so that the space of a slot that was used counts for nothing.
     fn refresh_or_make(&self, used: Option<Arc<Slot>>) -> Result<Arc<Slot>> {
         let Some(slot) = used else {
             return self.fill_hole_or_create();
@@ -408,7 +408,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A new file whose name and length are durable.
+    /// Creates a new file whose name and length are durable.
     fn create(&self, len: u64) -> Result<Arc<Slot>> {
         let index = {
             let mut idle = self.idle.lock();
@@ -531,7 +531,7 @@ impl Pool {
         Ok(())
     }
 
-    /// One slice of making slots ready. Whether there was anything to do.
+    /// One slice of making slots ready. Returns whether there was anything to do.
     ///
     /// # Errors
     /// As the device says. A full disk is not an error here: the next append finds it.
@@ -597,13 +597,13 @@ impl Pool {
         Ok(self.idle.lock().ready.len() >= self.reserve_slots())
     }
 
-    /// How many bytes may be live, whatever is written.
+    /// Returns how many bytes may be live, whatever is written.
     #[must_use]
     pub(super) fn most_bytes(&self) -> u64 {
         self.allowance(&self.idle.lock(), Claim::Control)
     }
 
-    /// What there is.
+    /// Returns what there is.
     #[must_use]
     pub(super) fn usage(&self) -> PoolUsage {
         let idle = self.idle.lock();

@@ -89,13 +89,13 @@ struct Plan {
 }
 
 impl Plan {
-    /// Whether every record that counts stays where it is.
+    /// Returns whether every record that counts stays where it is.
     fn copies_nothing(&self) -> bool {
         self.gaps.is_empty() && !self.rewritten.contains(&true)
     }
 
-    /// What becomes of each segment when nothing above `last` counts. A repair writes everything
-    /// again.
+    /// Returns what becomes of each segment when nothing above `last` counts. A repair writes
+    /// everything again.
     fn make(
         inventory: &Inventory,
         survey: &Survey,

@@ -23,13 +23,13 @@ const AHEAD: u64 = 2 << 20;
 /// How much of a long record is in the process's memory at once while it is stored, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// The name of a slot's file.
+/// Returns the name of a slot's file.
 #[must_use]
 pub(super) fn slot_file(slot: u32) -> String {
     format!("log-{slot}")
 }
 
-/// The slot that a file name means, if it is one of the log's.
+/// Returns the slot that a file name means, if it is one of the log's.
 #[must_use]
 pub(super) fn slot_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix("log-")?;
@@ -61,7 +61,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// A slot over an open file, which perhaps a crash kept from becoming durable.
+    /// Creates a slot over an open file, which perhaps a crash kept from becoming durable.
     #[must_use]
     pub(super) fn new(index: u32, file: Arc<dyn Device>, len: u64) -> Slot {
         Slot {
@@ -90,7 +90,7 @@ impl Slot {
         Ok(())
     }
 
-    /// The mapping of the whole file, made at the first call.
+    /// Returns the mapping of the whole file, made at the first call.
     ///
     /// # Errors
     /// `Unsupported` where files cannot be mapped, or as the device says.
@@ -102,13 +102,13 @@ impl Slot {
         Ok(self.mapping.get_or_init(|| mapping))
     }
 
-    /// The mapping, if there is one.
+    /// Returns the mapping, if there is one.
     #[must_use]
     pub(super) fn mapping(&self) -> Option<&Mapping> {
         self.mapping.get()
     }
 
-    /// How many bytes of it may be resident and are charged.
+    /// Returns how many bytes of it may be resident and are charged.
     #[must_use]
     pub(super) fn resident(&self) -> u64 {
         let is_kept = self.mapping.get().is_some() && !self.is_long;
@@ -135,8 +135,8 @@ impl Slot {
         self.ahead.store(0, Ordering::Relaxed);
     }
 
-    /// Touches at most `bytes` of the pages from `from` on that were not touched yet; how many
-    /// bytes were.
+    /// Touches at most `bytes` of the pages from `from` on that were not touched yet. Returns how
+    /// many bytes were.
     ///
     /// # Errors
     /// As the device says.
@@ -151,7 +151,8 @@ impl Slot {
     /// Touches the pages that a writer at `at` comes to next, whether or not they were touched
     /// before: the kernel writes all pages of a file back when the first of them has been dirty for
     /// half a minute, and protects them, so that those which were made ready earlier fault again,
-    /// one after the other. How many bytes were touched; nothing while enough of them are ready.
+    /// one after the other. Returns how many bytes were touched; nothing while enough of them are
+    /// ready.
     ///
     /// # Errors
     /// As the device says.
@@ -169,7 +170,7 @@ impl Slot {
         Ok(touched)
     }
 
-    /// Touches these pages; how many bytes of them there are.
+    /// Touches these pages. Returns how many bytes of them there are.
     fn touch(&self, mapping: &Mapping, pages: Range<u64>) -> Result<u64> {
         if pages.is_empty() {
             return Ok(0);
@@ -204,7 +205,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// A segment that a lane begins to write, when everything up to `above` is complete.
+    /// Returns a segment that a lane begins to write, when everything up to `above` is complete.
     #[must_use]
     pub(super) fn begun(slot: Arc<Slot>, header: SegmentHeader, above: u64) -> Segment {
         Segment {
@@ -220,7 +221,8 @@ impl Segment {
         }
     }
 
-    /// A segment that recovery keeps until it is released. Nothing of it is taken to be durable.
+    /// Returns a segment that recovery keeps until it is released. Nothing of it is taken to be
+    /// durable.
     #[must_use]
     pub(super) fn recovered(slot: Arc<Slot>, header: SegmentHeader, written: u64, highest: u64) -> Segment {
         Segment {
@@ -244,13 +246,13 @@ impl Segment {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// The highest sequence in it, 0 if none.
+    /// Returns the highest sequence in it, 0 if none.
     #[must_use]
     pub(super) fn highest(&self) -> u64 {
         self.highest.load(Ordering::Acquire)
     }
 
-    /// Whether a lane still writes it.
+    /// Returns whether a lane still writes it.
     #[must_use]
     pub(super) fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
@@ -273,8 +275,8 @@ impl Segment {
         }
     }
 
-    /// Makes everything that was written when this was called durable, unless it is. Whether there
-    /// was a sync.
+    /// Makes everything that was written when this was called durable, unless it is. Returns
+    /// whether there was a sync.
     ///
     /// # Errors
     /// As the device says; the file is poisoned then.
@@ -336,7 +338,7 @@ impl Tail {
         self.bytes.resize(end, 0);
     }
 
-    /// How many bytes wait to be written.
+    /// Returns how many bytes wait to be written.
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
         self.bytes.len() - self.flushed
@@ -372,7 +374,7 @@ impl Tail {
 }
 
 impl Pen {
-    /// A pen at the slot's first byte.
+    /// Creates a pen at the slot's first byte.
     #[must_use]
     pub(super) fn new(slot: &Slot) -> Pen {
         match slot.mapping() {
@@ -423,7 +425,7 @@ impl Pen {
         }
     }
 
-    /// Whether a store has failed, so that what was put last may be nowhere.
+    /// Returns whether a store has failed, so that what was put last may be nowhere.
     #[must_use]
     pub(super) fn is_broken(&self) -> bool {
         match self {
@@ -432,7 +434,7 @@ impl Pen {
         }
     }
 
-    /// How many bytes were put and are not in the page cache: for tests.
+    /// Returns how many bytes were put and are not in the page cache: for tests.
     #[cfg(test)]
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
@@ -554,7 +556,7 @@ mod tests {
         assert!(least < 4 * PIECE as u64, "{least} bytes stay");
     }
 
-    /// Bytes of files that this process has in memory, as Linux says; 0 elsewhere.
+    /// Returns the bytes of files that this process has in memory, as Linux says; 0 elsewhere.
     fn resident_of_files() -> u64 {
         alluvium_device::machine::memory_of_process("RssFile").unwrap_or(0)
     }

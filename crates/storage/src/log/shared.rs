@@ -72,8 +72,8 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    /// Forgets that these sequences are owed, for their owner asks again; whether a lane has taken
-    /// them up.
+    /// Forgets that these sequences are owed, for their owner asks again. Returns whether a lane
+    /// has taken them up.
     fn settle(&mut self, range: (u64, u64)) -> bool {
         self.open.retain(|&open| open != range);
         let before = self.taken.len();
@@ -102,7 +102,7 @@ pub(super) struct Origin {
 }
 
 impl Shared {
-    /// A log without segments.
+    /// Creates a log without segments.
     ///
     /// # Errors
     /// As the device says.
@@ -147,7 +147,7 @@ impl Shared {
         })
     }
 
-    /// What every segment header of this incarnation says; the rest is the segment's own.
+    /// Returns what every segment header of this incarnation says; the rest is the segment's own.
     #[must_use]
     pub(super) fn header(&self) -> SegmentHeader {
         SegmentHeader {
@@ -165,19 +165,19 @@ impl Shared {
         }
     }
 
-    /// The number of a segment about to be activated.
+    /// Returns the number of a segment about to be activated.
     #[must_use]
     pub(super) fn next_number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The newest generation that is known to be durable.
+    /// Returns the newest generation that is known to be durable.
     #[must_use]
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The number of the segment that must stay.
+    /// Returns the number of the segment that must stay.
     #[must_use]
     pub(super) fn pinned(&self) -> u64 {
         self.pinned.load(Ordering::Acquire)
@@ -195,13 +195,13 @@ impl Shared {
         self.commit.raise(through);
     }
 
-    /// How many bytes were live when recovery had ended.
+    /// Returns how many bytes were live when recovery had ended.
     #[must_use]
     pub(super) fn recovered_bytes(&self) -> u64 {
         self.recovered_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a recovery is under way.
+    /// Returns whether a recovery is under way.
     #[must_use]
     pub(super) fn is_recovering(&self) -> bool {
         self.pool.ignores_limit()
@@ -214,7 +214,7 @@ impl Shared {
         self.pool.ignore_limit(Limit::Kept);
     }
 
-    /// How many syncs the log has asked the device for.
+    /// Returns how many syncs the log has asked the device for.
     #[must_use]
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
@@ -352,10 +352,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a checkpoint could release nothing before this record is appended or given up: it is
-    /// the lowest that is incomplete, and there are records above it. (A writer that loses its
-    /// processor between the assignment of a sequence and its append can find that the others have
-    /// filled the log.)
+    /// Returns whether a checkpoint could release nothing before this record is appended or given
+    /// up: it is the lowest that is incomplete, and there are records above it. (A writer that
+    /// loses its processor between the assignment of a sequence and its append can find that the
+    /// others have filled the log.)
     fn is_in_the_way(&self, entry: &Entry<'_>) -> bool {
         let above = || {
             self.table

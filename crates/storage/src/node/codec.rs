@@ -29,7 +29,7 @@ impl Codec {
         }
     }
 
-    /// The codec with a number.
+    /// Returns the codec with a number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Codec> {
         [Codec::None, Codec::Lz4, Codec::Zstd]
@@ -96,7 +96,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder without working memory yet.
+    /// Creates an encoder without working memory yet.
     #[must_use]
     pub fn new(codec: Codec) -> Encoder {
         Encoder { codec, zstd: None }
@@ -135,7 +135,8 @@ impl Encoder {
         }
     }
 
-    /// The working memory; nothing where there is none to be had, and nodes stay as they are.
+    /// Returns the working memory; nothing where there is none to be had, and nodes stay as they
+    /// are.
     fn zstd(&mut self) -> Option<&mut zstd::bulk::Compressor<'static>> {
         if self.zstd.is_none() {
             self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();

@@ -50,7 +50,7 @@ impl PageSize {
     /// The largest page.
     pub const MAX: PageSize = PageSize(64 << 10);
 
-    /// A page of `bytes` bytes.
+    /// Creates a page of `bytes` bytes.
     ///
     /// # Errors
     /// [`Error::BadOption`] when it is not a power of two from 4 KiB to 64 KiB.
@@ -72,7 +72,7 @@ impl PageSize {
         self.0 as usize
     }
 
-    /// How many bytes a node of `pages` pages has.
+    /// Returns how many bytes a node of `pages` pages has.
     #[must_use]
     pub fn node_bytes(self, pages: u8) -> usize {
         usize::from(pages) * self.bytes()
@@ -85,7 +85,7 @@ impl Default for PageSize {
     }
 }
 
-/// The name of a tier's file in the store's directory.
+/// Returns the name of a tier's file in the store's directory.
 #[must_use]
 pub fn tier_file(tier: u8) -> String {
     format!("tier-{tier}.data")

@@ -58,7 +58,7 @@ pub fn read_nodes(
     }
 }
 
-/// How many of these are read at once: neighbours in one tier.
+/// Returns how many of these are read at once: neighbours in one tier.
 fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
     let mut bytes = 0;
     let fits = |pointer: &&NodePointer| {
@@ -73,7 +73,7 @@ fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
         .max(1)
 }
 
-/// The encoded bytes of nodes of one tier; nothing if any of them cannot be read.
+/// Returns the encoded bytes of nodes of one tier; nothing if any of them cannot be read.
 fn read_together(
     tiers: &Tiers,
     pointers: &[NodePointer],
@@ -92,7 +92,7 @@ fn read_together(
     ticket.take_buffers().ok()
 }
 
-/// The file of a node that lies inside of it.
+/// Returns the file of a node that lies inside of it.
 fn file_of<'t>(tiers: &'t Tiers, pointer: &NodePointer, page_size: PageSize) -> Result<&'t Arc<dyn Device>> {
     pointer.check(&pointer.place(), page_size)?;
     let file = tiers.get(pointer.tier)?;

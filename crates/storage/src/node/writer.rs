@@ -120,7 +120,7 @@ struct Filling {
 }
 
 impl NodeWriter {
-    /// A writer that has taken nothing yet.
+    /// Creates a writer that has taken nothing yet.
     ///
     /// # Panics
     /// When an extent could not hold the largest node.
@@ -200,7 +200,7 @@ impl NodeWriter {
         Ok(filling.extent.offset() + at as u64)
     }
 
-    /// The extent that the next node, of `len` bytes, will be in, and where in it.
+    /// Returns the extent that the next node, of `len` bytes, will be in, and where in it.
     fn make_room(&mut self, len: usize, codec: Codec) -> Result<(&mut Filling, usize)> {
         let page = self.options.page_size.bytes();
         let start = |at| match codec {
@@ -317,7 +317,7 @@ impl NodeWriter {
         }
     }
 
-    /// Bytes of nodes taken so far, padding between them included.
+    /// Returns the bytes of nodes taken so far, padding between them included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let written: u64 = self
@@ -329,14 +329,14 @@ impl NodeWriter {
         written + self.filling.as_ref().map_or(0, |filling| filling.at as u64)
     }
 
-    /// The extents that are full, in the order of their nodes, each with its live bytes.
+    /// Returns the extents that are full, in the order of their nodes, each with its live bytes.
     #[must_use]
     pub fn written(&self) -> &[(Extent, u64)] {
         &self.written.extents
     }
 
-    /// The extent that is being filled, if there is one, and how many of its bytes are taken. When
-    /// the writer is finished the extent ends with the unit that its last node ends in.
+    /// Returns the extent that is being filled, if there is one, and how many of its bytes are
+    /// taken. When the writer is finished the extent ends with the unit that its last node ends in.
     #[must_use]
     pub fn filling(&self) -> Option<(Extent, u64)> {
         let filling = self.filling.as_ref()?;
@@ -400,7 +400,7 @@ fn begin(
     })
 }
 
-/// Where a compressed node of `len` bytes begins, at or behind `at`.
+/// Returns where a compressed node of `len` bytes begins, at or behind `at`.
 fn start_of_compressed(at: usize, len: usize) -> usize {
     let aligned = at.next_multiple_of(DEVICE_BLOCK);
     let touched = (at % DEVICE_BLOCK + len).div_ceil(DEVICE_BLOCK);

@@ -36,7 +36,7 @@ impl Store {
 }
 
 impl Checkpoint<'_> {
-    /// The generation that becomes durable.
+    /// Returns the generation that becomes durable.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.frozen.generation()

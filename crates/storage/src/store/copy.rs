@@ -181,26 +181,26 @@ impl Copy {
         })
     }
 
-    /// The durable superblock.
+    /// Returns the durable superblock.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// The data files.
+    /// Returns the data files.
     #[must_use]
     pub fn tiers(&self) -> &Tiers {
         &self.tiers
     }
 
-    /// What is wrong with the superblock or the extent map.
+    /// Returns what is wrong with the superblock or the extent map.
     #[must_use]
     pub fn findings(&self) -> &[String] {
         &self.findings
     }
 }
 
-/// A range in steps.
+/// Returns a range in steps.
 fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     (range.start..end)

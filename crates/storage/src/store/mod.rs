@@ -249,13 +249,13 @@ impl Store {
         })
     }
 
-    /// The page size.
+    /// Returns the page size.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.page_size
     }
 
-    /// The directory that the store lives in.
+    /// Returns the directory that the store lives in.
     #[must_use]
     pub fn directory(&self) -> &Arc<dyn Directory> {
         &self.directory
@@ -267,38 +267,38 @@ impl Store {
         &self.epochs
     }
 
-    /// The cache.
+    /// Returns the cache.
     #[must_use]
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// The extents.
+    /// Returns the extents.
     #[must_use]
     pub fn extents(&self) -> &Arc<Extents> {
         &self.extents
     }
 
-    /// The log.
+    /// Returns the log.
     #[must_use]
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The data files.
+    /// Returns the data files.
     #[must_use]
     pub fn tiers(&self) -> &Arc<Tiers> {
         &self.tiers
     }
 
-    /// The durable superblock.
+    /// Returns the durable superblock.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
         self.superblock.lock().durable().clone()
     }
 
-    /// The usual options of a writer: this store's page size, uncompressed, on tier 0, born in the
-    /// generation being built.
+    /// Returns the usual options of a writer: this store's page size, uncompressed, on tier 0, born
+    /// in the generation being built.
     #[must_use]
     pub fn writer_options(&self, purpose: Purpose, class: Class) -> WriterOptions {
         WriterOptions {
@@ -312,7 +312,8 @@ impl Store {
         }
     }
 
-    /// A writer of nodes. What it has written belongs to the store once its extents are installed.
+    /// Returns a writer of nodes. What it has written belongs to the store once its extents are
+    /// installed.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure.
@@ -340,8 +341,8 @@ impl Store {
     }
 
     /// On a full file system: gives the space of a segment of the log back to it, out of what is
-    /// free in the data files and open to this class; whether there was as much. The log may take
-    /// it now.
+    /// free in the data files and open to this class. Returns whether there was as much. The log
+    /// may take it now.
     ///
     /// # Errors
     /// As the device says.
@@ -367,7 +368,7 @@ impl Store {
         self.health.judge(result)
     }
 
-    /// What the store's structures occupy.
+    /// Returns what the store's structures occupy.
     #[must_use]
     pub fn usage(&self) -> (Usage, LogUsage) {
         (self.extents.usage(), self.log.usage())
@@ -421,13 +422,13 @@ impl Store {
 }
 
 impl Opening {
-    /// The superblock that was found.
+    /// Returns the superblock that was found.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         self.superblock.durable()
     }
 
-    /// The data files, to read nodes that the payload names.
+    /// Returns the data files, to read nodes that the payload names.
     #[must_use]
     pub fn tiers(&self) -> &Arc<Tiers> {
         &self.tiers
