@@ -27,7 +27,7 @@ pub fn bring(batch: &mut Batch, from: &Blocking<'_>) -> Result<(), (Vec<u8>, Err
     Ok(())
 }
 
-/// How many of the first values are read together.
+/// Returns how many of the first values are read together.
 fn fitting(lacking: &[Apart]) -> usize {
     let mut bytes = 0;
     let fits = |value: &&Apart| {

@@ -74,12 +74,12 @@ impl Batch {
         self.ends.len()
     }
 
-    /// How many were taken.
+    /// Returns how many were taken.
     pub fn taken(&self) -> usize {
         self.next
     }
 
-    /// Whether there is nothing to be taken.
+    /// Returns whether there is nothing to be taken.
     pub fn is_over(&self) -> bool {
         self.next == self.ends.len()
     }
@@ -103,14 +103,14 @@ impl Batch {
         self.enough = [enough; 2];
     }
 
-    /// How many bytes of memory it takes.
+    /// Returns how many bytes of memory it takes.
     pub fn memory_bytes(&self) -> u64 {
         let long = self.long.as_ref().map_or(0, Vec::capacity);
         let lists = self.ends.capacity() * size_of::<(usize, usize)>();
         (self.bytes.capacity() + lists + long) as u64
     }
 
-    /// Whether it takes no more.
+    /// Returns whether it takes no more.
     pub fn is_full(&self) -> bool {
         let enough = self.enough[usize::from(!self.lacking.is_empty())];
         self.len() >= self.wanted || self.bytes.len() >= enough || self.long.is_some()
@@ -160,7 +160,7 @@ impl Batch {
         true
     }
 
-    /// What is to be brought, in the order of the records.
+    /// Returns what is to be brought, in the order of the records.
     pub fn take_lacking(&mut self) -> Vec<Apart> {
         std::mem::take(&mut self.lacking)
     }
@@ -183,19 +183,19 @@ impl Batch {
         key
     }
 
-    /// Where a record's key is.
+    /// Returns where a record's key is.
     fn key_of(&self, record: usize) -> Range<usize> {
         let before = record.checked_sub(1);
         before.map_or(0, |before| self.ends[before].1)..self.ends[record].0
     }
 
-    /// The key that was pushed last.
+    /// Returns the key that was pushed last.
     pub fn last_key(&self) -> Option<&[u8]> {
         let last = self.ends.len().checked_sub(1)?;
         Some(&self.bytes[self.key_of(last)])
     }
 
-    /// The next record.
+    /// Returns the next record.
     #[inline]
     pub fn take(&mut self) -> Option<(&[u8], &[u8])> {
         let &(key_end, end) = self.ends.get(self.next)?;

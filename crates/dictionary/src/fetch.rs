@@ -10,7 +10,7 @@ use std::task::{Poll, ready};
 /// A source of nodes. `Pending` means that a node is not there and was noted: the caller has it
 /// read, and starts again.
 pub trait Fetch {
-    /// A node that is there.
+    /// Returns a node that is there.
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>>;
 
     /// Asks the processor for what [`Fetch::peek`] reads first. A hint.
@@ -39,10 +39,11 @@ pub trait Fetch {
         self.miss(pointers)
     }
 
-    /// The cache, the guard and the purpose, for what is so rare that it is waited for in any case.
+    /// Returns the cache, the guard and the purpose, for what is so rare that it is waited for in
+    /// any case.
     fn blocking(&self) -> &Blocking<'_>;
 
-    /// A node.
+    /// Returns a node.
     #[inline]
     fn node(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
         match self.peek(pointer) {
@@ -51,7 +52,7 @@ pub trait Fetch {
         }
     }
 
-    /// A node that says where others are.
+    /// Returns a node that says where others are.
     #[inline]
     fn index_page(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
         match self.peek(pointer) {
@@ -93,7 +94,7 @@ impl Fetch for Blocking<'_> {
     }
 }
 
-/// What a source that waits has found.
+/// Returns what a source that waits has found.
 pub fn found<T>(poll: Poll<T>) -> T {
     match poll {
         Poll::Ready(value) => value,
@@ -155,7 +156,7 @@ impl<'g> Peeking<'g> {
         }
     }
 
-    /// What was not there.
+    /// Returns what was not there.
     pub fn into_missing(self) -> Vec<NodePointer> {
         self.missing.into_inner()
     }

@@ -32,7 +32,7 @@ pub struct Room<'v> {
 }
 
 impl Part {
-    /// Bytes of a page that has them.
+    /// Creates bytes of a page that has them.
     pub fn new(page: FrameRef, at: usize, len: usize) -> Part {
         assert!(at + len <= page.len(), "a part is inside its page");
         Part { page, at, len }
@@ -48,7 +48,7 @@ impl Deref for Part {
 }
 
 impl Found {
-    /// A value that is a part of a page.
+    /// Returns a value that is a part of a page.
     pub fn part(part: Part) -> Found {
         Found(Bytes::Page(part))
     }
@@ -60,7 +60,7 @@ impl Found {
         matches!(self.0, Bytes::Page(_))
     }
 
-    /// The bytes, which are copied if they are a part of a page.
+    /// Returns the bytes, which are copied if they are a part of a page.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

@@ -25,7 +25,7 @@ pub type MemtableList = Arc<Vec<MemtableEntry>>;
 /// and look at the dictionary then; what has been incorporated between the two they leave out, by
 /// its base.
 pub trait Memtables: Send + Sync + fmt::Debug {
-    /// The current list.
+    /// Returns the current list.
     fn newest_first(&self) -> MemtableList;
 }
 

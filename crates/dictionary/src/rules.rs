@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// assert_eq!(schema.rules(b"\x01key").codec, Codec::Lz4);
 /// ```
 pub trait Schema: Send + Sync + fmt::Debug {
-    /// How many bytes at the beginning of a key name its keyspace; not more than it has. No
+    /// Returns how many bytes at the beginning of a key name its keyspace; not more than it has. No
     /// keyspace's prefix is the beginning of another's.
     fn prefix_len(&self, key: &[u8]) -> usize;
 
@@ -119,13 +119,13 @@ impl Keyspace {
         self.rules.as_deref()
     }
 
-    /// The rules of the last key's keyspace.
+    /// Returns the rules of the last key's keyspace.
     #[inline]
     pub fn rules(&self) -> &KeyspaceRules {
         self.rules.as_deref().expect("a key was entered")
     }
 
-    /// The last key, or one of the same keyspace, without its prefix.
+    /// Returns the last key, or one of the same keyspace, without its prefix.
     #[inline]
     pub fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         &key[self.prefix.len()..]

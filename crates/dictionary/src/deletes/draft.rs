@@ -59,7 +59,7 @@ impl Ord for Head<'_> {
 }
 
 impl Draft {
-    /// The deletes of a list.
+    /// Returns the deletes of a list.
     #[must_use]
     pub fn of(list: &List) -> Draft {
         let key = |place: u32| {
@@ -123,13 +123,13 @@ impl Draft {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()

@@ -131,13 +131,13 @@ impl RangeDeletes {
         Draft::of(list).finish()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
@@ -167,12 +167,12 @@ impl RangeDeletes {
         }
     }
 
-    /// The sequence number of every delete, the oldest first.
+    /// Returns the sequence number of every delete, the oldest first.
     pub fn sequences(&self) -> impl ExactSizeIterator<Item = Sequence> + DoubleEndedIterator {
         (0..self.len()).map(|number| self.sequences.get(number))
     }
 
-    /// The first key that is deleted, and the first behind all that are.
+    /// Returns the first key that is deleted, and the first behind all that are.
     #[must_use]
     pub fn bounds(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let last = self.keys.len().checked_sub(1)?;
@@ -195,8 +195,8 @@ impl RangeDeletes {
         draft.finish()
     }
 
-    /// The oldest delete at each node above a cell, and the newest that a reader at `at` sees;
-    /// nodes without any are left out.
+    /// Returns the oldest delete at each node above a cell, and the newest that a reader at `at`
+    /// sees; nodes without any are left out.
     fn above(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = (usize, usize)> {
         self.tree.above(cell).filter_map(move |entries| {
             let is_seen = |place: usize| self.sequences.get(self.tree.entry(place)) <= at;
@@ -219,28 +219,28 @@ impl RangeDeletes {
         })
     }
 
-    /// The cell that a key is in.
+    /// Returns the cell that a key is in.
     fn cell(&self, key: &[u8]) -> Option<usize> {
         self.keys.count_before(key, true).checked_sub(1)
     }
 
-    /// The newest delete at or before `at` that covers a key, by its sequence number.
+    /// Returns the newest delete at or before `at` that covers a key, by its sequence number.
     #[must_use]
     pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         let newest = |(_, newest)| self.sequences.get(newest);
         self.above(self.cell(key), at).map(newest).max()
     }
 
-    /// The range of a delete at or before `at` that covers a key: of those looked at, one that goes
-    /// on furthest.
+    /// Returns the range of a delete at or before `at` that covers a key: of those looked at, one
+    /// that goes on furthest.
     #[must_use]
     pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let furthest = self.ends_of(self.cell(key), at).max_by_key(|delete| delete.end)?;
         Some((self.keys.get(furthest.start), self.keys.get(furthest.end)))
     }
 
-    /// The range of a delete at or before `at` that covers every key just below `end`: of those
-    /// looked at, one that begins first.
+    /// Returns the range of a delete at or before `at` that covers every key just below `end`: of
+    /// those looked at, one that begins first.
     #[must_use]
     pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let cell = self.keys.count_before(end, false).checked_sub(1);
@@ -248,15 +248,15 @@ impl RangeDeletes {
         Some((self.keys.get(first.start), self.keys.get(first.end)))
     }
 
-    /// The newest and the oldest delete at each node above a cell: where ranges grow or shrink from
-    /// delete to delete, the widest is one of them.
+    /// Returns the newest and the oldest delete at each node above a cell: where ranges grow or
+    /// shrink from delete to delete, the widest is one of them.
     fn ends_of(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = Delete> {
         self.above(cell, at)
             .flat_map(|(oldest, newest)| [self.delete(oldest), self.delete(newest)])
     }
 
-    /// Whether deletes at or before `at` cover every key from `low` on that is in a range, or is
-    /// not above `last`.
+    /// Returns whether deletes at or before `at` cover every key from `low` on that is in a range,
+    /// or is not above `last`.
     #[must_use]
     pub fn cover(&self, low: &[u8], last: &[u8], range: &KeyRange, at: Sequence) -> bool {
         let mut low = low.to_vec();
@@ -269,7 +269,7 @@ impl RangeDeletes {
         true
     }
 
-    /// How many deletes touch a range.
+    /// Returns how many deletes touch a range.
     #[must_use]
     pub fn touching(&self, range: &KeyRange) -> usize {
         let low = self.keys.count_before(&range.low, true) as u32;
@@ -281,7 +281,7 @@ impl RangeDeletes {
         self.deletes().filter(touches).count()
     }
 
-    /// How many sequence numbers there are.
+    /// Returns how many sequence numbers there are.
     #[must_use]
     pub fn count_distinct(&self) -> usize {
         let mut last = None;
@@ -290,7 +290,7 @@ impl RangeDeletes {
             .count()
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let numbers = [&self.sequences.beyond, &self.starts, &self.lengths];

@@ -80,14 +80,14 @@ impl Tree {
         nodes(range, self.cells, |node| tell(self.place(node)));
     }
 
-    /// How many nodes before this one have entries.
+    /// Returns how many nodes before this one have entries.
     fn place(&self, node: usize) -> usize {
         let (word, bit) = (node / WORD, node % WORD);
         let lower = self.has[word] & !(u64::MAX << bit);
         self.before[word] as usize + lower.count_ones() as usize
     }
 
-    /// Where a node's entries are, if it has some.
+    /// Returns where a node's entries are, if it has some.
     fn at(&self, node: usize) -> Option<Range<usize>> {
         if self.has[node / WORD] >> (node % WORD) & 1 == 0 {
             return None;
@@ -96,12 +96,12 @@ impl Tree {
         Some(self.firsts.get(place) as usize..self.firsts.get(place + 1) as usize)
     }
 
-    /// The delete of an entry.
+    /// Returns the delete of an entry.
     pub(super) fn entry(&self, place: usize) -> usize {
         self.entries.get(place) as usize
     }
 
-    /// The entries of each node above a cell that has some, the oldest first.
+    /// Returns the entries of each node above a cell that has some, the oldest first.
     #[inline]
     pub(super) fn above(&self, cell: Option<usize>) -> impl Iterator<Item = Range<usize>> {
         let cells = self.cells as usize;
@@ -119,7 +119,7 @@ impl Tree {
         })
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
         let bits = size_of_val(&*self.has) + size_of_val(&*self.before);
         bits + self.firsts.memory_bytes() + self.entries.memory_bytes()

@@ -113,7 +113,7 @@ impl Arena {
         true
     }
 
-    /// How many bytes were taken.
+    /// Returns how many bytes were taken.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed) - LINE
     }
@@ -131,7 +131,7 @@ impl Arena {
         Some(used.next_multiple_of(align))
     }
 
-    /// How many bytes a record takes.
+    /// Returns how many bytes a record takes.
     pub(super) fn cost(key: &[u8], operand: &[u8]) -> usize {
         (size_of::<Header>() + key.len() + operand.len()).next_multiple_of(UNIT)
     }
@@ -202,7 +202,7 @@ impl Arena {
         (at / UNIT) as NodeId
     }
 
-    /// A record that exists.
+    /// Returns a record that exists.
     #[inline]
     pub(super) fn record(&self, place: Place) -> Record<'_> {
         Record {
@@ -211,27 +211,28 @@ impl Arena {
         }
     }
 
-    /// The key of a record, or nothing at all for place 0, which an optimistic reader may see.
+    /// Returns the key of a record, or nothing at all for place 0, which an optimistic reader may
+    /// see.
     #[inline]
     pub(super) fn key(&self, place: Place) -> &[u8] {
         if place == 0 { &[] } else { self.record(place).key() }
     }
 
-    /// The word of a node that exists.
+    /// Returns the word of a node that exists.
     pub(super) fn word(&self, id: NodeId) -> &AtomicU64 {
         // SAFETY: ids come from `put_word` alone and reach others by release and acquire (M4);
         // words change atomically.
         unsafe { self.at(id).cast::<AtomicU64>().as_ref() }
     }
 
-    /// A bank that exists.
+    /// Returns a bank that exists.
     pub(super) fn bank(&self, place: Place) -> &Bank {
         // SAFETY: places of banks come from `put_bank` alone and reach others by release and
         // acquire, in a node's word (M4); banks change by atomics only.
         unsafe { self.at(place).cast::<Bank>().as_ref() }
     }
 
-    /// The children behind an inner node's bank that exists.
+    /// Returns the children behind an inner node's bank that exists.
     pub(super) fn children(&self, place: Place) -> &Children {
         debug_assert!(self.bank(place).is_inner());
         // SAFETY: as in `bank`; a bank never changes its kind, and behind an inner node's its
@@ -327,7 +328,7 @@ impl<'a> Record<'a> {
         self.header().jump.load(Ordering::Acquire)
     }
 
-    /// How many doublings the jump is long.
+    /// Returns how many doublings the jump is long.
     pub(super) fn rank(self) -> u32 {
         self.about() >> RANK_AT
     }

@@ -62,7 +62,7 @@ impl Default for Spot {
 }
 
 impl Memtable {
-    /// A cursor at no key.
+    /// Returns a cursor at no key.
     #[must_use]
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor {
@@ -73,15 +73,15 @@ impl Memtable {
 }
 
 impl<'a> Cursor<'a> {
-    /// The current key.
+    /// Returns the current key.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&'a [u8]> {
         self.spot.key(self.memtable)
     }
 
-    /// The messages about the current key at or before `at`, newest first; none when the cursor is
-    /// at no key.
+    /// Returns the messages about the current key at or before `at`, newest first; none when the
+    /// cursor is at no key.
     #[must_use]
     #[inline]
     pub fn versions(&self, at: Sequence) -> Versions<'a> {

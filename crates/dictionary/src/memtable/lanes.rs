@@ -115,7 +115,7 @@ impl Piece {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// The next bytes, which must be there.
+    /// Returns the next bytes, which must be there.
     fn cut(&self, bytes: usize) -> usize {
         assert!(
             bytes <= self.left(),
@@ -158,7 +158,7 @@ impl Lanes {
         }
     }
 
-    /// How many records were inserted.
+    /// Returns how many records were inserted.
     pub(super) fn records(&self) -> usize {
         let records = |lane: &CachePadded<Lane>| lane.records.load(Ordering::Relaxed);
         self.lanes.iter().map(records).sum()
@@ -269,7 +269,7 @@ impl<'a> Writer<'a> {
         Ok(unsafe { self.arena.put_bank(at, kind) })
     }
 
-    /// A bank to fill, which was stocked.
+    /// Returns a bank to fill, which was stocked.
     pub(super) fn take_bank(&mut self, kind: Kind) -> BankRef<'a> {
         let place = match kind {
             Kind::Leaf => self.lane.leaves.take(),
@@ -307,7 +307,7 @@ impl Drop for Writer<'_> {
     }
 }
 
-/// The lane that this thread tries first: threads are numbered as they come.
+/// Returns the lane that this thread tries first: threads are numbered as they come.
 fn own_lane() -> usize {
     static NEXT: Numbers = Numbers::new(0);
     thread_local! {

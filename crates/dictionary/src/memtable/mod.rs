@@ -114,7 +114,7 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable that holds up to `limit` bytes, all told.
+    /// Creates an empty memtable that holds up to `limit` bytes, all told.
     ///
     /// # Panics
     /// When `limit` is below 64 KiB or above 16 GiB.
@@ -127,8 +127,8 @@ impl Memtable {
         Memtable::over(Arena::new(limit), Filter::new(limit), limit)
     }
 
-    /// An empty memtable with this one's limit and memory. The system has paid for the pages that
-    /// were touched: it is asked for them again only beyond those.
+    /// Returns an empty memtable with this one's limit and memory. The system has paid for the
+    /// pages that were touched: it is asked for them again only beyond those.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -144,8 +144,8 @@ impl Memtable {
     }
 
     /// Has the system provide some of the memory that writers will reach next, so that they do not
-    /// wait for it; whether any was wanted. It takes up to five milliseconds. Of a memtable that
-    /// will hardly take more than `most` bytes no more is provided. One thread at a time.
+    /// wait for it. Returns whether any was wanted. It takes up to five milliseconds. Of a memtable
+    /// that will hardly take more than `most` bytes no more is provided. One thread at a time.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -179,7 +179,7 @@ impl Memtable {
         }
     }
 
-    /// How many bytes are taken: records, nodes and range deletes (M5).
+    /// Returns how many bytes are taken: records, nodes and range deletes (M5).
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.arena.used()
@@ -191,19 +191,19 @@ impl Memtable {
         self.bytes() + self.filter.bytes()
     }
 
-    /// How many bytes there may be.
+    /// Returns how many bytes there may be.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// How many messages about single keys there are.
+    /// Returns how many messages about single keys there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lanes.records()
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.ranges.is_empty()
@@ -217,14 +217,14 @@ impl Memtable {
         self.ranges.add(start, end, sequence, &self.arena)
     }
 
-    /// The newest range delete at or before `at` that covers `key`, by its sequence number.
+    /// Returns the newest range delete at or before `at` that covers `key`, by its sequence number.
     #[must_use]
     #[inline]
     pub fn range_deleted(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         self.ranges.covering(key, at)
     }
 
-    /// Whether there are range deletes.
+    /// Returns whether there are range deletes.
     #[must_use]
     pub fn has_range_deletes(&self) -> bool {
         !self.ranges.is_empty()
@@ -236,7 +236,7 @@ impl Memtable {
         self.ranges.all()
     }
 
-    /// The range deletes as they are now, if there are any.
+    /// Returns the range deletes as they are now, if there are any.
     pub fn deletes(&self) -> Option<Deletes> {
         self.ranges.now()
     }

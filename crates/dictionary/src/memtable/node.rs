@@ -75,7 +75,7 @@ impl Kind {
         if level == 0 { Kind::Leaf } else { Kind::Inner }
     }
 
-    /// How many bytes of the arena a bank takes.
+    /// Returns how many bytes of the arena a bank takes.
     pub(super) const fn bytes(self) -> usize {
         match self {
             Kind::Leaf => size_of::<Bank>(),
@@ -103,7 +103,7 @@ impl Bank {
         }
     }
 
-    /// Whether children follow it.
+    /// Returns whether children follow it.
     pub(super) fn is_inner(&self) -> bool {
         self.level.load(Ordering::Relaxed) > 0
     }
@@ -112,8 +112,8 @@ impl Bank {
         self.prefixes.0[index].load(Ordering::Relaxed)
     }
 
-    /// How many prefixes are below `wanted`: first of the groups' first ones, then of one group,
-    /// without a branch on what they are and without a load that waits for another.
+    /// Returns how many prefixes are below `wanted`: first of the groups' first ones, then of one
+    /// group, without a branch on what they are and without a load that waits for another.
     #[inline(always)]
     fn prefixes_below(&self, wanted: u64) -> usize {
         let mut group = 0;
@@ -158,7 +158,7 @@ impl<'a> Deref for View<'a> {
 #[derive(Debug)]
 pub(super) struct Restart;
 
-/// The first word of a node that begins with this bank, locked by the writer that makes it.
+/// Returns the first word of a node that begins with this bank, locked by the writer that makes it.
 pub(super) fn first_word(bank: Place) -> u64 {
     u64::from(bank) << 32 | LOCKED
 }
@@ -249,7 +249,8 @@ impl<'a> BankRef<'a> {
         self.level() == 0
     }
 
-    /// How many slots are used; never more than there are, whatever an optimistic reader sees.
+    /// Returns how many slots are used; never more than there are, whatever an optimistic reader
+    /// sees.
     pub(super) fn count(&self) -> usize {
         (self.bank.count.load(Ordering::Relaxed) as usize).min(FANOUT)
     }
@@ -276,7 +277,7 @@ impl<'a> BankRef<'a> {
         self.arena.prefetch(self.place, Kind::Leaf.bytes());
     }
 
-    /// The first slot whose key is not below `key`, and whether it is `key`.
+    /// Returns the first slot whose key is not below `key`, and whether it is `key`.
     #[inline(always)]
     pub(super) fn lower_bound(&self, key: &[u8]) -> (usize, bool) {
         let wanted = prefix(key, self.bank.skip.load(Ordering::Relaxed) as usize);
@@ -302,7 +303,7 @@ impl<'a> BankRef<'a> {
         (at, false)
     }
 
-    /// The child in whose range `key` lies.
+    /// Returns the child in whose range `key` lies.
     #[inline(always)]
     pub(super) fn child_for(&self, key: &[u8]) -> usize {
         match self.lower_bound(key) {
@@ -399,7 +400,7 @@ impl<'a> BankRef<'a> {
         self.set(1, separator, right);
     }
 
-    /// How many bytes all keys between two fences share: none where the range is open.
+    /// Returns how many bytes all keys between two fences share: none where the range is open.
     fn shared_bytes(&self, low: Place, high: Place) -> u32 {
         if low == 0 || high == 0 {
             return 0;

@@ -75,7 +75,7 @@ impl RangeDeletes {
         self.now()?.covering(key, at)
     }
 
-    /// What there is now, if there is anything.
+    /// Returns what there is now, if there is anything.
     pub(super) fn now(&self) -> Option<Deletes> {
         (!self.is_empty()).then(|| Deletes { indexes: self.read() })
     }
@@ -85,12 +85,12 @@ impl RangeDeletes {
     }
 }
 
-/// What an index takes, its header and the place among the others included.
+/// Returns what an index takes, its header and the place among the others included.
 fn bytes(index: &Index) -> usize {
     index.memory_bytes() + size_of::<Index>() + 4 * size_of::<usize>()
 }
 
-/// The deletes of several indexes.
+/// Returns the deletes of several indexes.
 fn draft(indexes: &[Arc<Index>]) -> Draft {
     let everything = KeyRange::everything();
     let sources: Vec<_> = indexes.iter().map(|index| (&**index, &everything)).collect();
@@ -104,14 +104,14 @@ pub struct Deletes {
 }
 
 impl Deletes {
-    /// The newest delete at or before `at` that covers a key.
+    /// Returns the newest delete at or before `at` that covers a key.
     pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         let indexes = self.indexes.iter();
         indexes.filter_map(|index| index.covering(key, at)).max()
     }
 
-    /// A range around a key that deletes at or before `at` cover whole: of several one that goes on
-    /// furthest.
+    /// Returns a range around a key that deletes at or before `at` cover whole: of several one that
+    /// goes on furthest.
     pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.around(key, at));
         ranges.max_by(|(_, one), (_, other)| one.cmp(other))

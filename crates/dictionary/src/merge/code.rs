@@ -27,7 +27,7 @@ const _: () = assert!(COLUMNS * COLUMN > crate::record::MAX_KEY);
 pub(super) struct Code(u64);
 
 impl Code {
-    /// The code of a key that differs from its base in a column.
+    /// Returns the code of a key that differs from its base in a column.
     #[inline(always)]
     fn at(column: usize, key: &[u8], direction: Direction) -> Code {
         let value = word(key, column * COLUMN) >> 16;
@@ -39,12 +39,12 @@ impl Code {
         Code(((COLUMNS - column.min(COLUMNS - 1)) as u64) << 48 | value)
     }
 
-    /// The code of a key that nothing is known of: relative to a base before all keys.
+    /// Returns the code of a key that nothing is known of: relative to a base before all keys.
     pub(super) fn of(key: &[u8], direction: Direction) -> Code {
         Code::at(0, key, direction)
     }
 
-    /// The code of `key` relative to `base`, which comes before it or is equal.
+    /// Returns the code of `key` relative to `base`, which comes before it or is equal.
     #[inline(always)]
     pub(super) fn relative(base: &[u8], key: &[u8], direction: Direction) -> Code {
         match first_difference(base, key) {
@@ -53,7 +53,7 @@ impl Code {
         }
     }
 
-    /// How many bytes keys with this code have in common with each other, at least.
+    /// Returns how many bytes keys with this code have in common with each other, at least.
     pub(super) fn agreed(self) -> usize {
         match self {
             EQUAL => 0,
@@ -75,7 +75,7 @@ fn word(key: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(eight)
 }
 
-/// The first byte in which two keys differ when the shorter is padded with zeros.
+/// Returns the first byte in which two keys differ when the shorter is padded with zeros.
 #[inline(always)]
 fn first_difference(one: &[u8], two: &[u8]) -> Option<usize> {
     let len = one.len().max(two.len());

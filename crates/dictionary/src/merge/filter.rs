@@ -48,6 +48,6 @@ pub enum Verdict {
 /// assert_eq!(OneDay.decide(&Candidate { now_ms: 86_500_000, ..candidate }), Verdict::Remove);
 /// ```
 pub trait CompactionFilter: Send + Sync + fmt::Debug {
-    /// What becomes of a value.
+    /// Returns what becomes of a value.
     fn decide(&self, candidate: &Candidate<'_>) -> Verdict;
 }

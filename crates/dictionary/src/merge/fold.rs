@@ -98,8 +98,8 @@ enum Below {
 }
 
 impl<'op> Folder<'op> {
-    /// A folder by one rule. Without an operator, a merge message stands for its operand as a put
-    /// would.
+    /// Creates a folder by one rule. Without an operator, a merge message stands for its operand as
+    /// a put would.
     #[must_use]
     pub fn new(rule: &'op Rule, operator: Option<&'op dyn Operator>) -> Folder<'op> {
         Folder {
@@ -121,7 +121,7 @@ impl<'op> Folder<'op> {
         self
     }
 
-    /// The rule.
+    /// Returns the rule.
     #[must_use]
     pub fn rule(&self) -> &Rule {
         self.rule
@@ -179,7 +179,7 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// The newest message of a band.
+    /// Returns the newest message of a band.
     fn first(&mut self, message: &Message<'_>, number: usize, emit: &mut impl FnMut(Folded<'_>)) -> Below {
         match message.kind {
             Kind::Merge if self.operator.is_some() => {
@@ -196,7 +196,7 @@ impl<'op> Folder<'op> {
         Below::Done
     }
 
-    /// A message under merges that have no base yet.
+    /// Returns a message under merges that have no base yet.
     fn under_merges(
         &mut self,
         newest: Sequence,
@@ -313,7 +313,7 @@ impl<'op> Folder<'op> {
         message.expires_ms != 0 && message.expires_ms <= self.rule.now_ms
     }
 
-    /// Whether the operator cannot fold merges into the value of a put.
+    /// Returns whether the operator cannot fold merges into the value of a put.
     fn refuses(&self, put: &Message<'_>) -> bool {
         self.operator
             .is_some_and(|operator| operator.check_base(put.operand).is_err())

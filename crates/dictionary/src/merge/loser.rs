@@ -20,7 +20,7 @@ pub enum Direction {
 
 /// A sorted source of keys. It stands at a key or at its end, and a key may come several times.
 pub trait Source {
-    /// The current key; none at the end. It stays the same until the source is advanced.
+    /// Returns the current key; none at the end. It stays the same until the source is advanced.
     fn key(&self) -> Option<&[u8]>;
 
     /// Goes to the next key in the merge's direction.
@@ -95,7 +95,7 @@ impl<S: Source> Merged<S> {
         merged
     }
 
-    /// The source that is next, by its number; none when all are at their ends.
+    /// Returns the source that is next, by its number; none when all are at their ends.
     #[must_use]
     #[inline]
     pub fn winner(&self) -> Option<usize> {
@@ -103,22 +103,22 @@ impl<S: Source> Merged<S> {
         (winner.code != ENDED).then_some(winner.source)
     }
 
-    /// The current key.
+    /// Returns the current key.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.sources[self.losers.first()?.source].key()
     }
 
-    /// Whether the current key is the one that the last [`Merged::advance`] went on from: the
-    /// winner has an older message about it. Costs next to nothing.
+    /// Returns whether the current key is the one that the last [`Merged::advance`] went on from:
+    /// the winner has an older message about it. Costs next to nothing.
     #[must_use]
     #[inline]
     pub fn repeats(&self) -> bool {
         self.losers.first().is_some_and(|winner| winner.code == EQUAL) && self.key() == Some(&self.last[..])
     }
 
-    /// A source.
+    /// Returns a source.
     #[must_use]
     #[inline]
     pub fn source(&self, index: usize) -> &S {
@@ -231,7 +231,7 @@ impl<S: Source> Merged<S> {
         Ok(count)
     }
 
-    /// The source whose key comes next after the winner's: one that lost to it.
+    /// Returns the source whose key comes next after the winner's: one that lost to it.
     fn runner_up(&self, winner: usize) -> Option<usize> {
         let mut best: Option<(usize, &[u8])> = None;
         let mut node = (winner + self.losers.len()) / 2;
@@ -291,8 +291,8 @@ impl<S: Source> Merged<S> {
         self.losers[0] = winner;
     }
 
-    /// The winner of a match and the loser, whose code is relative to the winner then: by key, then
-    /// newest first; ends come last.
+    /// Returns the winner of a match and the loser, whose code is relative to the winner then: by
+    /// key, then newest first; ends come last.
     #[cold]
     #[inline(never)]
     fn play(&self, one: Player, two: Player) -> (Player, Player) {

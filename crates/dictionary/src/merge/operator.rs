@@ -14,7 +14,7 @@ pub struct BadOperand {
 }
 
 impl BadOperand {
-    /// The error of a key that has a value which its operator refuses, under operands.
+    /// Returns the error of a key that has a value which its operator refuses, under operands.
     #[must_use]
     pub fn under_operands_of(self, key: &[u8]) -> alluvium_storage::Error {
         alluvium_storage::Error::BadBase {

@@ -40,21 +40,21 @@ pub struct ValuePointer {
 }
 
 impl ValuePointer {
-    /// Whether the value is longer than the largest node, and so has nodes of its own.
+    /// Returns whether the value is longer than the largest node, and so has nodes of its own.
     #[must_use]
     pub fn is_long(&self, page_size: PageSize) -> bool {
         self.len as usize > largest(page_size)
     }
 
-    /// What the value takes of its extent, in bytes: its share of the node, or as long as the
-    /// values are not compressed, its length.
+    /// Returns what the value takes of its extent, in bytes: its share of the node, or as long as
+    /// the values are not compressed, its length.
     #[must_use]
     pub fn share(&self, page_size: PageSize) -> u64 {
         let decoded = page_size.node_bytes(self.node.pages) as u64;
         u64::from(self.len) * (self.node.read_len() as u64).min(decoded) / decoded
     }
 
-    /// A pointer to `len` bytes of a node that does not exist.
+    /// Returns a pointer to `len` bytes of a node that does not exist.
     #[cfg(test)]
     pub fn some(at: u32, len: usize) -> ValuePointer {
         let node = NodePointer {
@@ -80,7 +80,7 @@ impl ValuePointer {
     }
 }
 
-/// Bytes in the largest node.
+/// Returns the bytes in the largest node.
 pub fn largest(page_size: PageSize) -> usize {
     page_size.node_bytes(MAX_PAGES)
 }
@@ -90,8 +90,8 @@ pub fn pages_for(len: usize, page_size: PageSize) -> usize {
     len.div_ceil(page_size.bytes()).max(1)
 }
 
-/// How many nodes stand below each level of pointers, from the value's own nodes up; nothing for a
-/// value in one node.
+/// Returns how many nodes stand below each level of pointers, from the value's own nodes up;
+/// nothing for a value in one node.
 fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     let largest = largest(page_size);
     let mut levels = Vec::new();

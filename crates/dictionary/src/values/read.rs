@@ -69,14 +69,14 @@ pub fn fetch_value<F: Fetch>(fetch: &F, pointer: &ValuePointer, room: Room<'_>) 
     Poll::Ready(Ok(()))
 }
 
-/// The bytes of a value that shares its node.
+/// Returns the bytes of a value that shares its node.
 pub fn value_in<'n>(node: &'n [u8], pointer: &ValuePointer) -> Result<&'n [u8]> {
     let (at, len) = (pointer.at as usize, pointer.len as usize);
     let value = at.checked_add(len).and_then(|end| node.get(at..end));
     value.ok_or_else(|| short(pointer))
 }
 
-/// The error of a value that is longer than what is there.
+/// Returns the error of a value that is longer than what is there.
 #[cold]
 fn short(pointer: &ValuePointer) -> Error {
     let found = format!("a value of {} bytes at {}", pointer.len, pointer.at);
