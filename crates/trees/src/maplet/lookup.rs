@@ -32,7 +32,7 @@ pub struct Hits {
 }
 
 impl Hits {
-    /// The values.
+    /// Returns the values.
     #[must_use]
     #[inline]
     pub fn as_slice(&self) -> &[u16] {
@@ -77,8 +77,8 @@ impl Deref for Hits {
 }
 
 impl Maplet {
-    /// The values under the fingerprint of a key, by the key's hash. Reads one page where it is not
-    /// in the cache, and seldom (one lookup in thousands) another with what spilled.
+    /// Returns the values under the fingerprint of a key, by the key's hash. Reads one page where
+    /// it is not in the cache, and seldom (one lookup in thousands) another with what spilled.
     ///
     /// # Errors
     /// [`alluvium_storage::Error::Corrupt`] when a page is not what the directory says; as the
@@ -202,8 +202,8 @@ impl<'f> Pages<'f> {
         }
     }
 
-    /// Takes the pages, if all of them are there; whether they are. The lines that a lookup reads
-    /// first are on their way then.
+    /// Takes the pages, if all of them are there. Returns whether they are. The lines that a lookup
+    /// reads first are on their way then.
     #[inline]
     pub(crate) fn take<'m, F: Fetch>(
         &mut self,
@@ -222,8 +222,8 @@ impl<'f> Pages<'f> {
         true
     }
 
-    /// What is to be looked up in the pages that are here, as far as they are pages of their
-    /// maplets.
+    /// Returns what is to be looked up in the pages that are here, as far as they are pages of
+    /// their maplets.
     pub(crate) fn probes<'p, 'm: 'p>(
         &'p self,
         maplets: impl Iterator<Item = &'m Maplet> + 'p,
@@ -242,13 +242,13 @@ impl<'f> Pages<'f> {
         self.pointers.is_empty()
     }
 
-    /// Whether there are pages to be asked.
+    /// Returns whether there are pages to be asked.
     #[inline]
     pub(crate) fn are_here(&self) -> bool {
         !self.nodes.is_empty()
     }
 
-    /// A page that is here, by the place of its maplet.
+    /// Returns a page that is here, by the place of its maplet.
     #[inline]
     pub(crate) fn page(&self, place: usize) -> &NodeRef<'f> {
         &self.nodes[place]

@@ -83,8 +83,8 @@ struct Work {
 }
 
 impl Merger {
-    /// A merge of maplets, and of a run's `fresh` hashes under a value of their own. The maplets'
-    /// first pages are requested.
+    /// Creates a merge of maplets, and of a run's `fresh` hashes under a value of their own. The
+    /// maplets' first pages are requested.
     ///
     /// The geometry is that of as many entries as are kept and fresh; pairs that fall together only
     /// make it emptier.
@@ -219,7 +219,7 @@ fn locked(sink: &Mutex<Sink>) -> std::sync::MutexGuard<'_, Sink> {
     sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The shape of a maplet: a function of what it is asked to hold alone.
+/// Returns the shape of a maplet: a function of what it is asked to hold alone.
 fn geometry(
     entries: u64,
     fingerprint_bits: u32,

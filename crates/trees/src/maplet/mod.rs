@@ -157,26 +157,26 @@ impl Maplet {
         }
     }
 
-    /// Where the directory is: what to keep to open the maplet again.
+    /// Returns where the directory is: what to keep to open the maplet again.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {
         &self.shared.pointer
     }
 
-    /// The extents that hold it, each with its live bytes. Nothing else is in them.
+    /// Returns the extents that hold it, each with its live bytes. Nothing else is in them.
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         let stretches = self.shared.root.stretches.iter();
         stretches.map(|stretch| (stretch.extent, stretch.live_bytes))
     }
 
-    /// How many (fingerprint, value) pairs there are.
+    /// Returns how many (fingerprint, value) pairs there are.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.shared.root.entries
     }
 
-    /// How many different fingerprints its entries have: fewer than entries where several runs hold
-    /// one key.
+    /// Returns how many different fingerprints its entries have: fewer than entries where several
+    /// runs hold one key.
     #[must_use]
     pub fn fingerprints(&self) -> u64 {
         self.shared.root.entries - u64::from(self.shared.root.repeats)
@@ -188,13 +188,13 @@ impl Maplet {
         &self.shared.body.values
     }
 
-    /// Bytes on the device, the directory's included.
+    /// Returns the bytes on the device, the directory's included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Bytes of memory that an open maplet takes beside its pages in the cache.
+    /// Returns the bytes of memory that an open maplet takes beside its pages in the cache.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let Shared {
@@ -208,7 +208,7 @@ impl Maplet {
         (lists + size_of::<Shared>()) as u64
     }
 
-    /// The shape of its pages.
+    /// Returns the shape of its pages.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.shared.root.geometry
@@ -232,7 +232,7 @@ impl Maplet {
         }
     }
 
-    /// The pointer to page `number`; none when there is no such page.
+    /// Returns the pointer to page `number`; none when there is no such page.
     fn page_pointer(&self, number: u32) -> Option<NodePointer> {
         let Shared {
             pointer,
@@ -263,7 +263,7 @@ impl Maplet {
         })
     }
 
-    /// What a filter says of a page, as an error of the store.
+    /// Returns what a filter says of a page, as an error of the store.
     fn damaged(&self, number: u32, error: &filters::Error) -> Error {
         let place = self
             .page_pointer(number)
@@ -273,13 +273,13 @@ impl Maplet {
 }
 
 impl Stretch {
-    /// Where page `number` of this extent's is.
+    /// Returns where page `number` of this extent's is.
     fn offset_of(&self, number: u32, page_bytes: u64) -> u64 {
         self.extent.offset() + u64::from(number) * page_bytes
     }
 }
 
-/// The file of a maplet's tier.
+/// Returns the file of a maplet's tier.
 fn device_of(tiers: &Tiers, pointer: &NodePointer) -> Result<Arc<dyn alluvium_device::Device>> {
     Ok(Arc::clone(tiers.get(pointer.tier)?))
 }

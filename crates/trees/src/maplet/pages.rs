@@ -57,7 +57,7 @@ impl Pages {
         }
     }
 
-    /// The next pages that lie in one extent, where they are, and how long.
+    /// Returns the next pages that lie in one extent, where they are, and how long.
     fn next_window(&self) -> Option<(Range<u32>, u64, usize)> {
         let root = &self.maplet.shared.root;
         let page_bytes = u64::from(root.geometry.page_bytes());
@@ -78,8 +78,9 @@ impl Pages {
         None
     }
 
-    /// The next page: its number, and its bytes or what is wrong with them. After an error the
-    /// pages behind it follow, but for those of the same read when it was the device that failed.
+    /// Returns the next page: its number, and its bytes or what is wrong with them. After an error
+    /// the pages behind it follow, but for those of the same read when it was the device that
+    /// failed.
     pub(super) fn next(&mut self) -> Option<(u32, Result<&[u8]>)> {
         if self.left.is_empty() {
             let (pages, ticket) = self.ahead.pop_front()?;
@@ -165,7 +166,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The next page's entries, if there is a next page.
+    /// Returns the next page's entries, if there is a next page.
     pub(crate) fn next_page(&mut self) -> Result<Option<&[Entry]>> {
         self.chunk.clear();
         let is_some = self.entries.fill(&mut self.chunk)?;

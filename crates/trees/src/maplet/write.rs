@@ -133,7 +133,7 @@ impl Sink {
         })
     }
 
-    /// Which pages are in which extent.
+    /// Returns which pages are in which extent.
     fn stretches(&self, extents: &[(Extent, u64)]) -> Vec<Stretch> {
         let mut pages = self.pages.iter().peekable();
         let stretch = |&(extent, live_bytes): &(Extent, u64)| {

@@ -138,7 +138,7 @@ impl Nodes {
 }
 
 impl Builder {
-    /// A builder that has taken nothing yet.
+    /// Creates a builder that has taken nothing yet.
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the options cannot be
@@ -441,7 +441,7 @@ impl Builder {
         self.write_closed(None)
     }
 
-    /// Bytes of a record in its leaf, on average.
+    /// Returns the bytes of a record in its leaf, on average.
     fn mean_record(&self) -> Option<usize> {
         let leaf = self.leaf.records();
         (leaf > 0).then(|| self.leaf.bytes() / leaf)
@@ -546,7 +546,7 @@ impl Builder {
         self.indexed_deletes = deletes;
     }
 
-    /// Bytes written so far, and those of the index nodes that wait.
+    /// Returns the bytes written so far, and those of the index nodes that wait.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let leaf = if self.leaf.records() > 0 {

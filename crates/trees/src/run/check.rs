@@ -336,7 +336,7 @@ impl Checker<'_> {
         sums
     }
 
-    /// Whether a reader may ask for what lies between these fences.
+    /// Returns whether a reader may ask for what lies between these fences.
     fn reaches(&self, fences: &Fences) -> bool {
         let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
         self.whole || self.within.iter().any(|range| range.overlaps(&fences.low, high))

@@ -93,7 +93,7 @@ const NOTHING: Parts = Parts {
 };
 
 impl Run {
-    /// A cursor over the records whose keys are in a range.
+    /// Returns a cursor over the records whose keys are in a range.
     #[must_use]
     pub fn cursor(&self, store: &Store, range: KeyRange, direction: Direction, access: Access) -> Cursor {
         Cursor {
@@ -164,8 +164,8 @@ impl Cursor {
         Cursor { at, ..self }
     }
 
-    /// About how many bytes of memory it keeps between calls, itself not counted: nodes, and what
-    /// it has copied of them. What a cache has lent it is not counted.
+    /// Returns about how many bytes of memory it keeps between calls, itself not counted: nodes,
+    /// and what it has copied of them. What a cache has lent it is not counted.
     pub fn memory_bytes(&self) -> usize {
         let older = self.older.as_ref().map_or(0, |older| older.bytes.capacity());
         self.feed.memory_bytes() + self.key.capacity() + older
@@ -196,14 +196,14 @@ impl Cursor {
         self.arrive(Seek::Key(key))
     }
 
-    /// The current key; none at no record.
+    /// Returns the current key; none at no record.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.is_at_record.then_some(&self.key)
     }
 
-    /// The current record.
+    /// Returns the current record.
     ///
     /// # Panics
     /// At no record.
@@ -591,7 +591,7 @@ impl Cursor {
         self.enter_record(records.start)
     }
 
-    /// The bytes that the current record is in.
+    /// Returns the bytes that the current record is in.
     #[inline]
     fn bytes(&self) -> &[u8] {
         match &self.older {

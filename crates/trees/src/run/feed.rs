@@ -187,8 +187,8 @@ impl Feed {
         self.expected = leaves.max(1);
     }
 
-    /// About how many bytes of memory nodes take that it keeps, and the lists of those that come
-    /// next.
+    /// Returns about how many bytes of memory nodes take that it keeps, and the lists of those that
+    /// come next.
     pub(super) fn memory_bytes(&self) -> usize {
         let current = match &self.current {
             Current::Frame(frame) => frame.len(),
@@ -199,7 +199,7 @@ impl Feed {
         current + path + self.asked.capacity() * size_of::<NodePointer>()
     }
 
-    /// The bytes of the current leaf.
+    /// Returns the bytes of the current leaf.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.current {
@@ -269,7 +269,8 @@ impl Feed {
         Ok(first)
     }
 
-    /// The next leaf to ask for, and on to the one behind it, as long as the range needs it.
+    /// Returns the next leaf to ask for, and on to the one behind it, as long as the range needs
+    /// it.
     fn take_ahead(&mut self) -> Result<Option<NodePointer>> {
         let Some(path) = &mut self.ahead else {
             return Ok(None);
@@ -433,7 +434,7 @@ impl Feed {
         }
     }
 
-    /// The next leaf of the first window.
+    /// Returns the next leaf of the first window.
     fn next_streamed(&mut self) -> Result<Option<NodePointer>> {
         let Some(window) = self.windows.front_mut() else {
             return Ok(None);
@@ -457,7 +458,7 @@ impl Feed {
         Ok(Some(pointer))
     }
 
-    /// A leaf that is not its encoded bytes alone.
+    /// Returns a leaf that is not its encoded bytes alone.
     fn unpack(&self, pointer: &NodePointer, encoded: &[u8]) -> Result<Vec<u8>> {
         let page_size = self.cache.page_size();
         let mut node = vec![0; page_size.node_bytes(pointer.pages)];
@@ -482,7 +483,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Whether most of these leaves are in the cache, by a few of them.
+    /// Returns whether most of these leaves are in the cache, by a few of them.
     fn are_cached(&self, leaves: &[NodePointer]) -> bool {
         let guard = self.cache.epochs().pin();
         let asked = leaves.iter().step_by(leaves.len().div_ceil(8).max(1));
@@ -573,7 +574,7 @@ impl Window {
         Ok(())
     }
 
-    /// The next leaf, and where it is in the buffer.
+    /// Returns the next leaf, and where it is in the buffer.
     fn take(&mut self) -> (NodePointer, Range<usize>) {
         let pointer = self.leaves[self.next];
         self.next += 1;

@@ -98,8 +98,8 @@ impl Run {
         Poll::Ready(Ok(()))
     }
 
-    /// The leaf that a key's newest record is in, if it is anywhere: to be prefetched, together
-    /// with others. Index nodes are read as needed.
+    /// Returns the leaf that a key's newest record is in, if it is anywhere: to be prefetched,
+    /// together with others. Index nodes are read as needed.
     ///
     /// # Errors
     /// As [`Run::find`].
@@ -142,7 +142,7 @@ impl Run {
     }
 }
 
-/// The child of an index node that a key's newest record is in.
+/// Returns the child of an index node that a key's newest record is in.
 #[inline]
 fn child_in(
     node: &[u8],
@@ -197,7 +197,7 @@ fn visit_key(
     Poll::Ready(Ok(Visited::Done))
 }
 
-/// A record of a leaf.
+/// Returns a record of a leaf.
 #[inline]
 pub(super) fn record_of<'a>(
     layout: &Layout,

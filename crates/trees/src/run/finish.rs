@@ -110,7 +110,7 @@ impl Builder {
         Arc::new(Draft::merged(&[(&*indexed, &everything), (&listed, &everything)]).finish())
     }
 
-    /// The smallest and the largest key touched.
+    /// Returns the smallest and the largest key touched.
     fn bounds(&self, range_deletes: &RangeDeletes) -> (Box<[u8]>, Box<[u8]>) {
         let records = (self.summary.records > 0).then_some((&self.first_key[..], &self.last_key[..]));
         let (first, last) = range_deletes.bounds().unzip();
@@ -172,7 +172,7 @@ impl Builder {
         Ok((nodes.pop().map_or_else(Vec::new, |root| root.bytes), cached))
     }
 
-    /// The extents that the run needs: the footer's own is added when it is opened.
+    /// Returns the extents that the run needs: the footer's own is added when it is opened.
     fn uses(&mut self, values: &[(Extent, u64)]) -> Result<Vec<Use>> {
         let mut uses = Vec::new();
         for &(extent, _) in values {

@@ -92,13 +92,13 @@ fn loaded<'g>(node: NodeRef<'g>, pointer: &NodePointer, from: &Blocking<'_>) -> 
     Ok(Loaded::Whole(assemble(&nodes, pointer, &node)?))
 }
 
-/// Whether a node is the head of a long one.
+/// Returns whether a node is the head of a long one.
 #[inline]
 pub(super) fn is_long(node: &[u8]) -> bool {
     node.first() == Some(&LONG)
 }
 
-/// A leaf or an index node from anywhere, whole.
+/// Returns a leaf or an index node from anywhere, whole.
 pub(super) fn load_from(nodes: &dyn Nodes, pointer: &NodePointer) -> Result<Vec<u8>> {
     let mut whole = Vec::new();
     nodes.each(&[*pointer], &mut |node| {
@@ -112,7 +112,7 @@ pub(super) fn load_from(nodes: &dyn Nodes, pointer: &NodePointer) -> Result<Vec<
     Ok(whole)
 }
 
-/// The bytes of a long node, given its head.
+/// Returns the bytes of a long node, given its head.
 pub(super) fn assemble(nodes: &dyn Nodes, pointer: &NodePointer, head: &[u8]) -> Result<Vec<u8>> {
     let (len, parts) = format::decode_long(head, &pointer.place(), nodes.page_size())?;
     let mut whole = Vec::with_capacity(len);

@@ -159,37 +159,38 @@ impl Run {
         Run { base, ..self }
     }
 
-    /// What was set by [`Run::based`]; 0 otherwise.
+    /// Returns what was set by [`Run::based`]; 0 otherwise.
     #[must_use]
     pub fn base(&self) -> Sequence {
         self.base
     }
 
-    /// The highest sequence number of a record or range delete.
+    /// Returns the highest sequence number of a record or range delete.
     #[must_use]
     pub fn newest(&self) -> Sequence {
         self.inner.summary.highest_sequence.max(self.base)
     }
 
-    /// The pointer to the footer, which no other run has.
+    /// Returns the pointer to the footer, which no other run has.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {
         &self.inner.pointer
     }
 
-    /// What the run comes to.
+    /// Returns what the run comes to.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.inner.summary
     }
 
-    /// The smallest key that a record or a range delete touches.
+    /// Returns the smallest key that a record or a range delete touches.
     #[must_use]
     pub fn low(&self) -> &[u8] {
         &self.inner.low
     }
 
-    /// The largest key that a record or a range delete touches, where a range delete's end counts.
+    /// Returns the largest key that a record or a range delete touches, where a range delete's end
+    /// counts.
     #[must_use]
     pub fn high(&self) -> &[u8] {
         &self.inner.high
@@ -217,14 +218,14 @@ impl Run {
         &self.inner.range_deletes
     }
 
-    /// How many levels of index nodes stand above the leaves, the root in the footer counted; 0
-    /// without records.
+    /// Returns how many levels of index nodes stand above the leaves, the root in the footer
+    /// counted; 0 without records.
     #[must_use]
     pub fn height(&self) -> u8 {
         self.inner.root.as_ref().map_or(0, |(layout, _)| layout.level)
     }
 
-    /// Bytes of memory that it takes as long as it is open.
+    /// Returns the bytes of memory that it takes as long as it is open.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let inner = &*self.inner;
@@ -253,20 +254,20 @@ impl fmt::Debug for Run {
 struct Bad(&'static str);
 
 impl Bad {
-    /// The error, for the node at a place.
+    /// Returns the error, for the node at a place.
     #[cold]
     fn at(self, pointer: &NodePointer) -> Error {
         Error::corrupt(pointer.place(), self.0, "something else")
     }
 }
 
-/// How many bytes two keys have in common from their beginnings.
+/// Returns how many bytes two keys have in common from their beginnings.
 #[inline]
 fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// The shortest key above `before` and at or below `next`.
+/// Returns the shortest key above `before` and at or below `next`.
 fn separator<'a>(before: &[u8], next: &'a [u8]) -> &'a [u8] {
     &next[..(common_prefix(before, next) + 1).min(next.len())]
 }

@@ -47,7 +47,7 @@ impl Run {
         Self::assemble(&footer, details.map_err(bad)?, pointer, nodes.page_size()).map_err(bad)
     }
 
-    /// A run from what its footer says.
+    /// Returns a run from what its footer says.
     pub(super) fn assemble(
         footer: &Footer,
         mut details: Details,

@@ -31,7 +31,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// The usual options: uncompressed, outside the reserve.
+    /// Creates the usual options: uncompressed, outside the reserve.
     #[must_use]
     pub fn new(purpose: Purpose) -> RunOptions {
         RunOptions {
@@ -44,7 +44,7 @@ impl RunOptions {
         }
     }
 
-    /// The length beyond which values go to value extents, once every option is found to be
+    /// Returns the length beyond which values go to value extents, once every option is found to be
     /// possible.
     pub(super) fn threshold(&self, page_size: PageSize) -> Result<usize> {
         let page = page_size.bytes();
@@ -62,7 +62,7 @@ impl RunOptions {
         }
     }
 
-    /// Bytes that a leaf may have, for records of `record` bytes.
+    /// Returns the bytes that a leaf may have, for records of `record` bytes.
     pub(super) fn leaf_room(&self, record: usize, page_size: PageSize) -> usize {
         let pages = self.leaf_pages.map(usize::from);
         pages.unwrap_or_else(|| leaf_pages(record, self.codec, page_size)) * page_size.bytes()

@@ -62,7 +62,7 @@ impl Spans {
         })
     }
 
-    /// A unit that no extent was named for, if there is one.
+    /// Returns a unit that no extent was named for, if there is one.
     pub(super) fn left_over(&self) -> Option<(u8, u64)> {
         self.units.keys().next().copied()
     }
@@ -85,12 +85,12 @@ pub(super) fn bounds(low: &[u8], high: &[u8]) -> (Box<[u8]>, Box<[u8]>) {
     (rounded_down(low).into(), rounded_up(high).into())
 }
 
-/// A short key at or below `key`.
+/// Returns a short key at or below `key`.
 fn rounded_down(key: &[u8]) -> &[u8] {
     &key[..key.len().min(MAX_BOUND)]
 }
 
-/// A short key at or above `key`, if there is one.
+/// Returns a short key at or above `key`, if there is one.
 fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if key.len() <= MAX_BOUND {
         return key.into();

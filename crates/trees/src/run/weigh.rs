@@ -57,8 +57,8 @@ struct Through<'g> {
 }
 
 impl Run {
-    /// What a range comes to. Leaves are not read: those that the range begins and ends in count
-    /// whole.
+    /// Returns what a range comes to. Leaves are not read: those that the range begins and ends in
+    /// count whole.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when a node is not what its pointer
@@ -235,7 +235,7 @@ struct Candidate {
     can_begin: bool,
 }
 
-/// The first and the last child of a node that may have keys between bounds.
+/// Returns the first and the last child of a node that may have keys between bounds.
 fn overlapping(
     node: &Node<'_>,
     low: Option<&[u8]>,

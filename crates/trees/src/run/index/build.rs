@@ -65,7 +65,7 @@ impl IndexBuilder {
         true
     }
 
-    /// The node, and an empty builder again.
+    /// Returns the node, and an empty builder again.
     pub(in crate::run) fn take(&mut self) -> Full {
         let mut bytes = Vec::new();
         format::encode(
