@@ -282,8 +282,8 @@ impl FromStr for Target {
     }
 }
 
-/// The target that the environment asks for. While there is one, nothing else is run, in whichever
-/// story it is.
+/// Returns the target that the environment asks for. While there is one, nothing else is run, in
+/// whichever story it is.
 ///
 /// # Panics
 /// When the variable is set to something that is no target: better than testing something else.

@@ -207,7 +207,7 @@ struct Run {
     bad: Option<(u64, Bad)>,
 }
 
-/// The steps that a target keeps, each with its place.
+/// Returns the steps that a target keeps, each with its place.
 pub(crate) fn kept<A: Clone>(all: &[Step<A>], places: &[usize]) -> Vec<(usize, Step<A>)> {
     let kept = places
         .iter()
@@ -225,14 +225,15 @@ impl Report {
         }
     }
 
-    /// The command that replays what was found.
+    /// Returns the command that replays what was found.
     #[must_use]
     pub fn replay_line(&self) -> Option<String> {
         let target = &self.finding.as_ref()?.target;
         Some(format!("{}=\"{target}\" {}", crate::replay::VARIABLE, self.test))
     }
 
-    /// A table of what was counted, `elapsed` being the time it took on all threads together.
+    /// Returns a table of what was counted, `elapsed` being the time it took on all threads
+    /// together.
     #[must_use]
     pub fn table(&self, elapsed: Duration) -> String {
         let tally = &self.tally;

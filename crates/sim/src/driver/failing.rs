@@ -32,7 +32,7 @@ impl Failing {
         self.fault.kind == FaultKind::Capacity && trouble.cause == Cause::Full || machine.faults_hit() > 0
     }
 
-    /// Whether a failure of this kind ends all writing.
+    /// Returns whether a failure of this kind ends all writing.
     fn ends_writing(&self) -> bool {
         self.fault.kind == FaultKind::Io
             && matches!(
@@ -41,13 +41,13 @@ impl Failing {
             )
     }
 
-    /// Whether a failure of this kind is allowed to end all writing: space is allocated before it
-    /// is written to, so a full disk at a write is a broken promise of the file system.
+    /// Returns whether a failure of this kind is allowed to end all writing: space is allocated
+    /// before it is written to, so a full disk at a write is a broken promise of the file system.
     fn may_end_writing(&self) -> bool {
         self.fault.kind == FaultKind::Full && self.fault.operation == Operation::Write
     }
 
-    /// Whether reads fail too.
+    /// Returns whether reads fail too.
     fn blinds(&self) -> bool {
         self.fault.lasting == FaultLasting::Sticky
             && matches!(self.fault.operation, Operation::Read | Operation::Open)
@@ -70,7 +70,7 @@ impl Failing {
 }
 
 impl<S: Story> Explorer<'_, S> {
-    /// Does the steps on a machine that fails. Whether the fault was met.
+    /// Does the steps on a machine that fails. Returns whether the fault was met.
     pub(super) fn run_failing(
         &mut self,
         steps: &[(usize, Step<S::Action>)],

@@ -143,7 +143,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// One faulty run. Whether the fault was met, and nothing was found.
+    /// One faulty run. Returns whether the fault was met, and nothing was found.
     fn case(&self, report: &mut FaultReport, seed: u64, places: &[usize], fault: FaultAt) -> bool {
         if report.finding.is_some() {
             return false;
@@ -172,7 +172,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// The space that a run without faults takes.
+    /// Returns the space that a run without faults takes.
     fn space_of(&self, seed: u64, places: &[usize]) -> Option<u64> {
         let all = self.story.steps(seed, places.len());
         let steps = super::kept(&all, places);
@@ -218,7 +218,7 @@ impl FaultReport {
         }
     }
 
-    /// A table of what was counted.
+    /// Returns a table of what was counted.
     #[must_use]
     pub fn table(&self) -> String {
         let mut out = String::new();

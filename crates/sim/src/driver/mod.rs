@@ -217,7 +217,7 @@ impl<'a, S: Story> Explorer<'a, S> {
         }
     }
 
-    /// Which operations of a life at `depth` are crash points.
+    /// Returns which operations of a life at `depth` are crash points.
     fn choice(&self, depth: usize, seed: u64) -> Choice {
         match &self.plan {
             Plan::Sample if depth == 0 => Choice::of_run(self.settings, seed),

@@ -50,7 +50,7 @@ impl Crash {
         }
     }
 
-    /// Whether the machine died.
+    /// Returns whether the machine died.
     #[must_use]
     pub fn is_power_loss(self) -> bool {
         self.power
@@ -64,7 +64,7 @@ pub struct Survivors {
 }
 
 impl Survivors {
-    /// How many commits survived.
+    /// Returns how many commits survived.
     #[must_use]
     pub fn count(&self) -> usize {
         self.kept.iter().filter(|&&kept| kept).count()
@@ -111,7 +111,7 @@ impl Reference {
         Err(Violation::describe(self, view, crash, found))
     }
 
-    /// The commits up to `cut` that explain `found`, when an allowed set of them does.
+    /// Returns the commits up to `cut` that explain `found`, when an allowed set of them does.
     fn explain(&self, view: &View, crash: Crash, cut: usize, found: &Contents) -> Option<Vec<bool>> {
         let must = |number: usize| view.claim(crash, number) == Claim::Must;
         let free = (1..=cut).find(|&number| !must(number)).unwrap_or(cut + 1);
@@ -136,7 +136,7 @@ impl Reference {
 }
 
 impl View {
-    /// Whether commit `number` must have survived.
+    /// Returns whether commit `number` must have survived.
     pub(super) fn requires(&self, crash: Crash, number: usize) -> bool {
         self.claim(crash, number) == Claim::Must
     }

@@ -66,7 +66,7 @@ pub struct View {
 }
 
 impl View {
-    /// How many commits had begun.
+    /// Returns how many commits had begun.
     #[must_use]
     pub fn newest(&self) -> usize {
         self.statuses.len()
@@ -97,14 +97,14 @@ pub struct Contents {
     pub(crate) hash: u64,
 }
 
-/// A pair's share in the hash of a map. Shares are added, so that a change costs two of them, not a
-/// walk.
+/// Returns a pair's share in the hash of a map. Shares are added, so that a change costs two of
+/// them, not a walk.
 fn share(key: &[u8], value: u64) -> u64 {
     seeded(value, key)
 }
 
 impl Contents {
-    /// An empty map.
+    /// Creates an empty map.
     #[must_use]
     pub fn new() -> Contents {
         Contents::default()
@@ -123,19 +123,19 @@ impl Contents {
         Ok(())
     }
 
-    /// How many pairs there are.
+    /// Returns how many pairs there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// A hash of all pairs, whatever order they were added in.
+    /// Returns a hash of all pairs, whatever order they were added in.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
@@ -174,7 +174,7 @@ impl Default for Reference {
 }
 
 impl Reference {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Reference {
         Self::on_base(Contents::new())
@@ -269,7 +269,7 @@ impl Reference {
         self.durable = self.durable.max(number);
     }
 
-    /// What is promised now.
+    /// Returns what is promised now.
     #[must_use]
     pub fn view(&self) -> View {
         View {
@@ -278,34 +278,34 @@ impl Reference {
         }
     }
 
-    /// How many commits there are: the number of the newest.
+    /// Returns how many commits there are: the number of the newest.
     #[must_use]
     pub fn newest(&self) -> usize {
         self.commits.len()
     }
 
-    /// How many commits were acknowledged.
+    /// Returns how many commits were acknowledged.
     #[must_use]
     pub fn acknowledged(&self) -> usize {
         let acknowledged = |commit: &&Commit| matches!(commit.status, Status::Acknowledged(_));
         self.commits.iter().filter(acknowledged).count()
     }
 
-    /// The newest commit that must survive the death of the machine.
+    /// Returns the newest commit that must survive the death of the machine.
     #[must_use]
     pub fn durable(&self) -> usize {
         self.durable
     }
 
-    /// The digest of a key's value in `state(n)`.
+    /// Returns the digest of a key's value in `state(n)`.
     pub(crate) fn value_at(&self, key: &[u8], n: usize) -> Option<u64> {
         let versions = self.versions.get(key)?;
         let newer = versions.partition_point(|(number, _)| *number <= n);
         versions.get(newer.checked_sub(1)?)?.1
     }
 
-    /// Whether a read of `key` that answers `value` is right now. What a commit in doubt wrote may
-    /// be read or not.
+    /// Returns whether a read of `key` that answers `value` is right now. What a commit in doubt
+    /// wrote may be read or not.
     #[must_use]
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
         let value = value.map(checksum);
@@ -318,7 +318,7 @@ impl Reference {
         value.is_none()
     }
 
-    /// The keys that a scan shows now, in order.
+    /// Returns the keys that a scan shows now, in order.
     #[must_use]
     pub fn keys(&self) -> Vec<&[u8]> {
         let live = self
@@ -328,8 +328,8 @@ impl Reference {
         live.map(|(key, _)| &key[..]).collect()
     }
 
-    /// The history after a crash from which the store came back with `found`, `survivors` being the
-    /// judge's answer, and `view` what had been promised when it came.
+    /// Returns the history after a crash from which the store came back with `found`, `survivors`
+    /// being the judge's answer, and `view` what had been promised when it came.
     ///
     /// What was found after a power loss was read from disk, so it becomes the base: losing it
     /// later would be a loss. What was found after the death of a process may still be in the page
