@@ -44,8 +44,8 @@ impl Group {
         Ok(group)
     }
 
-    /// A group of the block controller, for counting what the device under a directory is asked
-    /// for.
+    /// Returns a group of the block controller, for counting what the device under a directory is
+    /// asked for.
     ///
     /// # Errors
     /// As [`Group::memory`].
@@ -124,7 +124,7 @@ impl Drop for Group {
     }
 }
 
-/// The group of this process in the hierarchy of a controller.
+/// Returns the group of this process in the hierarchy of a controller.
 fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');

@@ -46,7 +46,7 @@ pub enum Log {
 
 /// An engine that is open. All threads share it; each has a [`Session`].
 pub trait Engine: Send + Sync {
-    /// What one thread reads and writes through.
+    /// Returns what one thread reads and writes through.
     ///
     /// # Errors
     /// As the engine says.
@@ -58,7 +58,7 @@ pub trait Engine: Send + Sync {
     /// As the engine says.
     fn flush(&self) -> Result<()>;
 
-    /// How it was set up, each setting with its value.
+    /// Returns how it was set up, each setting with its value.
     fn settings(&self) -> Vec<(String, String)>;
 
     /// What the engine itself has to say at the end of a phase, for people; empty if nothing.
@@ -84,13 +84,13 @@ pub trait Session: Send {
     /// As the engine says.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Hands out the key's value, if it has one. Whether it has.
+    /// Hands out the key's value, if it has one. Returns whether it has.
     ///
     /// # Errors
     /// As the engine says.
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Hands out up to `limit` pairs from a key on, in order. How many there were.
+    /// Hands out up to `limit` pairs from a key on, in order. Returns how many there were.
     ///
     /// # Errors
     /// As the engine says.

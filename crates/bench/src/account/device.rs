@@ -65,7 +65,7 @@ impl Counted {
         }
     }
 
-    /// What was done since an earlier moment.
+    /// Returns what was done since an earlier moment.
     #[must_use]
     pub fn since(&self, before: &Counted) -> Counted {
         let since = |now: Option<Traffic>, before: Option<Traffic>| Some(now?.since(before?));
@@ -82,7 +82,7 @@ impl Counted {
         self.group.or(self.block).map_or(0, |traffic| traffic.reads)
     }
 
-    /// Bytes that were read.
+    /// Returns the bytes that were read.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.process
@@ -91,7 +91,7 @@ impl Counted {
             .map_or(0, |traffic| traffic.read_bytes)
     }
 
-    /// Bytes that were written.
+    /// Returns the bytes that were written.
     #[must_use]
     pub fn write_bytes(&self) -> u64 {
         self.process
@@ -100,7 +100,7 @@ impl Counted {
     }
 }
 
-/// A device's major and minor number, as the C library takes them apart.
+/// Returns a device's major and minor number, as the C library takes them apart.
 pub(crate) fn split(device: u64) -> (u32, u32) {
     (libc::major(device), libc::minor(device))
 }

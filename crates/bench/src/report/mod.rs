@@ -144,7 +144,7 @@ fn medians(rows: &[Row]) -> Vec<Row> {
     results
 }
 
-/// The median of rows that are sorted by their throughput.
+/// Returns the median of rows that are sorted by their throughput.
 fn median(group: &[&Row]) -> Row {
     let middle = group[group.len() / 2];
     let real = |of: fn(&Row) -> f64| {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::account::latency::Percentiles;
 
-    /// A report of two phases.
+    /// Returns a report of two phases.
     pub(super) fn tiny(engines: &[&str]) -> Report {
         let mut results = Vec::new();
         for phase in ["load", "c"] {

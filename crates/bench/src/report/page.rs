@@ -5,7 +5,7 @@ use super::plots::Plot;
 use super::{Report, table};
 use std::fmt::Write;
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn page(report: &Report, plots: &[Plot]) -> String {
     let mut page = String::from(

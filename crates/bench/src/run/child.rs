@@ -107,7 +107,7 @@ struct State<'a> {
     say: &'a mut dyn FnMut(Event),
 }
 
-/// What the workers of a pass have written and read.
+/// Returns what the workers of a pass have written and read.
 fn bytes(workers: &[Worker<'_>]) -> (u64, u64) {
     workers.iter().fold((0, 0), |(written, read), worker| {
         (written + worker.written, read + worker.read)
@@ -218,7 +218,7 @@ impl<'a> State<'a> {
         Snapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
     }
 
-    /// What holds of every row.
+    /// Returns what holds of every row.
     fn row(&self, name: &str, before: &Snapshot, after: &Snapshot) -> Row {
         let device = after.device.since(&before.device);
         let memory = Memory::now(&Process::own(), self.job.groups.memory.as_deref());

@@ -58,7 +58,7 @@ pub struct Groups {
 }
 
 impl Job {
-    /// A small one without phases, for tests.
+    /// Returns a small one without phases, for tests.
     #[cfg(test)]
     pub(crate) fn tiny() -> Job {
         Job {
@@ -82,7 +82,7 @@ impl Job {
         }
     }
 
-    /// Bytes of a record.
+    /// Returns the bytes of a record.
     #[must_use]
     pub fn record_bytes(&self) -> u64 {
         (KEY_BYTES + self.value_bytes) as u64

@@ -23,7 +23,7 @@ impl Records {
         }
     }
 
-    /// The number of a new record, which a thread puts now.
+    /// Returns the number of a new record, which a thread puts now.
     pub(super) fn begin(&self, thread: usize) -> u64 {
         // Stored before the number is taken: a thread that sees the number taken sees that it is
         // pending.

@@ -105,7 +105,7 @@ pub trait Listener: Sync {
 
 /// What the runner needs of its surroundings.
 pub trait Runner: Listener {
-    /// The program, with its arguments, that is the child for an engine.
+    /// Returns the program, with its arguments, that is the child for an engine.
     ///
     /// # Errors
     /// When there is none.

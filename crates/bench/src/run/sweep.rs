@@ -45,7 +45,7 @@ pub const SWEEPS: [(&str, Sweep, &[u64]); 6] = [
 ];
 
 impl Sweep {
-    /// The points of a sweep, from a job that has everything else.
+    /// Returns the points of a sweep, from a job that has everything else.
     ///
     /// # Errors
     /// When a point makes no sense.

@@ -185,7 +185,7 @@ impl Shared<'_> {
         Ok(teller.recorder)
     }
 
-    /// How many requests come next, and the number of the first; none at the end.
+    /// Returns how many requests come next, and the number of the first; none at the end.
     fn next(&self, now: Instant) -> std::ops::Range<u64> {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             return 0..0;
@@ -239,7 +239,7 @@ impl Connection {
         })
     }
 
-    /// Sends the next requests. Whether there were any.
+    /// Sends the next requests. Returns whether there were any.
     fn begin(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<bool> {
         let client = shared.client;
         self.request.clear();
@@ -278,7 +278,7 @@ impl Connection {
     }
 
     /// Its socket is ready: sends what is left, takes what has come, and goes on when all is
-    /// answered. Whether it still asks.
+    /// answered. Returns whether it still asks.
     fn turn(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<bool> {
         if self.keys.is_empty() {
             // It had ended before, and was counted then.

@@ -125,7 +125,7 @@ pub struct Server {
 }
 
 impl Kind {
-    /// The server of a name.
+    /// Returns the server of a name.
     ///
     /// # Errors
     /// When there is none.
@@ -211,7 +211,7 @@ impl Kind {
 }
 
 impl Server {
-    /// The number of its process.
+    /// Returns the number of its process.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.child.id()

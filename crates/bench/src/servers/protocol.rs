@@ -57,8 +57,8 @@ impl Protocol {
         request.extend_from_slice(b"\r\n");
     }
 
-    /// The reply at the beginning of what was received, and how long it is; none while it is not
-    /// whole.
+    /// Returns the reply at the beginning of what was received, and how long it is; none while it
+    /// is not whole.
     ///
     /// # Errors
     /// When it is an error, or no reply to such a request.
@@ -80,7 +80,7 @@ impl Protocol {
     }
 }
 
-/// The first line, without its end.
+/// Returns the first line, without its end.
 fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     let within = &received[..received.len().min(LONGEST_LINE)];
     match within.iter().position(|&byte| byte == b'\r') {

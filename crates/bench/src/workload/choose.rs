@@ -62,8 +62,8 @@ impl Chooser {
         Chooser { draw, records }
     }
 
-    /// The number of the next record, of those below `limit`: the records at the beginning and
-    /// those that were put since.
+    /// Returns the number of the next record, of those below `limit`: the records at the beginning
+    /// and those that were put since.
     pub fn draw(&mut self, random: &mut fastrand::Rng, limit: u64) -> u64 {
         match &mut self.draw {
             Draw::Uniform => random.u64(..limit),

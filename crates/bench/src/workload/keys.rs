@@ -7,7 +7,8 @@ pub const KEY_BYTES: usize = 24;
 /// A record's key.
 pub type Key = [u8; KEY_BYTES];
 
-/// A bijection that scatters numbers (the finalizer of SplitMix64): two records never have one key.
+/// Returns a bijection that scatters numbers (the finalizer of SplitMix64): two records never have
+/// one key.
 #[must_use]
 pub fn scatter(number: u64) -> u64 {
     let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -25,7 +26,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The key of a record.
+    /// Returns the key of a record.
     #[must_use]
     pub fn of(&self, number: u64) -> Key {
         let scattered = scatter(number);

@@ -102,7 +102,7 @@ pub const WORKLOADS: [Workload; 7] = [
 ];
 
 impl Mix {
-    /// What the next operation does.
+    /// Returns what the next operation does.
     pub fn draw(&self, random: &mut fastrand::Rng) -> Kind {
         let mut left = random.u8(..100);
         for (share, kind) in [

@@ -17,7 +17,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// Whether it is nothing at all.
+    /// Returns whether it is nothing at all.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         matches!(self, Amount::Operations(0) | Amount::Milliseconds(0))
@@ -116,7 +116,7 @@ pub enum Lengths {
 }
 
 impl Lengths {
-    /// The next length.
+    /// Returns the next length.
     pub fn draw(self, random: &mut fastrand::Rng) -> usize {
         match self {
             Lengths::Uniform(most) => random.usize(1..=most),

@@ -38,7 +38,7 @@ impl Zipf {
         self.eta = eta(count, self.zeta);
     }
 
-    /// The next rank.
+    /// Returns the next rank.
     pub fn draw(&self, random: &mut fastrand::Rng) -> u64 {
         let uniform = random.f64();
         let scaled = uniform * self.zeta;
@@ -57,8 +57,8 @@ fn eta(count: u64, zeta_of_all: f64) -> f64 {
     (1.0 - (2.0 / count as f64).powf(1.0 - THETA)) / (1.0 - zeta(2) / zeta_of_all)
 }
 
-/// The sum of r^-theta for r from 1 to `count`: the first ones one by one, the others by Euler and
-/// Maclaurin.
+/// Returns the sum of r^-theta for r from 1 to `count`: the first ones one by one, the others by
+/// Euler and Maclaurin.
 fn zeta(count: u64) -> f64 {
     const EXACT: u64 = 1000;
     let one = |rank: u64| (rank as f64).powf(-THETA);

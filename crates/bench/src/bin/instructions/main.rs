@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The numbers, in the repository.
+/// Returns the numbers, in the repository.
 fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt")
 }
@@ -95,7 +95,7 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// The compiler and the architecture.
+/// Returns the compiler and the architecture.
 fn machine() -> Result<String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let said = Command::new(rustc)

@@ -44,7 +44,7 @@ impl Sizes {
         }
     }
 
-    /// The parts, in their order.
+    /// Returns the parts, in their order.
     pub(super) fn parts(self) -> [Part; 6] {
         let part = |name, function, operations| Part {
             name,

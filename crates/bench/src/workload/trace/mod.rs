@@ -74,7 +74,7 @@ pub fn record(path: &Path, phase: &Phase, head: Head, seed: u64) -> Result<()> {
     file.flush().with_context(what)
 }
 
-/// What a trace says of itself.
+/// Returns what a trace says of itself.
 ///
 /// # Errors
 /// When it is no trace, or a part of it is missing.
@@ -110,7 +110,7 @@ pub struct Replay {
 const ADVISE_EVERY: u64 = 1 << 16;
 
 impl Replay {
-    /// The part of a thread.
+    /// Returns the part of a thread.
     ///
     /// # Errors
     /// As [`head`].
@@ -127,7 +127,7 @@ impl Replay {
         })
     }
 
-    /// The next operation, if there is one.
+    /// Returns the next operation, if there is one.
     ///
     /// # Errors
     /// As the file system says, or when an operation is none.
