@@ -20,7 +20,7 @@ impl Default for Failure {
 
 #[cfg(any(feature = "rocksdb", feature = "leveldb"))]
 impl Failure {
-    /// Where a call puts its error.
+    /// Returns where a call puts its error.
     pub(crate) fn slot(&mut self) -> *mut *mut c_char {
         &raw mut self.0
     }
@@ -64,18 +64,18 @@ pub(crate) unsafe fn free(pointer: *mut c_char) {
     unsafe { libc_free(pointer.cast()) };
 }
 
-/// A path as C wants it.
+/// Returns a path as C wants it.
 pub(crate) fn c_path(path: &Path) -> Result<CString> {
     use std::os::unix::ffi::OsStrExt;
     CString::new(path.as_os_str().as_bytes()).context("a path with a zero byte in it")
 }
 
-/// Bytes as C wants them.
+/// Returns the bytes as C wants them.
 pub(crate) fn chars(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
 }
 
-/// What a library points to.
+/// Returns what a library points to.
 ///
 /// # Safety
 /// At least `bytes` bytes are there, and they do not change as long as the slice is used.

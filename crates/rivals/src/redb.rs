@@ -51,7 +51,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
 }
 
 impl Redb {
-    /// Whether the next commit is a durable one.
+    /// Returns whether the next commit is a durable one.
     fn is_due(&self) -> bool {
         let Ok(mut synced) = self.synced.lock() else {
             return true;

@@ -79,7 +79,7 @@ fn advise(known: &mut Vec<(usize, usize)>) {
     *known = tables;
 }
 
-/// The range of a line of `/proc/self/maps` that is a table.
+/// Returns the range of a line of `/proc/self/maps` that is a table.
 fn table(line: &str) -> Option<(usize, usize)> {
     if !line.ends_with(".ldb") {
         return None;
