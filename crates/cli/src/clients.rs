@@ -35,7 +35,8 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// The options of a server with these limits, whose store has so much memory if that is said.
+    /// Returns the options of a server with these limits, whose store has so much memory if that is
+    /// said.
     pub(crate) fn options(&self, memory: Option<u64>) -> Result<ServerOptions> {
         let client_memory = self.client_memory.map(|memory| memory.0);
         if let Some(bytes) = client_memory {

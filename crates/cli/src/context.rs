@@ -38,7 +38,7 @@ impl Context {
         self.form == Form::Json
     }
 
-    /// How the store is opened.
+    /// Returns how the store is opened.
     pub(crate) fn options(&self) -> Options {
         let options = Options::new();
         match self.memory {
@@ -120,7 +120,7 @@ impl Context {
         Ok(db)
     }
 
-    /// The store that was opened, or the process that has it open already.
+    /// Returns the store that was opened, or the process that has it open already.
     fn or_served(&self, opened: Result<Db>) -> Result<Store> {
         match opened {
             Ok(db) => Ok(Store::own(db)),
@@ -159,7 +159,7 @@ fn busy(error: Error, refused: &io::Error) -> Error {
     error.context(why)
 }
 
-/// What cannot be done with a store that another process has open.
+/// Returns what cannot be done with a store that another process has open.
 pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
     if exit::classify(&error) != Exit::Busy {
         return error;

@@ -9,7 +9,7 @@ use tracing::{Event, Metadata, Subscriber};
 /// How much is printed. `serve` lets clients change it.
 static LEVEL: LazyLock<LogLevel> = LazyLock::new(LogLevel::warning);
 
-/// The level of this process.
+/// Returns the level of this process.
 pub(crate) fn level() -> LogLevel {
     LEVEL.clone()
 }

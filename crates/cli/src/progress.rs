@@ -9,12 +9,12 @@ use std::time::Duration;
 const RATE: u8 = 8;
 const TICK: Duration = Duration::from_millis(250);
 
-/// A bar of bytes; without a total it only says how many and how fast.
+/// Returns a bar of bytes; without a total it only says how many and how fast.
 pub(crate) fn bytes(what: &str, total: Option<u64>) -> ProgressBar {
     bytes_from(what, total, 0)
 }
 
-/// A bar of a job that begins behind `first` bytes: its speed counts what this run does.
+/// Returns a bar of a job that begins behind `first` bytes: its speed counts what this run does.
 pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(RATE);
     let bar = ProgressBar::with_draw_target(total, target)

@@ -30,12 +30,12 @@ impl Output {
         }
     }
 
-    /// Whether a person looks at it.
+    /// Returns whether a person looks at it.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// The text in a style where styles are wanted.
+    /// Returns the text in a style where styles are wanted.
     pub(crate) fn styled(&self, style: Style, text: &str) -> String {
         if self.is_coloured {
             format!("{style}{text}{style:#}")

@@ -42,7 +42,7 @@ pub(crate) enum Holder {
 }
 
 impl Store {
-    /// The store that this process has open.
+    /// Returns the store that this process has open.
     pub(crate) fn own(db: Db) -> Store {
         let session = Box::new(RefCell::new(Session::new(&db)));
         Store {
@@ -51,7 +51,7 @@ impl Store {
         }
     }
 
-    /// The store that another process has open.
+    /// Returns the store that another process has open.
     pub(crate) fn served(client: Client) -> Store {
         Store {
             backend: Backend::Served(RefCell::new(client)),
@@ -88,7 +88,7 @@ impl Store {
         }
     }
 
-    /// The error in the words of the command line.
+    /// Returns the error in the words of the command line.
     fn explained(&self, error: Error) -> anyhow::Error {
         match error {
             Error::Store(alluvium::Error::NoSuchKeyspace { name }) => {
@@ -109,7 +109,7 @@ impl Store {
         }
     }
 
-    /// Whether a server keeps keys of Redis clients in it.
+    /// Returns whether a server keeps keys of Redis clients in it.
     fn is_of_server(&self) -> bool {
         self.keyspaces()
             .is_ok_and(|all| all.iter().any(|keyspace| keyspace["name"] == "redis"))
@@ -130,7 +130,7 @@ impl Store {
         self.ask(request, &mut |_| Ok(()))
     }
 
-    /// The one reply of an operation.
+    /// Returns the one reply of an operation.
     fn one<T>(&self, request: &Request, read: impl Fn(Reply) -> Option<T>) -> Result<T> {
         let mut found = None;
         self.ask(request, &mut |reply| {
@@ -142,7 +142,7 @@ impl Store {
         })
     }
 
-    /// The one reply of an operation that changes something: yes or no.
+    /// Returns the one reply of an operation that changes something: yes or no.
     pub(crate) fn is_changed(&self, request: &Request) -> Result<bool> {
         self.has_changed.set(true);
         self.one(request, |reply| match reply {
@@ -215,12 +215,12 @@ impl Store {
         self.values(name, &[]).map(|_| ())
     }
 
-    /// Makes sure that there is such a keyspace; whether it was created for that.
+    /// Makes sure that there is such a keyspace. Returns whether it was created for that.
     pub(crate) fn wanted(&self, name: &str) -> Result<bool> {
         self.is_changed(&Request::EnsureKeyspace(name.to_owned()))
     }
 
-    /// The values of keys.
+    /// Returns the values of keys.
     pub(crate) fn values(&self, keyspace: &str, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let request = Request::Get {
             keyspace: keyspace.to_owned(),
@@ -333,7 +333,7 @@ pub(crate) enum Typed {
     Elements(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// A walk over part of a keyspace.
+/// Returns a walk over part of a keyspace.
 pub(crate) fn walk(keyspace: &str, bounds: Bounds, direction: Direction, what: What) -> Scan {
     Scan {
         keyspace: keyspace.to_owned(),

@@ -57,7 +57,7 @@ impl<'o> Printer<'o> {
         }
     }
 
-    /// Where it prints.
+    /// Returns where it prints.
     pub(crate) fn out(&mut self) -> &mut Output {
         self.out
     }
@@ -292,7 +292,7 @@ impl Writer {
     }
 }
 
-/// The command that adds elements to a key.
+/// Returns the command that adds elements to a key.
 fn words<'e>(key: &'e [u8], kind: RedisKind, elements: &'e Elements) -> Vec<&'e [u8]> {
     let name: &[u8] = match kind {
         RedisKind::String => b"SET",

@@ -26,14 +26,14 @@ pub struct JsonReader {
 }
 
 impl JsonReader {
-    /// A reader.
+    /// Creates a reader.
     #[must_use]
     pub fn new(shape: Shape) -> JsonReader {
         JsonReader { shape }
     }
 }
 
-/// The bytes that a value means: a text's own, and the JSON of anything else.
+/// Returns the bytes that a value means: a text's own, and the JSON of anything else.
 fn bytes(value: &Value) -> Vec<u8> {
     match value {
         Value::String(text) => text.as_bytes().to_vec(),
@@ -41,8 +41,8 @@ fn bytes(value: &Value) -> Vec<u8> {
     }
 }
 
-/// A field; `a.b` is the field `b` of the object in `a`, unless there is a field of that whole
-/// name.
+/// Returns a field; `a.b` is the field `b` of the object in `a`, unless there is a field of that
+/// whole name.
 fn field<'a>(object: &'a Map<String, Value>, path: &str) -> Result<&'a Value, String> {
     if let Some(found) = object.get(path) {
         return Ok(found);

@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// What a file's name says.
+    /// Returns what a file's name says.
     #[must_use]
     pub fn of_file(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
@@ -125,7 +125,7 @@ pub trait WriteRows {
     }
 }
 
-/// The error of a stream in which nothing more can be understood.
+/// Returns the error of a stream in which nothing more can be understood.
 pub(crate) fn broken(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }

@@ -75,7 +75,8 @@ impl Order {
 }
 
 impl Parser {
-    /// A parser that compares keys with those before them in about `memory` bytes of memory.
+    /// Creates a parser that compares keys with those before them in about `memory` bytes of
+    /// memory.
     pub(crate) fn new(
         source: Source,
         reader: Box<dyn ReadRows + Send>,
@@ -150,7 +151,7 @@ impl Parser {
         }
     }
 
-    /// What became of the rows before the one that ends the import.
+    /// Returns what became of the rows before the one that ends the import.
     fn kept(&self) -> &'static str {
         match self.saved.rows {
             0 => "nothing is imported",
@@ -266,8 +267,8 @@ impl Parser {
         Err(failure(Exit::BadRows, text))
     }
 
-    /// Sends a block with how far the import is when it is in the store, and begins another one;
-    /// whether anybody wants more.
+    /// Sends a block with how far the import is when it is in the store, and begins another one.
+    /// Returns whether anybody wants more.
     fn send(&mut self, block: &mut Block, send: &dyn Fn(Block) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;

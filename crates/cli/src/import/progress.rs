@@ -144,8 +144,8 @@ impl Saved {
         })
     }
 
-    /// How far the import really is: where rows were being loaded all at once, what the store holds
-    /// tells whether that was done.
+    /// Returns how far the import really is: where rows were being loaded all at once, what the
+    /// store holds tells whether that was done.
     pub(crate) fn settled(mut self, store: &Store, keyspace: &str) -> Result<Saved> {
         let Some(pending) = self.pending.take() else {
             return Ok(self);

@@ -96,7 +96,7 @@ impl Seen {
         }
     }
 
-    /// Whether the fingerprint is new.
+    /// Returns whether the fingerprint is new.
     fn remember(&mut self, key: &[u8]) -> bool {
         let fingerprint = fingerprint(key);
         if self.fingerprints.len() < self.most {

@@ -316,7 +316,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The command that makes a change in a database.
+/// Returns the command that makes a change in a database.
 fn command(change: Change<'_>) -> Vec<Vec<u8>> {
     match change {
         Change::Put(key, value, None) => vec![b"SET".to_vec(), key.to_vec(), value.to_vec()],
@@ -337,7 +337,7 @@ mod tests {
     use super::*;
     use crate::formats::Changes;
 
-    /// A block of `rows` rows with keys from `first` on.
+    /// Returns a block of `rows` rows with keys from `first` on.
     fn block(first: u32, rows: u32) -> Block {
         let mut changes = Changes::new();
         for number in first..first + rows {

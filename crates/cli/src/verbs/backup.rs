@@ -52,7 +52,7 @@ pub struct Restore {
 /// What is said when the user stops it.
 const INCOMPLETE: &str = "stopped: what was copied is no store; the same command starts from the beginning";
 
-/// A bar that shows how far a job has come.
+/// Returns a bar that shows how far a job has come.
 pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     move |progress| {
         let message = match progress.stage {

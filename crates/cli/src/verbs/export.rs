@@ -224,7 +224,7 @@ impl Export {
         Ok(CsvWriter::new(separator, rows, header)?)
     }
 
-    /// The layout of the table that the keyspace was imported from.
+    /// Returns the layout of the table that the keyspace was imported from.
     fn layout(&self, store: &Store) -> Result<Option<Layout>> {
         // Without imports there is no such keyspace.
         if !store.has_keyspace(PROGRESS)? {
@@ -234,7 +234,7 @@ impl Export {
         kept.map(|kept| Layout::decode(&kept)).transpose()
     }
 
-    /// Where the rows go. A file that is there already is not replaced unasked.
+    /// Returns where the rows go. A file that is there already is not replaced unasked.
     fn destination(&self) -> Result<To> {
         if self.file.as_os_str() == "-" {
             return Ok(To::Output);

@@ -96,7 +96,7 @@ pub enum ValueAs {
     Json,
 }
 
-/// The separator of fields, one byte.
+/// Returns the separator of fields, one byte.
 pub(crate) fn field_separator(format: Format, chosen: Option<&str>) -> Result<u8> {
     match (chosen.map(str::as_bytes), format) {
         (Some([byte]), _) if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
@@ -109,7 +109,7 @@ pub(crate) fn field_separator(format: Format, chosen: Option<&str>) -> Result<u8
     }
 }
 
-/// The format that was chosen, or that a file's name says.
+/// Returns the format that was chosen, or that a file's name says.
 pub(crate) fn format_of(chosen: Option<Format>, file: &Path) -> Result<Format> {
     chosen.or_else(|| Format::of_file(file)).ok_or_else(|| {
         let text = format!(
@@ -305,7 +305,7 @@ impl Import {
         Ok(())
     }
 
-    /// The stream, its length if that is known, and its name for later.
+    /// Returns the stream, its length if that is known, and its name for later.
     fn input(&self) -> Result<(Input, Option<u64>, String)> {
         if self.file.as_os_str() == "-" {
             return Ok((Input::Pipe, None, "-".to_owned()));
@@ -360,8 +360,8 @@ impl Import {
         text
     }
 
-    /// How far an earlier import of the same input is. One that has no row stands in no other's
-    /// way.
+    /// Returns how far an earlier import of the same input is. One that has no row stands in no
+    /// other's way.
     fn earlier(&self, store: Option<&Store>, identity: &Identity, format: Format) -> Result<Saved> {
         let options = self.options(format);
         let begun = Saved {
@@ -404,7 +404,7 @@ impl Import {
         Job::new(store, to.clone(), identity, layout, uniqueness)
     }
 
-    /// The file for rejected rows, if there is one.
+    /// Returns the file for rejected rows, if there is one.
     fn rejects(&self, saved: &Saved) -> Result<Option<Rejects>> {
         let Some(path) = self.rejects.as_deref() else {
             return Ok(None);
@@ -514,7 +514,7 @@ enum Input {
 }
 
 impl Input {
-    /// The stream at the place up to which it was imported, if it is the same.
+    /// Returns the stream at the place up to which it was imported, if it is the same.
     fn at(self, saved: &Saved) -> Result<Source> {
         let before = saved.offset - saved.tail_bytes.min(saved.offset);
         let mut reader: Box<dyn Read + Send> = match self {

@@ -73,7 +73,7 @@ impl Inspect {
     }
 }
 
-/// The bytes of a field, as they are shown.
+/// Returns the bytes of a field, as they are shown.
 fn shown(of: &Value, name: &str) -> String {
     let text = of[name].as_str().map(|text| text.as_bytes().to_vec());
     let bytes = text.or_else(|| STANDARD.decode(of[format!("{name}_base64")].as_str()?).ok());

@@ -29,7 +29,7 @@ impl Fields {
         self.fields.len()
     }
 
-    /// The bytes of a field of the row that begins the bytes.
+    /// Returns the bytes of a field of the row that begins the bytes.
     pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Cow<'a, [u8]> {
         let Field { place, is_doubled } = &self.fields[index];
         let field = &bytes[place.clone()];
@@ -67,10 +67,10 @@ pub(super) enum Found {
 
 /// Bytes that may grow at their end.
 pub(super) trait Window {
-    /// What is there.
+    /// Returns what is there.
     fn rest(&self) -> &[u8];
 
-    /// Reads more; whether there was any.
+    /// Reads more. Returns whether there was any.
     fn fill(&mut self) -> io::Result<bool>;
 }
 
@@ -103,7 +103,7 @@ fn byte(window: &mut impl Window, at: usize) -> io::Result<Option<u8>> {
     Ok(Some(window.rest()[at]))
 }
 
-/// The first place from `at` on where `find` finds something.
+/// Returns the first place from `at` on where `find` finds something.
 fn place(
     window: &mut impl Window,
     mut at: usize,

@@ -15,7 +15,7 @@ pub struct CsvWriter {
 }
 
 impl CsvWriter {
-    /// A writer.
+    /// Creates a writer.
     ///
     /// # Errors
     /// When the header of a table is no row.

@@ -290,7 +290,7 @@ impl Common {
         }
     }
 
-    /// Whether processes are capped.
+    /// Returns whether processes are capped.
     fn cap(&self, bytes: u64) -> Cap {
         if self.no_cap {
             return Cap::None;
@@ -361,7 +361,8 @@ impl Common {
     }
 }
 
-/// A cap by a control group; none where the system has no control groups for us, which is said.
+/// Returns a cap by a control group; none where the system has no control groups for us, which is
+/// said.
 pub(super) fn cap_or_none(bytes: u64) -> Cap {
     match cgroup::try_cap(bytes) {
         Ok(()) => Cap::Group,
@@ -443,7 +444,7 @@ fn report(
     Ok(Report::new(machine, described, outcome))
 }
 
-/// What was ordered, for people.
+/// Returns what was ordered, for people.
 fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let data = job.records * job.record_bytes();
@@ -558,7 +559,7 @@ impl Listener for Screen {
     }
 }
 
-/// The program with the other engines: beside this one, or in PATH.
+/// Returns the program with the other engines: beside this one, or in PATH.
 fn rivals() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok();
     let beside = beside

@@ -131,7 +131,7 @@ impl Verb {
     }
 }
 
-/// What was ordered, for people.
+/// Returns what was ordered, for people.
 fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     let record = (KEY_BYTES + orders.value_bytes) as u64;
     let depths: Vec<String> = orders.depths.iter().map(usize::to_string).collect();
