@@ -62,7 +62,7 @@ fn exists(workspace: &Workspace, path: &str) -> bool {
             .is_some_and(|file| file.starts_with(&folder))
 }
 
-/// The targets of a line's links to files, without the part behind `#`.
+/// Returns the targets of a line's links to files, without the part behind `#`.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line
         .split("](")
@@ -74,7 +74,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
         .filter(|target| !target.is_empty())
 }
 
-/// The paths into the workspace that a line names in passing.
+/// Returns the paths into the workspace that a line names in passing.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let word = |c: char| c.is_alphanumeric() || "/._-*<>{}".contains(c);
     line.split(move |c| !word(c))
@@ -92,7 +92,7 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// A link's target as a path in the workspace.
+/// Returns a link's target as a path in the workspace.
 fn resolve(from: &str, target: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

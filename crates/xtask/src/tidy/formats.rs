@@ -65,7 +65,7 @@ fn check_other(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The lines that import `bytes::{Reader, Writer}` or name one of them by its path.
+/// Returns the lines that import `bytes::{Reader, Writer}` or name one of them by its path.
 fn cursors(source: &Source) -> Vec<usize> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
@@ -131,8 +131,8 @@ fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Findi
     }
 }
 
-/// Whether a test's name says that the bytes do not change, in the file or in the tests that belong
-/// to it.
+/// Returns whether a test's name says that the bytes do not change, in the file or in the tests
+/// that belong to it.
 fn has_snapshot(workspace: &Workspace, format: &Source) -> bool {
     let folder = format.path.trim_end_matches("format.rs");
     let belongs = |source: &&Source| {

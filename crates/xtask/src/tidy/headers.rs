@@ -72,7 +72,7 @@ fn twice(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// The number of the invariant that a line of a header states: `S1` in `- **S1** …`.
+/// Returns the number of the invariant that a line of a header states: `S1` in `- **S1** …`.
 fn invariant(line: &str) -> Option<&str> {
     let (name, _) = line.trim().strip_prefix("- **")?.split_once("**")?;
     let digits = name.trim_start_matches(|c: char| c.is_ascii_uppercase());

@@ -91,7 +91,7 @@ fn is_exception(path: &str, name: &str) -> bool {
         .any(|(file, allowed, _)| *file == path && *allowed == name)
 }
 
-/// The lines that name `std::fs`, alone or in a group of imports.
+/// Returns the lines that name `std::fs`, alone or in a group of imports.
 fn file_system(source: &Source) -> Vec<usize> {
     let tokens = &source.tokens;
     let mut lines = source.find("std::fs");
@@ -111,7 +111,7 @@ fn file_system(source: &Source) -> Vec<usize> {
     lines
 }
 
-/// The lines that name a crate, as the start of a path or by importing it.
+/// Returns the lines that name a crate, as the start of a path or by importing it.
 fn system(source: &Source, name: &str) -> Vec<usize> {
     let mut lines = source.find(&format!("{name}::"));
     lines.extend(source.find(&format!("use {name};")));

@@ -65,7 +65,7 @@ struct Child {
     plain: bool,
 }
 
-/// The files that a file's `mod name;`, `#[path = "…"] mod name;` and `include!("…")` mean.
+/// Returns the files that a file's `mod name;`, `#[path = "…"] mod name;` and `include!("…")` mean.
 fn children(source: &Source, folder: &str) -> Vec<Child> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
@@ -121,7 +121,7 @@ fn children(source: &Source, folder: &str) -> Vec<Child> {
     found
 }
 
-/// A path without `.` and `..`.
+/// Returns a path without `.` and `..`.
 fn normal(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {

@@ -26,7 +26,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// The word, if it is one.
+    /// Returns the word, if it is one.
     #[must_use]
     pub fn word(&self) -> Option<&str> {
         match &self.kind {
@@ -35,7 +35,7 @@ impl Token {
         }
     }
 
-    /// Whether it is this punctuation character.
+    /// Returns whether it is this punctuation character.
     #[must_use]
     pub fn is(&self, mark: char) -> bool {
         self.kind == Kind::Mark(mark)
@@ -92,21 +92,21 @@ impl Source {
         }
     }
 
-    /// How many lines hold code (not blank, not only comment), from one line to another.
+    /// Returns how many lines hold code (not blank, not only comment), from one line to another.
     #[must_use]
     pub fn code_lines_in(&self, lines: RangeInclusive<usize>) -> usize {
         let before = |line: usize| self.code_lines.partition_point(|&at| at < line);
         before(lines.end() + 1) - before(*lines.start())
     }
 
-    /// How many lines of the file hold code.
+    /// Returns how many lines of the file hold code.
     #[must_use]
     pub fn code_len(&self) -> usize {
         self.code_lines.len()
     }
 
-    /// The lines where a piece of Rust begins, compared token by token, so that neither comments
-    /// nor strings match.
+    /// Returns the lines where a piece of Rust begins, compared token by token, so that neither
+    /// comments nor strings match.
     ///
     /// ```
     /// let source = xtask::tidy::Source::new("a.rs", "// std::fs\nuse std :: fs;");
@@ -128,7 +128,7 @@ impl Source {
             .collect()
     }
 
-    /// Whether a line is test code: in a file of tests, or in an item under `#[cfg(test)]`.
+    /// Returns whether a line is test code: in a file of tests, or in an item under `#[cfg(test)]`.
     #[must_use]
     pub fn is_test(&self, line: usize) -> bool {
         let test_file = self.file_name() == "tests.rs"
@@ -139,13 +139,13 @@ impl Source {
         test_file || self.test_regions.iter().any(|region| region.contains(&line))
     }
 
-    /// The last part of the path.
+    /// Returns the last part of the path.
     #[must_use]
     pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// The lines that say `tidy: allow <rule>: <why>`.
+    /// Returns the lines that say `tidy: allow <rule>: <why>`.
     pub fn allowances<'a>(&'a self, rule: &'a str) -> impl Iterator<Item = usize> + 'a {
         self.comments
             .iter()
@@ -153,7 +153,7 @@ impl Source {
             .map(|comment| comment.line)
     }
 
-    /// Whether a comment on the line, or directly above it, allows what the rule forbids.
+    /// Returns whether a comment on the line, or directly above it, allows what the rule forbids.
     #[must_use]
     pub fn allows(&self, rule: &str, line: usize) -> bool {
         let mut top = line;
@@ -181,14 +181,14 @@ impl Source {
     }
 }
 
-/// What a comment allows, if it says so with a reason.
+/// Returns what a comment allows, if it says so with a reason.
 fn allowance(comment: &str) -> Option<&str> {
     let (rule, why) = comment.trim().strip_prefix("tidy: allow ")?.split_once(':')?;
     (why.trim().len() >= 20).then_some(rule.trim())
 }
 
-/// The index of the token that ends the item around `at`: its `;`, or the brace that closes its
-/// body.
+/// Returns the index of the token that ends the item around `at`: its `;`, or the brace that closes
+/// its body.
 fn end_of_item(tokens: &[Token], at: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (index, token) in tokens.iter().enumerate().skip(at) {
@@ -207,7 +207,7 @@ fn end_of_item(tokens: &[Token], at: usize) -> Option<usize> {
     None
 }
 
-/// The lines of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+/// Returns the lines of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn test_regions(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     let starts = |pattern: &str, at: usize| {
         let (wanted, _) = super::lexer::cut(pattern);

@@ -141,7 +141,7 @@ impl Workspace {
         })
     }
 
-    /// How much there is, in words.
+    /// Returns how much there is, in words.
     #[must_use]
     pub fn summary(&self) -> String {
         let lines: usize = self.sources.iter().map(Source::code_len).sum();
@@ -159,8 +159,8 @@ impl Workspace {
     }
 }
 
-/// The commits since one, merges left out. None without git, without history, or if that commit is
-/// not in it.
+/// Returns the commits since one, merges left out. None without git, without history, or if that
+/// commit is not in it.
 fn subjects(root: &Path, since: &str) -> Vec<(String, String)> {
     if since.is_empty() {
         return Vec::new();
@@ -227,7 +227,7 @@ fn packages(metadata: &Metadata, root: &Path) -> Vec<Package> {
     metadata.packages.iter().map(package).collect()
 }
 
-/// What a package says about itself, if it can be published.
+/// Returns what a package says about itself, if it can be published.
 fn publication(package: &cargo_metadata::Package) -> Option<Publication> {
     if package.publish.as_ref().is_some_and(Vec::is_empty) {
         return None;
@@ -266,7 +266,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeSet<String>) -> Result<(
 
 #[cfg(test)]
 impl Workspace {
-    /// A workspace of planted files, for the tests of the checks.
+    /// Returns a workspace of planted files, for the tests of the checks.
     pub(crate) fn planted(files: &[(&str, &str)]) -> Workspace {
         let rust = |path: &str| {
             Path::new(path)
@@ -323,7 +323,7 @@ impl Workspace {
     }
 }
 
-/// What the findings of a check say, a line each, for tests.
+/// Returns what the findings of a check say, a line each, for tests.
 #[cfg(test)]
 pub(crate) fn lines(findings: &[super::Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
