@@ -120,7 +120,7 @@ impl Bucket {
     }
 }
 
-/// How long to rest after a slice that took so long.
+/// Returns how long to rest after a slice that took so long.
 pub(crate) fn rest_after(caps: &Background, slice: Duration) -> Option<Duration> {
     let percent = caps.cpu_percent.filter(|&percent| percent < 100)?;
     Some((slice * (100 - percent) / percent).min(LONGEST_REST))

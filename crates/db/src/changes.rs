@@ -144,8 +144,8 @@ impl Changes {
         Ok(())
     }
 
-    /// A write as a user sees it; none if it is the store's own, or of a keyspace that is not known
-    /// any more.
+    /// Returns a write as a user sees it; none if it is the store's own, or of a keyspace that is
+    /// not known any more.
     fn change(&self, write: &Write<'_>) -> Option<Change> {
         let (Write::One { key, .. } | Write::Range { start: key, .. } | Write::Ingest { first: key, .. }) =
             write;

@@ -352,7 +352,7 @@ impl Options {
         self.memory.unwrap_or_else(machine::memory_budget)
     }
 
-    /// The scale of a store with so much memory.
+    /// Returns the scale of a store with so much memory.
     fn scale(&self) -> Result<Scale> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         let memory = self.total();

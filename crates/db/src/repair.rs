@@ -25,7 +25,7 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
-    /// Whether nothing was lost and nothing is damaged.
+    /// Returns whether nothing was lost and nothing is damaged.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.left.is_empty()
@@ -133,8 +133,8 @@ impl Options {
         self.repair_on(Arc::new(FileDirectory::open(path)?), progress)
     }
 
-    /// What [`Options::repair`] would do and report, without changing anything: what it writes
-    /// stays in memory.
+    /// Returns what [`Options::repair`] would do and report, without changing anything: what it
+    /// writes stays in memory.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -241,7 +241,7 @@ fn choose(
     }
 }
 
-/// What is lost, keyspace by keyspace.
+/// Returns what is lost, keyspace by keyspace.
 fn told(lost: &Lost, engine: &Engine) -> Vec<String> {
     let catalog = &engine.catalog;
     let of_keyspace = |name: String| {

@@ -82,7 +82,7 @@ impl Options {
         }
     }
 
-    /// What is wrong with a copy.
+    /// Returns what is wrong with a copy.
     fn findings(&self, copy: &Arc<dyn Directory>, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = Db::open_in(Arc::clone(copy), self, Existing::Open)?;
         let findings = copy.check_with(progress)?;

@@ -117,7 +117,7 @@ impl Snapshot {
         keyspace.multi_get_at(keys, self.at(keyspace)?)
     }
 
-    /// The place to read at, for a keyspace of the same store.
+    /// Returns the place to read at, for a keyspace of the same store.
     pub(crate) fn pinned_for(&self, keyspace: &Keyspace) -> Result<Arc<Pinned>> {
         self.at(keyspace).map(|_| Arc::clone(&self.pinned))
     }

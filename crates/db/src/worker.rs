@@ -63,7 +63,7 @@ impl Seen {
         self.moments.push_back((now, visible));
     }
 
-    /// The last commit that was seen so long before the last moment.
+    /// Returns the last commit that was seen so long before the last moment.
     fn until(&mut self, age: Duration) -> Sequence {
         let now = self.moments.back().map(|&(moment, _)| moment);
         while let (Some(now), Some(&(moment, visible))) = (now, self.moments.front())
@@ -240,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// Rests when compactions have used up what they may; whether it did.
+    /// Rests when compactions have used up what they may. Returns whether it did.
     fn is_capped(&self) -> bool {
         let (engine, now) = (&self.engine, self.started.elapsed());
         let hurries = engine.hurries();

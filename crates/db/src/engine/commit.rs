@@ -51,7 +51,7 @@ pub(crate) struct Commit<'a> {
 }
 
 impl Commit<'_> {
-    /// How many bytes the record has in the log.
+    /// Returns how many bytes the record has in the log.
     pub(crate) fn len(&self) -> u64 {
         (self.record.len() + self.tail.len()) as u64
     }
@@ -81,7 +81,7 @@ struct Refusals {
     since: Option<Instant>,
 }
 
-/// Whether a checkpoint would help.
+/// Returns whether a checkpoint would help.
 pub(super) fn is_log_full(error: &Error) -> bool {
     matches!(error, Error::Storage(alluvium_storage::Error::LogFull { .. }))
 }
@@ -306,7 +306,7 @@ impl Engine {
     }
 }
 
-/// Bytes of a memtable that a commit needs, at most.
+/// Returns the bytes of a memtable that a commit needs, at most.
 fn room_for(commit: &Commit) -> u64 {
     let records = commit.kinds.iter().map(|&count| u64::from(count)).sum();
     let ranges = u64::from(commit.count).saturating_sub(records);

@@ -61,7 +61,7 @@ const LEAST_DYING: u64 = 4 * MIB;
 /// Memtables that may wait to be written out, at most.
 pub(crate) const MOST_SEALED: usize = 2;
 
-/// Whether a checkpoint is due. It costs little, and nothing else frees log, or space that
+/// Returns whether a checkpoint is due. It costs little, and nothing else frees log, or space that
 /// compactions have left.
 pub(crate) fn checkpoint_is_due(view: &View) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
@@ -69,7 +69,7 @@ pub(crate) fn checkpoint_is_due(view: &View) -> bool {
     (view.uncovered && (log_is_long || view.wanted) || frees_space) && !view.checkpointing
 }
 
-/// What is to be done next, most urgent first, by who does everything.
+/// Returns what is to be done next, most urgent first, by who does everything.
 pub(crate) fn next(view: &View) -> Task {
     if checkpoint_is_due(view) {
         return Task::Checkpoint;
@@ -107,8 +107,8 @@ const HARD_CROWDING: u64 = 200;
 const PRESSING_CROWDING: u64 = 75;
 const _: () = assert!(PRESSING_CROWDING < EASY_CROWDING);
 
-/// Whether compactions are so far behind that they go on at once: beside a memtable that is written
-/// out, though that may want the same processor.
+/// Returns whether compactions are so far behind that they go on at once: beside a memtable that is
+/// written out, though that may want the same processor.
 pub(crate) fn presses(debt: &Debt) -> bool {
     debt.crowding >= PRESSING_CROWDING
 }
@@ -176,13 +176,13 @@ pub(crate) fn delay(debt: &Debt) -> (u64, Cause) {
 
 const WHOLE: u64 = 10_000;
 
-/// How far compactions are between easy and hard, squared.
+/// Returns how far compactions are between easy and hard, squared.
 fn compactions(debt: &Debt) -> u64 {
     let over = debt.compactions.clamp(EASY, HARD) - EASY;
     square(over as u64, (HARD - EASY) as u64)
 }
 
-/// The square of a share.
+/// Returns the square of a share.
 fn square(part: u64, whole: u64) -> u64 {
     part * part * WHOLE / (whole * whole)
 }

@@ -33,8 +33,8 @@ const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 /// of nodes that split.
 pub(crate) const RECORD_OVERHEAD: u64 = 160;
 
-/// Bytes that the writers of a memtable may have taken ahead, beyond what was reserved: little of a
-/// small one, which is worth no huge pages.
+/// Returns the bytes that the writers of a memtable may have taken ahead, beyond what was reserved:
+/// little of a small one, which is worth no huge pages.
 fn ahead(room: u64) -> u64 {
     if room < 1 << 20 { 2 << 20 } else { 8 << 20 }
 }
@@ -89,7 +89,7 @@ impl Slot {
         self.base.load(Ordering::Acquire)
     }
 
-    /// The last commit that it holds, once it is sealed.
+    /// Returns the last commit that it holds, once it is sealed.
     pub(crate) fn cut(&self) -> Option<Sequence> {
         Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
     }
@@ -155,7 +155,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A queue with one empty memtable that holds what comes after `cut`.
+    /// Creates a queue with one empty memtable that holds what comes after `cut`.
     pub(crate) fn new(room: u64, cut: Sequence) -> Queue {
         let slot = Slot::new(0, room, None);
         slot.base.store(cut, Ordering::Relaxed);
@@ -170,12 +170,12 @@ impl Queue {
         }
     }
 
-    /// The memtables, newest first, for the length of a call.
+    /// Returns the memtables, newest first, for the length of a call.
     pub(crate) fn slots(&self) -> arc_swap::Guard<Arc<Vec<Arc<Slot>>>> {
         self.slots.load()
     }
 
-    /// The last sequence number that was given out.
+    /// Returns the last sequence number that was given out.
     pub(crate) fn last(&self) -> Sequence {
         self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
     }
@@ -203,7 +203,7 @@ impl Queue {
         bytes > self.room / 2
     }
 
-    /// How much is in memtables and not written out, in thirty-seconds of one.
+    /// Returns how much is in memtables and not written out, in thirty-seconds of one.
     pub(crate) fn filled(&self) -> u64 {
         let slots = self.slots();
         let (newest, oldest) = (&slots[0], &slots[slots.len() - 1]);
@@ -213,7 +213,7 @@ impl Queue {
     }
 
     /// Has the system provide memory that writers will need next, in the newest memtable or for the
-    /// one after it; whether any was wanted. One thread at a time.
+    /// one after it. Returns whether any was wanted. One thread at a time.
     pub(crate) fn provide(&self) -> bool {
         let slots = self.slots();
         let (newest, most) = (&slots[0], self.usual.load(Ordering::Relaxed));
@@ -230,7 +230,7 @@ impl Queue {
         is_due
     }
 
-    /// How many memtables are sealed and not in the tree.
+    /// Returns how many memtables are sealed and not in the tree.
     pub(crate) fn sealed(&self) -> usize {
         self.slots().len() - 1
     }
@@ -375,7 +375,7 @@ impl Queue {
         next
     }
 
-    /// The oldest memtable, if it is sealed.
+    /// Returns the oldest memtable, if it is sealed.
     pub(crate) fn oldest_sealed(&self) -> Option<Arc<Slot>> {
         let slots = self.slots();
         let oldest = slots.last().expect("there is always one");
@@ -384,7 +384,7 @@ impl Queue {
             .filter(|slot| slot.cut().is_some())
     }
 
-    /// Whether all memtables before this one are in the tree.
+    /// Returns whether all memtables before this one are in the tree.
     pub(crate) fn is_oldest(&self, slot: &Arc<Slot>) -> bool {
         self.slots()
             .last()
@@ -434,7 +434,7 @@ impl Queue {
         drop(old);
     }
 
-    /// Bytes of all memtables, those included whose memory waits for the next one.
+    /// Returns the bytes of all memtables, those included whose memory waits for the next one.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |slot: &Arc<Slot>| slot.memtable.memory_bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();

@@ -56,7 +56,7 @@ impl Snapshots {
         raise(&mut open.keys().copied(), now());
     }
 
-    /// How many places are read at, without those of snapshots that were removed.
+    /// Returns how many places are read at, without those of snapshots that were removed.
     pub(crate) fn len(&self) -> usize {
         let leaving = self.leaving.lock().len();
         self.open.lock().values().sum::<usize>() - leaving

@@ -116,7 +116,7 @@ impl Tallies {
         ]);
     }
 
-    /// A sum over all threads.
+    /// Returns a sum over all threads.
     pub(crate) fn of(&self, tally: Tally) -> u64 {
         let counts = self
             .lines

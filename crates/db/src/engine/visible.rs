@@ -46,7 +46,8 @@ impl Visible {
         }
     }
 
-    /// Waits until everything up to `at` is seen; whether it is (it never will be after a failure).
+    /// Waits until everything up to `at` is seen. Returns whether it is (it never will be after a
+    /// failure).
     pub(crate) fn wait_for(&self, at: Sequence) -> bool {
         self.wait(|| self.at() >= at);
         self.at() >= at

@@ -63,7 +63,7 @@ impl<'a> Parts<'a> {
         Parts { bytes: key, at: 0 }
     }
 
-    /// The next bytes.
+    /// Returns the next bytes.
     ///
     /// # Errors
     /// [`BadKey`] when there are fewer.
@@ -73,13 +73,13 @@ impl<'a> Parts<'a> {
         Ok(taken)
     }
 
-    /// What is left.
+    /// Returns what is left.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// The error of what stands here.
+    /// Returns the error of what stands here.
     #[must_use]
     pub fn bad(&self, expected: &'static str) -> BadKey {
         BadKey {
@@ -89,7 +89,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The key of a part, or of a tuple of parts.
+/// Returns the key of a part, or of a tuple of parts.
 #[must_use]
 pub fn encode(key: &impl EncodePart) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
@@ -97,7 +97,7 @@ pub fn encode(key: &impl EncodePart) -> Vec<u8> {
     out
 }
 
-/// What a key says, all of it.
+/// Returns what a key says, all of it.
 ///
 /// # Errors
 /// [`BadKey`] when it says something else, or more.

@@ -109,19 +109,19 @@ impl<T> Reads<T> {
         Ok(())
     }
 
-    /// How many were begun whose answers have not been taken.
+    /// Returns how many were begun whose answers have not been taken.
     #[must_use]
     pub fn len(&self) -> usize {
         self.under_way.len() + self.done.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// An answer that is known, if there is one. It does not wait.
+    /// Returns an answer that is known, if there is one. It does not wait.
     pub fn poll(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();
@@ -129,8 +129,8 @@ impl<T> Reads<T> {
         self.done.pop_front()
     }
 
-    /// The next answer, or none when all have been taken. It waits for the device while none is
-    /// known.
+    /// Returns the next answer, or none when all have been taken. It waits for the device while
+    /// none is known.
     pub fn wait(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();

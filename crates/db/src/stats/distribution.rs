@@ -60,13 +60,13 @@ impl Distribution {
         self.sum_ns += ns as f64 * count as f64;
     }
 
-    /// How many operations were timed.
+    /// Returns how many operations were timed.
     #[must_use]
     pub fn timed(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How long all of them took together, in nanoseconds.
+    /// Returns how long all of them took together, in nanoseconds.
     #[must_use]
     pub fn sum_ns(&self) -> f64 {
         self.sum_ns
@@ -83,7 +83,7 @@ impl Distribution {
         })
     }
 
-    /// What was added since an earlier one of the same store.
+    /// Returns what was added since an earlier one of the same store.
     #[must_use]
     pub fn since(&self, earlier: &Distribution) -> Distribution {
         let before = |index| earlier.counts.get(index).copied().unwrap_or(0);
@@ -109,8 +109,8 @@ impl Distribution {
         }
     }
 
-    /// The time that this share of the operations did not exceed, in nanoseconds, within a tenth;
-    /// none if nothing was timed.
+    /// Returns the time that this share of the operations did not exceed, in nanoseconds, within a
+    /// tenth; none if nothing was timed.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

@@ -14,8 +14,8 @@ pub(super) struct Ghosts {
     buckets: Box<[[u32; GHOSTS]]>,
 }
 
-/// The half of the hash that says which bucket, so that a ghost finds its bucket among any number
-/// of them; never zero.
+/// Returns the half of the hash that says which bucket, so that a ghost finds its bucket among any
+/// number of them; never zero.
 fn tag(hash: u64) -> u32 {
     (hash as u32).max(1)
 }
@@ -39,7 +39,7 @@ impl Ghosts {
         ghosts
     }
 
-    /// How many keys it remembers.
+    /// Returns how many keys it remembers.
     pub(super) fn keys(&self) -> usize {
         self.buckets.len() * GHOSTS
     }
@@ -61,7 +61,7 @@ impl Ghosts {
         }
     }
 
-    /// Whether it remembers a key, which it then does no more.
+    /// Returns whether it remembers a key, which it then does no more.
     pub(super) fn take(&mut self, hash: u64) -> bool {
         let tag = tag(hash);
         let Some(bucket) = self.bucket(hash) else {

@@ -150,7 +150,7 @@ impl fmt::Debug for Records {
 }
 
 impl Records {
-    /// An empty cache above a tree with this cut.
+    /// Creates an empty cache above a tree with this cut.
     pub(crate) fn new(budget: u64, cut: Sequence) -> Records {
         let count = (budget / SHARD_BYTES).clamp(LEAST_SHARDS, MOST_SHARDS);
         let shards = (0..count).map(|_| CachePadded::new(Mutex::new(Shard::default())));
@@ -278,7 +278,7 @@ impl Records {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// What was counted, and what there is.
+    /// Returns what was counted, and what there is.
     pub(crate) fn stats(&self) -> RecordStats {
         let mut stats = RecordStats {
             budget_bytes: self.budget.load(Ordering::Relaxed),

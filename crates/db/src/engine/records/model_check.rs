@@ -92,7 +92,7 @@ impl World {
         self.memtables.lock().pop();
     }
 
-    /// The place that was read at, and both values.
+    /// Returns the place that was read at, and both values.
     fn read(&self) -> (Sequence, [u64; 2]) {
         let place = self.visible.load(Ordering::SeqCst);
         let memtables = self.memtables.lock().clone();
@@ -112,8 +112,8 @@ impl World {
         (place, [merged + above.iter().sum::<u64>(), put])
     }
 
-    /// What lies below memtables that say nothing about the key, or only merges: from the cache, or
-    /// from the tree, which says `tree`.
+    /// Returns what lies below memtables that say nothing about the key, or only merges: from the
+    /// cache, or from the tree, which says `tree`.
     fn below(&self, key: &[u8], cut: Sequence, place: Sequence, is_untouched: bool, tree: u64) -> u64 {
         let mut seen = if is_untouched { place } else { place.min(cut) };
         if self.mistake == Mistake::AnswersUnasked {

@@ -33,42 +33,42 @@ impl Ring {
         }
     }
 
-    /// Bytes that it was made with.
+    /// Returns the bytes that it was made with.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes that records take.
+    /// Returns the bytes that records take.
     pub(super) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// How many bytes a record takes.
+    /// Returns how many bytes a record takes.
     pub(super) fn taken_by(key: &[u8], value: &[u8]) -> usize {
         HEADER + key.len() + value.len()
     }
 
-    /// How long a record's key and value may be together.
+    /// Returns how long a record's key and value may be together.
     pub(super) fn longest(&self) -> usize {
         (self.bytes.len() / 8).min(usize::from(u16::MAX))
     }
 
-    /// Whether it has lost something, or soon will.
+    /// Returns whether it has lost something, or soon will.
     pub(super) fn is_full(&self) -> bool {
         self.room(self.bytes.len() / 16).is_none()
     }
 
-    /// How many records there are, forgotten ones too.
+    /// Returns how many records there are, forgotten ones too.
     pub(super) fn len(&self) -> usize {
         self.records
     }
 
-    /// How many bytes a record takes on the average, if there is one.
+    /// Returns how many bytes a record takes on the average, if there is one.
     pub(super) fn mean(&self) -> Option<usize> {
         (self.records > 0).then(|| self.filled.div_ceil(self.records))
     }
 
-    /// How long the key and the value of a record are.
+    /// Returns how long the key and the value of a record are.
     fn lengths(&self, place: Place) -> (usize, usize) {
         let header = &self.bytes[place as usize..][..HEADER];
         let length = |at: usize| usize::from(header[at]) | usize::from(header[at + 1]) << 8;

@@ -65,24 +65,25 @@ impl Fresh {
         self.samples += 1;
     }
 
-    /// Whether they are asked for, as a rule. It takes them a while, so they are underrated.
+    /// Returns whether they are asked for, as a rule. It takes them a while, so they are
+    /// underrated.
     fn are_worth_it(self) -> bool {
         self.samples >= LEAST_SAMPLES && self.used * 100 >= self.samples * WORTH_PERCENT
     }
 }
 
 impl Shard {
-    /// Bytes that it was given; what is not touched yet takes no memory.
+    /// Returns the bytes that it was given; what is not touched yet takes no memory.
     pub(super) fn bytes(&self) -> usize {
         self.table.bytes() + self.ring.bytes() + self.ghosts.bytes()
     }
 
-    /// Bytes that it was given and uses.
+    /// Returns the bytes that it was given and uses.
     pub(super) fn used_bytes(&self) -> usize {
         self.ring.filled() + self.len() * (Shard::bytes_of(0))
     }
 
-    /// How many records it keeps.
+    /// Returns how many records it keeps.
     pub(super) fn len(&self) -> usize {
         self.table.used()
     }
@@ -92,7 +93,7 @@ impl Shard {
         self.ring.is_full()
     }
 
-    /// How many bytes more would be needed to keep what the ghosts remember.
+    /// Returns how many bytes more would be needed to keep what the ghosts remember.
     pub(super) fn ghost_bytes(&self) -> usize {
         self.ghosts.keys() * self.ring.mean().map_or(FIRST_RECORD_BYTES, Shard::bytes_of)
     }
@@ -169,7 +170,8 @@ impl Shard {
         self.fit();
     }
 
-    /// A key has another value from now on: if it is here, so has its record; whether it is.
+    /// A key has another value from now on: if it is here, so has its record. Returns whether it
+    /// is.
     pub(super) fn renew(&mut self, hash: u64, key: &[u8], value: &[u8], is_hot: bool) -> bool {
         let Shard { table, ring, .. } = self;
         let Some(slot) = table.find(hash, |place| ring.key(place) == key) else {
@@ -187,8 +189,8 @@ impl Shard {
         true
     }
 
-    /// Whether a key that is not here, and goes into the tree, is kept before it is asked for: as a
-    /// sample, or because such keys are asked for.
+    /// Returns whether a key that is not here, and goes into the tree, is kept before it is asked
+    /// for: as a sample, or because such keys are asked for.
     pub(super) fn wants_fresh(&self, hash: u64, len: usize) -> bool {
         len <= LONGEST_FRESH && (is_sampled(hash) || self.fresh.are_worth_it())
     }

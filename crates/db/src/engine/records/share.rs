@@ -62,7 +62,7 @@ const PAGES_OF_DATA_PERCENT: u64 = 150;
 /// How much more a byte must be worth than one on the other side to be moved, in percent.
 const MARGIN_PERCENT: u128 = 125;
 
-/// Whether there was so much that it tells something.
+/// Returns whether there was so much that it tells something.
 pub(crate) fn is_enough(view: &View) -> bool {
     view.lookups.max(view.scan_reads) >= ENOUGH
 }
@@ -93,7 +93,7 @@ pub(crate) struct Trend {
 const LOOKS: u32 = 60;
 
 impl Trend {
-    /// Bytes for records from now on.
+    /// Returns the bytes for records from now on.
     pub(crate) fn next(&mut self, view: &View) -> u64 {
         self.starving = if misses_guides(view, STARVING_PERCENT) {
             self.starving + 1
@@ -132,12 +132,12 @@ pub(crate) fn in_proportion(records: u64, all: u64, caches: u64) -> u64 {
     u64::try_from(wanted).map_or(caches, |wanted| wanted.min(most(caches)))
 }
 
-/// Whether records are copied for a change of their part by so much.
+/// Returns whether records are copied for a change of their part by so much.
 pub(crate) fn is_a_step(change: u64, caches: u64) -> bool {
     change >= caches / STEPS
 }
 
-/// Bytes for records from now on.
+/// Returns the bytes for records from now on.
 ///
 /// If pages would hold all data and leave memory over, records get it: a record's hit costs a
 /// processor a fifth of a lookup in pages.

@@ -33,7 +33,7 @@ impl Slot {
         self.mark = self.mark & !HEAT | u32::from(heat);
     }
 
-    /// Whether it was a sample, which it is no more.
+    /// Returns whether it was a sample, which it is no more.
     pub(super) fn end_sample(&mut self) -> bool {
         let was_sample = self.mark & SAMPLE != 0;
         self.mark &= !SAMPLE;
@@ -97,7 +97,7 @@ impl Table {
         self.buckets.len() * SLOTS
     }
 
-    /// How many records there are.
+    /// Returns how many records there are.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -117,7 +117,7 @@ impl Table {
         }
     }
 
-    /// What a hash may be the hash of, as far as slots tell.
+    /// Returns what a hash may be the hash of, as far as slots tell.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<Place> {
         let bucket = self.buckets.get(pick(hash, self.buckets.len()))?;
@@ -125,7 +125,7 @@ impl Table {
         Some(slot.place)
     }
 
-    /// The slot of a hash whose place `is` what is wanted.
+    /// Returns the slot of a hash whose place `is` what is wanted.
     #[inline]
     pub(super) fn find(&mut self, hash: u64, is: impl Fn(Place) -> bool) -> Option<&mut Slot> {
         let tag = tag(hash);
