@@ -59,7 +59,7 @@ impl Backups {
         }
     }
 
-    /// Where backups go.
+    /// Returns where backups go.
     pub(crate) fn directory(&self) -> Option<PathBuf> {
         self.directory.read().clone()
     }
@@ -97,7 +97,7 @@ impl Backups {
         })
     }
 
-    /// The lines of INFO.
+    /// Returns the lines of INFO.
     pub(crate) fn lines(&self, sequence: u64) -> Vec<(&'static str, String)> {
         let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64).to_string();
         let last = self.last.lock().clone();

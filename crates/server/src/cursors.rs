@@ -21,7 +21,7 @@ struct State {
 }
 
 impl Cursors {
-    /// A number for the walk of a database that goes on at a key.
+    /// Returns a number for the walk of a database that goes on at a key.
     pub(crate) fn keep(&self, database: u8, key: Vec<u8>) -> u64 {
         let mut state = self.state.lock();
         state.last += 1;
@@ -36,7 +36,7 @@ impl Cursors {
         number
     }
 
-    /// Where a walk goes on.
+    /// Returns where a walk goes on.
     pub(crate) fn place(&self, database: u8, number: u64) -> Option<Vec<u8>> {
         let state = self.state.lock();
         let (of, key) = state.places.get(&number)?;

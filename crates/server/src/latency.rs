@@ -60,7 +60,7 @@ impl Latencies {
             .collect()
     }
 
-    /// Forgets an event, whatever the spelling of its name; whether there was one.
+    /// Forgets an event, whatever the spelling of its name. Returns whether there was one.
     pub(crate) fn reset(&self, name: &[u8]) -> bool {
         let mut events = self.events.lock();
         let before = events.len();
@@ -68,7 +68,7 @@ impl Latencies {
         events.len() < before
     }
 
-    /// Forgets all events; how many there were.
+    /// Forgets all events. Returns how many there were.
     pub(crate) fn reset_all(&self) -> usize {
         let mut events = self.events.lock();
         let count = events.len();

@@ -67,7 +67,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The rules of the user `default`, as long as nothing was said about it.
+    /// Returns the rules of the user `default`, as long as nothing was said about it.
     pub(super) fn of_default(password: Option<&str>) -> Rules {
         let mut rules = Rules::default();
         for word in ["on", "allkeys", "allchannels", "+@all"] {
@@ -86,7 +86,7 @@ impl Rules {
         self.needs_no_password = password.is_none();
     }
 
-    /// Whether a password is right.
+    /// Returns whether a password is right.
     pub(super) fn admits(&self, password: &[u8]) -> bool {
         let given = sum(password);
         let mut is_right = Choice::from(0);
@@ -96,7 +96,7 @@ impl Rules {
         self.is_on && (self.needs_no_password || bool::from(is_right))
     }
 
-    /// Whether everything is allowed.
+    /// Returns whether everything is allowed.
     pub(super) fn allow_all(&self) -> bool {
         self.selectors.iter().any(Selector::allows_all)
     }
@@ -190,7 +190,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The words that make them again.
+    /// Returns the words that make them again.
     pub(super) fn describe(&self) -> Vec<u8> {
         let mut words = vec![if self.is_on { "on" } else { "off" }.as_bytes().to_vec()];
         if self.needs_no_password {
@@ -217,13 +217,13 @@ pub(super) enum BadWord {
     Unmatched(Vec<u8>),
 }
 
-/// The sum of a password.
+/// Returns the sum of a password.
 pub(super) fn sum(password: &[u8]) -> Sum {
     let digest = ring::digest::digest(&ring::digest::SHA256, password);
     digest.as_ref().try_into().expect("a sum of SHA-256 has 32 bytes")
 }
 
-/// A sum that is written out.
+/// Returns a sum that is written out.
 fn read_sum(text: &[u8]) -> Result<Sum, Wrong> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -61,7 +61,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// The user `default` with a password, and those of a file, if there is one.
+    /// Creates the user `default` with a password, and those of a file, if there is one.
     ///
     /// # Errors
     /// Text that says what is wrong with the file, and where.
@@ -83,23 +83,23 @@ impl Access {
         Ok(access)
     }
 
-    /// The user that new connections are.
+    /// Returns the user that new connections are.
     pub(crate) fn default_user(&self) -> Arc<User> {
         Arc::clone(&self.default)
     }
 
-    /// Whether new connections are let in as `default` without a word.
+    /// Returns whether new connections are let in as `default` without a word.
     pub(crate) fn is_open(&self) -> bool {
         let rules = self.default.rules();
         rules.is_on && rules.needs_no_password
     }
 
-    /// Whether the user `default` needs no password.
+    /// Returns whether the user `default` needs no password.
     pub(crate) fn default_needs_no_password(&self) -> bool {
         self.default.rules().needs_no_password
     }
 
-    /// The password of `default` that was given by an option or CONFIG SET.
+    /// Returns the password of `default` that was given by an option or CONFIG SET.
     pub(crate) fn given_password(&self) -> Option<Arc<str>> {
         self.given_password.read().clone()
     }
@@ -199,7 +199,7 @@ impl Access {
         Ok(deleted)
     }
 
-    /// Whether users are kept in a file.
+    /// Returns whether users are kept in a file.
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some()
     }
@@ -280,7 +280,7 @@ impl Access {
     }
 }
 
-/// A user in the syntax of the file.
+/// Returns a user in the syntax of the file.
 pub(crate) fn describe(user: &User) -> Vec<u8> {
     let rules = user.rules().describe();
     [format!("user {} ", user.name()).as_bytes(), &rules].concat()
@@ -297,7 +297,7 @@ fn unmatched(word: &[u8]) -> String {
     )
 }
 
-/// The name of a user, if it can be one.
+/// Returns the name of a user, if it can be one.
 fn name_of(name: &[u8]) -> Result<&str, String> {
     if has_spaces(name) {
         return Err("Usernames can't contain spaces or null characters".to_owned());

@@ -23,12 +23,12 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// What was received and not yet consumed. Parsers may decode in place.
+    /// Returns what was received and not yet consumed. Parsers may decode in place.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// How much that is.
+    /// Returns how much that is.
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
@@ -43,13 +43,13 @@ impl Input {
         }
     }
 
-    /// How long the buffer is.
+    /// Returns how long the buffer is.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// How long the buffer will be when more is received, of a request that takes `wanted` bytes as
-    /// far as is known.
+    /// Returns how long the buffer will be when more is received, of a request that takes `wanted`
+    /// bytes as far as is known.
     pub(super) fn next_capacity(&self, wanted: usize) -> usize {
         if self.bytes.len() - self.len() >= CHUNK / 4 {
             return self.bytes.len();
@@ -64,8 +64,8 @@ impl Input {
         }
     }
 
-    /// Receives once, of a request that takes `wanted` bytes as far as is known; how much was asked
-    /// for and how much came.
+    /// Receives once, of a request that takes `wanted` bytes as far as is known. Returns how much
+    /// was asked for and how much came.
     pub(crate) fn fill(&mut self, transport: &mut Transport, wanted: usize) -> io::Result<(usize, usize)> {
         self.borrow();
         if self.start > 0 && self.bytes.len() - self.end < CHUNK / 4 {

@@ -115,8 +115,8 @@ fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-/// The samples of an event: bars from the oldest to the newest, how long each took and how long
-/// ago.
+/// Returns the samples of an event: bars from the oldest to the newest, how long each took and how
+/// long ago.
 fn graph(event: &Event, now_s: u64) -> String {
     const WIDTH: u64 = 40;
     let most = event
@@ -137,7 +137,7 @@ fn graph(event: &Event, now_s: u64) -> String {
     text
 }
 
-/// What was slow, and what can be done about it.
+/// Returns what was slow, and what can be done about it.
 fn doctor(shared: &Shared) -> String {
     let threshold = shared.latencies.threshold_ms.load(Ordering::Relaxed);
     if threshold == 0 {

@@ -20,7 +20,7 @@ pub(super) struct NotAllowed {
 }
 
 impl NotAllowed {
-    /// What the client is told.
+    /// Returns what the client is told.
     pub(super) fn text(&self) -> String {
         match &self.why {
             Denied::Command => format!(
@@ -88,8 +88,8 @@ impl Session {
         });
     }
 
-    /// What is said of a command that was queued while the user might execute it, and may not any
-    /// more.
+    /// Returns what is said of a command that was queued while the user might execute it, and may
+    /// not any more.
     pub(super) fn no_longer_allowed(&self, command: &Command, args: Args<'_>) -> Option<String> {
         if self.user.allows_all() {
             return None;

@@ -26,7 +26,7 @@ pub(super) struct Wish<'a> {
 }
 
 impl<'a> Wish<'a> {
-    /// The options of a walk from an argument on.
+    /// Creates the options of a walk from an argument on.
     pub(super) fn new(args: Args<'a>, at: usize) -> Result<Wish<'a>, Failure> {
         let mut wish = Wish {
             pattern: None,
@@ -60,7 +60,7 @@ impl<'a> Wish<'a> {
 /// A walk replies with fewer elements than COUNT says when they take more than this.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A cursor as it was sent.
+/// Returns a cursor as it was sent.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Failure> {
     let text = std::str::from_utf8(text).ok();
     let plain = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -76,7 +76,7 @@ pub(super) fn begin(reply: &mut Reply<'_>, cursor: u64, count: usize) {
     reply.array(count);
 }
 
-/// Where the records begin and end that may fit a pattern.
+/// Returns where the records begin and end that may fit a pattern.
 fn bounds(database: u8, pattern: Option<&[u8]>) -> (InnerKey, InnerKey) {
     let (mut start, mut end) = format::records(database);
     let prefix = pattern.map_or(&[][..], glob::literal_prefix);
@@ -204,7 +204,7 @@ impl Keys {
         }
     }
 
-    /// Calls `each` with the next key; whether there was one.
+    /// Calls `each` with the next key. Returns whether there was one.
     fn next(&mut self, each: impl FnOnce(&[u8])) -> Result<bool, Failure> {
         let _may_wait = waits::may_wait();
         while let Some((key, value)) = self.iter.lend()? {
@@ -295,7 +295,7 @@ pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey
     from
 }
 
-/// The first key behind a place that is drawn between the first and the last.
+/// Returns the first key behind a place that is drawn between the first and the last.
 fn drawn(transaction: &Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     let (start, end) = format::records(transaction.database);
     let mut backward = transaction.scan(start, end.clone(), Direction::Backward);
@@ -335,14 +335,14 @@ pub(super) fn some_elements(
     Ok((0, found))
 }
 
-/// A score as it stands in replies that know no doubles.
+/// Returns a score as it stands in replies that know no doubles.
 pub(crate) fn score_text(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     number::write_double(&mut text, score);
     text
 }
 
-/// A score as ZSCAN shows it: those that are integers with all their digits.
+/// Returns a score as ZSCAN shows it: those that are integers with all their digits.
 pub(super) fn scanned_score(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     if score.trunc() == score && score.abs() <= LARGEST_PLAIN {

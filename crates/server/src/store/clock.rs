@@ -12,14 +12,14 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that was at `mark` at least once.
+    /// Creates a clock that was at `mark` at least once.
     pub(crate) fn new(mark: u64) -> Clock {
         Clock {
             last: Mutex::new((mark.max(machine_ms()), Instant::now())),
         }
     }
 
-    /// The time now.
+    /// Returns the time now.
     pub(crate) fn now_ms(&self) -> u64 {
         self.at(machine_ms(), Instant::now())
     }

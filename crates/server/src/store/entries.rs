@@ -7,7 +7,7 @@ use crate::model::format;
 use crate::model::{Collection, Entry, Kind, Text};
 
 impl Transaction<'_> {
-    /// What a key holds.
+    /// Returns what a key holds.
     pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure> {
         let now_ms = self.now_ms;
         let inner = format::record_key(self.database, key);
@@ -41,7 +41,7 @@ impl Transaction<'_> {
         self.prefetch(keys.map(|key| format::record_key(database, key)).collect())
     }
 
-    /// The string that a key holds.
+    /// Returns the string that a key holds.
     pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<Text<'_>>, Failure> {
         match self.entry(key)? {
             None => Ok(None),
@@ -50,7 +50,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// The collection of a kind that a key holds.
+    /// Returns the collection of a kind that a key holds.
     pub(crate) fn collection(&mut self, key: &[u8], kind: Kind) -> Result<Option<Collection>, Failure> {
         match self.entry(key)? {
             None => Ok(None),
@@ -67,7 +67,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// An empty collection.
+    /// Returns an empty collection.
     pub(crate) fn new_collection(&mut self, kind: Kind) -> Result<Collection, Failure> {
         Ok(Collection {
             kind,
@@ -153,7 +153,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Deletes a key; whether it was there.
+    /// Deletes a key. Returns whether it was there.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, Failure> {
         let collection = match self.entry(key)? {
             None => return Ok(false),
@@ -168,7 +168,7 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// The key is gone at `expires_ms`, or never if that is 0; whether it is there.
+    /// The key is gone at `expires_ms`, or never if that is 0. Returns whether it is there.
     pub(crate) fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, Failure> {
         match self.entry(key)? {
             None => return Ok(false),

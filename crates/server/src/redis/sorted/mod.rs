@@ -46,7 +46,7 @@ fn sorted_set(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Co
     transaction.collection(key, Kind::SortedSet)
 }
 
-/// The score of a member.
+/// Returns the score of a member.
 fn score(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> Result<Option<f64>, Failure> {
     let place = format::sorted_member_key(transaction.database, set.number, member);
     match transaction.get(&place)? {

@@ -37,7 +37,7 @@ impl Orders {
         }
     }
 
-    /// The order of a collection, to be read.
+    /// Returns the order of a collection, to be read.
     pub(super) fn get(&self, number: u64) -> Option<Arc<Chunks>> {
         let mut state = self.state.lock();
         let kept = state.kept.get_mut(&number)?;
@@ -45,7 +45,7 @@ impl Orders {
         Some(Arc::clone(&kept.chunks))
     }
 
-    /// The order of a collection, to be changed: it is gone from here until it is put back.
+    /// Returns the order of a collection, to be changed: it is gone from here until it is put back.
     pub(super) fn take(&self, number: u64) -> Option<Arc<Chunks>> {
         let mut state = self.state.lock();
         let kept = state.kept.remove(&number)?;
