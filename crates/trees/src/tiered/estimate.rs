@@ -50,7 +50,7 @@ pub struct Debt {
 }
 
 impl Debt {
-    /// What is due and what is under way.
+    /// Returns what is due and what is under way.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pending_bytes + self.running_bytes
@@ -112,7 +112,7 @@ impl Tree {
         }
     }
 
-    /// What is due. Costs no more than taking the trunk's lock.
+    /// Returns what is due. Costs no more than taking the trunk's lock.
     #[must_use]
     pub fn debt(&self) -> Debt {
         self.lock().inflight.debt()
@@ -142,8 +142,9 @@ impl Tree {
         crowding
     }
 
-    /// About how much there is of a range: bytes, records and deletes among them, older versions
-    /// included. Exact but for a leaf's worth at each end of each run; only index nodes are read.
+    /// Returns about how much there is of a range: bytes, records and deletes among them, older
+    /// versions included. Exact but for a leaf's worth at each end of each run; only index nodes
+    /// are read.
     ///
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -155,7 +156,7 @@ impl Tree {
         Ok(sum)
     }
 
-    /// About how many bytes a range takes on disk, its share of maplets included.
+    /// Returns about how many bytes a range takes on disk, its share of maplets included.
     ///
     /// # Errors
     /// As [`Tree::weigh`].
@@ -171,7 +172,7 @@ impl Tree {
         Ok(bytes)
     }
 
-    /// About how many keys a range has: records that are no deletes. A key of which several
+    /// Returns about how many keys a range has: records that are no deletes. A key of which several
     /// versions or merges are left counts several times.
     ///
     /// # Errors

@@ -54,8 +54,8 @@ impl Held {
         self.limit.load(Ordering::Relaxed) / 2
     }
 
-    /// How many records a scan may decide ahead once all scans keep more than they may: the more
-    /// that is, the fewer, down to one.
+    /// Returns how many records a scan may decide ahead once all scans keep more than they may: the
+    /// more that is, the fewer, down to one.
     pub(super) fn most_ahead(&self) -> Option<usize> {
         let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
@@ -118,7 +118,7 @@ impl Tree {
         self.shared.held.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many bytes scans hold between their calls.
+    /// Returns how many bytes scans hold between their calls.
     #[must_use]
     pub fn scans_hold(&self) -> u64 {
         let held = &self.shared.held;
@@ -145,7 +145,7 @@ mod tests {
     const RUNS: u64 = 5;
     const RECORDS: u64 = 2000;
 
-    /// A tree in whose runs the keys lie side by side.
+    /// Returns a tree in whose runs the keys lie side by side.
     fn tree() -> Tree {
         let directory = Arc::new(MemoryDirectory::new());
         let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"").unwrap());

@@ -127,19 +127,19 @@ impl Inflight {
         *self.edges.entry(edge).or_default() += 1;
     }
 
-    /// How often each edge was taken.
+    /// Returns how often each edge was taken.
     #[must_use]
     pub(super) fn edges(&self) -> &BTreeMap<Edge, u64> {
         &self.edges
     }
 
-    /// The job of a pivot.
+    /// Returns the job of a pivot.
     #[must_use]
     pub(super) fn job_of(&self, height: u8, low: &[u8]) -> Option<JobId> {
         self.pivots.get(&(height, low.into())).copied()
     }
 
-    /// How far the job of a pivot is, if it has one.
+    /// Returns how far the job of a pivot is, if it has one.
     #[must_use]
     pub(super) fn underway(&self, height: u8, low: &[u8]) -> Option<Underway> {
         let job = self.job_of(height, low)?;
@@ -149,30 +149,30 @@ impl Inflight {
         })
     }
 
-    /// What a job claims.
+    /// Returns what a job claims.
     #[must_use]
     pub(super) fn claim(&self, job: JobId) -> Option<&Claim> {
         self.jobs.get(&job).map(|entry| &entry.claim)
     }
 
-    /// The pivots that have a job, by height and low key.
+    /// Returns the pivots that have a job, by height and low key.
     pub(super) fn pivots(&self) -> impl Iterator<Item = (u8, Box<[u8]>)> {
         self.pivots.keys().cloned()
     }
 
-    /// Bytes of memory that the table takes, about.
+    /// Returns the bytes of memory that the table takes, about.
     #[must_use]
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.jobs.len() * (size_of::<Entry>() + 128)) as u64
     }
 
-    /// How many jobs there are.
+    /// Returns how many jobs there are.
     #[must_use]
     pub(super) fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// What is due and what is under way.
+    /// Returns what is due and what is under way.
     #[must_use]
     pub(super) fn debt(&self) -> Debt {
         self.debt
@@ -231,7 +231,7 @@ impl Inflight {
         self.count(Edge::Taken);
     }
 
-    /// Whether a job's result is still wanted.
+    /// Returns whether a job's result is still wanted.
     #[must_use]
     pub(super) fn is_wanted(&self, job: JobId) -> bool {
         self.jobs.contains_key(&job)

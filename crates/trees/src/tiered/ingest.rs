@@ -110,13 +110,13 @@ impl Ingest {
         self.records
     }
 
-    /// Bytes of keys and values taken so far.
+    /// Returns the bytes of keys and values taken so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Returns the bytes of memory that it takes, about.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let building = self.builder.as_ref();

@@ -73,12 +73,12 @@ impl Reader<'_> {
         self.version.cut
     }
 
-    /// The version's number.
+    /// Returns the version's number.
     pub(super) fn version(&self) -> u64 {
         self.version.number
     }
 
-    /// The version.
+    /// Returns the version.
     pub(super) fn seen(&self) -> &Version {
         &self.version
     }
@@ -154,7 +154,7 @@ impl Reader<'_> {
 }
 
 impl Tree {
-    /// A reader of the current version.
+    /// Returns a reader of the current version.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
         let guard = self.shared.store.epochs().pin();
@@ -166,7 +166,7 @@ impl Tree {
         }
     }
 
-    /// The value of a key for a reader at `at`.
+    /// Returns the value of a key for a reader at `at`.
     ///
     /// ```
     /// use alluvium_base::{Message, message::LAST};
@@ -205,8 +205,8 @@ impl Tree {
         self.reader().gather(key, gather)
     }
 
-    /// The values of many keys for a reader at `at`, in their order. All leaves that must be read
-    /// are read together.
+    /// Returns the values of many keys for a reader at `at`, in their order. All leaves that must
+    /// be read are read together.
     ///
     /// # Errors
     /// As [`Tree::get`].

@@ -109,7 +109,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
         }
     }
 
-    /// Searches while nothing is lacking; whether all are done.
+    /// Searches while nothing is lacking. Returns whether all are done.
     pub(super) fn finish_in_memory(mut self) -> Result<bool> {
         while let Some(few) = self.queue.pop_front() {
             self.search(few.open)?;

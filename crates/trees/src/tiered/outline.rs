@@ -111,7 +111,7 @@ pub enum Underway {
 }
 
 impl Tree {
-    /// The current shape. It costs a copy of the trunk's keys, and no read.
+    /// Returns the current shape. It costs a copy of the trunk's keys, and no read.
     #[must_use]
     pub fn outline(&self) -> Outline {
         // Under the lock, what is under way belongs to the version.
@@ -124,8 +124,8 @@ impl Tree {
         }
     }
 
-    /// A run, by the number of its group and its place in that, as [`OutlineLayer`] says them; none
-    /// if it is not in the tree (any more). Nothing is read.
+    /// Returns a run, by the number of its group and its place in that, as [`OutlineLayer`] says
+    /// them; none if it is not in the tree (any more). Nothing is read.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         let version = self.version();

@@ -102,8 +102,8 @@ impl fmt::Debug for Iter {
 }
 
 impl Tree {
-    /// A walk over `range` in key order or against it, for a reader at `at` to whom puts that
-    /// expire at or before `now_ms` are gone.
+    /// Returns a walk over `range` in key order or against it, for a reader at `at` to whom puts
+    /// that expire at or before `now_ms` are gone.
     #[must_use]
     pub fn iter(&self, range: KeyRange, direction: Direction, at: Sequence, now_ms: u64) -> Iter {
         Iter {
@@ -204,7 +204,7 @@ impl Iter {
         }
     }
 
-    /// The next key that has a value, and the value.
+    /// Returns the next key that has a value, and the value.
     ///
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). Asked again, it
@@ -257,7 +257,7 @@ impl Iter {
         Ok(())
     }
 
-    /// Whether what it goes on from is still in memory.
+    /// Returns whether what it goes on from is still in memory.
     #[cfg(test)]
     pub(super) fn is_ready(&self) -> bool {
         self.segment.is_some() || self.tree.shared.held.has(&self.hold)
@@ -386,7 +386,7 @@ impl Iter {
         Ok(true)
     }
 
-    /// Where the leaf to be opened is; none when there is nothing left.
+    /// Returns where the leaf to be opened is; none when there is nothing left.
     fn probe(&self) -> Option<Probe> {
         let range = &self.wanted.range;
         let before_the_end = || match &range.high {
@@ -426,7 +426,7 @@ impl Iter {
     }
 }
 
-/// The leaf that a scan enters.
+/// Returns the leaf that a scan enters.
 fn leaf_of<'v>(root: &'v Node, probe: &Probe) -> &'v Node {
     let mut node = root;
     loop {

@@ -72,12 +72,12 @@ pub(super) enum Rank {
 }
 
 impl Shaper<'_> {
-    /// What a part weighs in a range.
+    /// Returns what a part weighs in a range.
     pub(super) fn weigh(&self, part: &Part, range: &KeyRange) -> Result<Weight> {
         part.weigh(range, self.cache, self.guard, Purpose::Compact)
     }
 
-    /// The node with one more bundle, the newest.
+    /// Returns the node with one more bundle, the newest.
     pub(super) fn receive(&self, node: &Node, parts: Vec<Part>) -> Result<Node> {
         let mut draft = node.draft();
         for index in 0..draft.pivots.len() {
@@ -262,7 +262,7 @@ impl Shaper<'_> {
         Ok(pieces)
     }
 
-    /// The part of a leaf that lies in `range`, as a leaf.
+    /// Returns the part of a leaf that lies in `range`, as a leaf.
     fn piece(&self, leaf: &Node, range: KeyRange) -> Result<Node> {
         let mut piece = leaf.draft();
         let pivot = &mut piece.pivots[0];
@@ -389,7 +389,7 @@ impl Shaper<'_> {
     }
 }
 
-/// What a leaf decision sees.
+/// Returns what a leaf decision sees.
 pub(super) fn leaf_view(leaf: &Node) -> LeafView {
     LeafView {
         bytes: leaf.weight(0).bytes,
@@ -482,7 +482,7 @@ fn join_leaves(left: &Node, right: &Node) -> Pivot {
     }
 }
 
-/// What a parent sees of its children when it looks for neighbours that could be one.
+/// Returns what a parent sees of its children when it looks for neighbours that could be one.
 pub(super) fn neighbours(shape: &Shape, node: &Node) -> Option<usize> {
     let child = |index: usize| -> Child {
         let child = node.pivots[index]

@@ -73,7 +73,7 @@ impl Above {
         self.deletes.as_ref()
     }
 
-    /// The current key's messages at or before `at`, newest first.
+    /// Returns the current key's messages at or before `at`, newest first.
     pub(super) fn records(&self, at: Sequence) -> impl Iterator<Item = Record<'_>> {
         let memtable = self.memtable.as_deref();
         let versions = memtable.map(|memtable| self.spot.versions(memtable, at));
@@ -123,8 +123,8 @@ impl Above {
 }
 
 impl Source {
-    /// The current key's newest message at or before `at` as far as this source stands at it: a
-    /// memtable's position is at all messages of a key, a run's cursor at one.
+    /// Returns the current key's newest message at or before `at` as far as this source stands at
+    /// it: a memtable's position is at all messages of a key, a run's cursor at one.
     #[inline]
     pub(super) fn newest(&self, at: Sequence) -> Option<Record<'_>> {
         match self {
@@ -207,7 +207,7 @@ pub(super) enum Deletes<'s> {
 }
 
 impl Deletes<'_> {
-    /// The newest delete at or before `at` that covers a key.
+    /// Returns the newest delete at or before `at` that covers a key.
     pub(super) fn covering(self, key: &[u8], at: Sequence) -> Option<Sequence> {
         match self {
             Deletes::Memtable(deletes) => deletes.covering(key, at),
@@ -216,8 +216,8 @@ impl Deletes<'_> {
         }
     }
 
-    /// A range around a key of which a reader at `at` finds everything deleted that is older than
-    /// the source.
+    /// Returns a range around a key of which a reader at `at` finds everything deleted that is
+    /// older than the source.
     pub(super) fn around(self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Deletes::Memtable(deletes) => deletes.around(key, at),
@@ -236,7 +236,7 @@ impl Deletes<'_> {
     }
 }
 
-/// What two ranges share that overlap.
+/// Returns what two ranges share that overlap.
 fn cut((mut start, mut end): (Vec<u8>, Vec<u8>), range: &KeyRange) -> Option<(Vec<u8>, Vec<u8>)> {
     if *start < *range.low {
         start = range.low.to_vec();
@@ -249,7 +249,7 @@ fn cut((mut start, mut end): (Vec<u8>, Vec<u8>), range: &KeyRange) -> Option<(Ve
     Some((start, end))
 }
 
-/// Whether the keys just below `end` are in a range.
+/// Returns whether the keys just below `end` are in a range.
 fn reaches(range: &KeyRange, end: &[u8]) -> bool {
     *range.low < *end && range.high.as_deref().is_none_or(|high| end <= high)
 }

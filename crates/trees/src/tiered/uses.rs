@@ -122,8 +122,8 @@ impl Uses {
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
     }
 
-    /// Bytes that come free when these uses of parts in ranges go: of extents that no other run
-    /// lists.
+    /// Returns the bytes that come free when these uses of parts in ranges go: of extents that no other
+    /// run lists.
     #[must_use]
     pub(super) fn alone<'a>(&self, parts: impl Iterator<Item = (&'a Part, KeyRange)>) -> u64 {
         let mut groups: HashMap<u64, (&Part, u32)> = HashMap::new();
@@ -152,7 +152,7 @@ impl Uses {
             .sum()
     }
 
-    /// The memory of what is in use.
+    /// Returns the memory of what is in use.
     #[must_use]
     pub(super) fn memory(&self) -> Held {
         self.memory
@@ -197,8 +197,8 @@ impl Uses {
             .extend(part.group.runs().map(|(_, run)| key_of(run.pointer())));
     }
 
-    /// The extents whose last use has gone since the last sweep, each once for every run or maplet
-    /// that referred to it.
+    /// Returns the extents whose last use has gone since the last sweep, each once for every run or
+    /// maplet that referred to it.
     pub(super) fn sweep(&mut self) -> Vec<Extent> {
         let mut dead = Vec::new();
         for key in self.touched_runs.drain() {
@@ -263,7 +263,8 @@ impl Uses {
         reachable
     }
 
-    /// The uses that these nodes make, and those of the compactions under way, for comparison.
+    /// Returns the uses that these nodes make, and those of the compactions under way, for
+    /// comparison.
     #[must_use]
     pub(super) fn of<'a>(
         nodes: impl IntoIterator<Item = &'a Node>,
@@ -338,7 +339,7 @@ mod tests {
         Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
     }
 
-    /// A part of one run, which is built by `push`.
+    /// Returns a part of one run, which is built by `push`.
     fn part_of(store: &Store, id: u64, push: impl FnOnce(&mut Builder)) -> Part {
         let mut options = RunOptions::new(Purpose::Other);
         (options.codec, options.value_threshold) = (Codec::Zstd, Some(0));
@@ -363,7 +364,8 @@ mod tests {
         part.group.runs().next().expect("there is one").1
     }
 
-    /// A part whose values are in a node that compresses well, and one with the tiny value of it.
+    /// Returns a part whose values are in a node that compresses well, and one with the tiny value
+    /// of it.
     fn shared(store: &Store) -> (Part, Part) {
         let all = part_of(store, 1, |builder| {
             builder.push(b"b", Message::put(1, &[0; 3000]).into()).unwrap();
