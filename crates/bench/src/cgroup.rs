@@ -108,7 +108,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // What its processes left in the page cache goes first, so that nothing of it is charged to
-        // anybody else.
+        // another group.
         let _ = fs::write(self.path.join("memory.force_empty"), "0");
         let began = Instant::now();
         while let Err(error) = fs::remove_dir(&self.path) {
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_process_is_kept_within_its_cap_and_the_group_is_removed() {
-        // Only root may make groups; everybody else is told so.
+        // Only root may make groups; other users are told so.
         let group = match Group::memory("test", 32 << 20) {
             Ok(group) => group,
             Err(error) => {

@@ -20,12 +20,12 @@ use std::time::Duration;
 ///
 /// | word | acknowledged once | survives |
 /// |---|---|---|
-/// | `Memory` | everybody sees it | nothing in particular |
+/// | `Memory` | it is visible | nothing in particular |
 /// | `Process` | the log has it in the page cache | the death of the process; the loss of power costs at most the last [`Options::sync_interval`] |
 /// | `Disk` | the log is synced | the loss of power |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// Everybody sees it. It is in the log, too, and as safe as `Process` on Linux, but nothing is
+    /// It is visible. It is in the log, too, and as safe as `Process` on Linux, but nothing is
     /// promised.
     Memory,
     /// It survives the death of the process.

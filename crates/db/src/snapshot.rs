@@ -18,7 +18,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// At what everybody sees now.
+    /// At what is visible now.
     pub(crate) fn now(shared: &Arc<Shared>) -> Pinned {
         let at = shared.engine.open_snapshot();
         Pinned {

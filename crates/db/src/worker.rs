@@ -50,7 +50,7 @@ const MOST_IDLE_ROUNDS: u64 = 20;
 /// How often the shares of the caches are looked at.
 const BALANCE: Duration = Duration::from_secs(1);
 
-/// Up to where everybody saw commits at some moments, oldest first.
+/// Up to where commits were visible at some moments, oldest first.
 #[derive(Debug, Default)]
 struct Seen {
     moments: VecDeque<(Instant, Sequence)>,

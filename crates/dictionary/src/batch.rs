@@ -143,7 +143,7 @@ impl Batch {
         }
     }
 
-    /// The same with a value that is to be brought before anybody takes it; false if it is too long
+    /// The same with a value that is to be read before the caller takes it; false if it is too long
     /// for that. A value that is not lies in one node.
     pub fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;

@@ -6,7 +6,7 @@
 //!   either.
 //! - the *group* (the block controller of control groups, version 1): reads and their bytes,
 //!   exactly; of writes only those past the page cache.
-//! - the *block device* (`/proc/diskstats`): everything, and everybody's.
+//! - the *block device* (`/proc/diskstats`): all processes together.
 //!
 //! Headlines take reads from the group, or else from the block device, and bytes from the process.
 

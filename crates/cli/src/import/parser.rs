@@ -268,7 +268,7 @@ impl Parser {
     }
 
     /// Sends a block with how far the import is when it is in the store, and begins another one.
-    /// Returns whether anybody wants more.
+    /// Returns whether the writer wants more.
     fn send(&mut self, block: &mut Block, send: &dyn Fn(Block) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;

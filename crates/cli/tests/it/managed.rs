@@ -287,7 +287,7 @@ fn another_user_is_not_answered() {
     place.done(["put", "a", "1"]);
     std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(place.path("store"), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // Even where the socket's file lets everybody in.
+    // Even where the socket's file lets all users in.
     for mode in [0o600, 0o777] {
         std::fs::set_permissions(socket(&place), std::fs::Permissions::from_mode(mode)).unwrap();
         let Some(mut other) = as_other_user(&place.command(["put", "a", "2"])) else {

@@ -160,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// Waits until everybody sees what was written up to `at`.
+    /// Waits until what was written up to `at` is visible.
     fn wait_until_visible(&self, at: Sequence) -> Result<()> {
         if self.visible.wait_for(at) {
             return Ok(());
@@ -202,7 +202,7 @@ impl Engine {
         turn: Option<&Turn<'_>>,
         condition: Option<&Condition<'_>>,
     ) -> Result<Tried> {
-        // What an ingest has attached is read by conditions before anybody may act on it.
+        // What an ingest has attached is read by conditions before a client may act on it.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
         // A drop of one of them from here on waits for this commit, and deletes what it writes.

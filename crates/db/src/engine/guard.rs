@@ -40,8 +40,8 @@ impl Engine {
     }
 }
 
-/// A commit between its numbers and its end. Dropped by a panic, it has everybody know that nothing
-/// above it will ever be seen.
+/// A commit between its numbers and its end. Dropped by a panic, it tells all waiting commits that
+/// nothing above it will ever be seen.
 pub(super) struct Committing<'e> {
     engine: &'e Engine,
 }

@@ -1,4 +1,4 @@
-//! Which commits everybody sees: all up to a watermark, which moves only over commits that are in
+//! Which commits are visible: all up to a watermark, which moves only over commits that are in
 //! their memtable.
 
 use alluvium_base::Sequence;

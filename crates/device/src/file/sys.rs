@@ -25,7 +25,7 @@ unsafe impl Sync for Pages {}
 impl Pages {
     /// Maps `len` bytes from `offset`, both multiples of the page size.
     pub(super) fn map(descriptor: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Pages, Errno> {
-        // SAFETY: the kernel picks an unused address, so no memory that anyone uses is replaced.
+        // SAFETY: the kernel picks an unused address, so no memory in use is replaced.
         let start = unsafe {
             mmap(
                 std::ptr::null_mut(),

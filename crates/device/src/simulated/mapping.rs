@@ -1,4 +1,4 @@
-//! Mapped ranges: memory that a caller stores into without telling anyone.
+//! Mapped ranges: memory that a caller stores into without a call.
 //!
 //! A store through a mapping is no operation, so the world finds out by comparing: a page that
 //! differs from the file's content was stored into. It compares when it must know (before an image,

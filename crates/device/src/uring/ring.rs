@@ -3,7 +3,7 @@
 //! All of the rings' `unsafe` is here, behind functions that are safe because of one rule, U1 of
 //! the pool: a request that is handed to the kernel is moved into `table`, with its buffer and its
 //! file, and leaves it only when its completion was taken from the completion queue. So the kernel
-//! never holds an address of memory that anyone else may use or free (D1).
+//! never holds an address of memory that another owner may use or free (D1).
 //!
 //! The submission queue is touched only under `state`, the completion queue only under `reaper`;
 //! entering the kernel needs neither.

@@ -48,7 +48,7 @@
 //!   that exist.
 //! - **M5** `bytes()` counts every byte that was taken from the budget: records, nodes, range
 //!   deletes, and the little that writers have taken ahead. It never exceeds the limit.
-//! - **M6** The filter denies no key of which anybody may know that it is there: a key is in it
+//! - **M6** The filter denies no key that a reader may know to be there: a key is in it
 //!   before its record is linked.
 //! - **M7** A record's jump is set before the record is linked, and never changes. It leads to an
 //!   older record of the key, or to none. So a reader may follow it whenever it leads to a record

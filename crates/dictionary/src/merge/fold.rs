@@ -16,7 +16,7 @@ pub enum Older {
 /// What a merge may do, read once when it is planned.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The oldest sequence number that anyone may still read at: the least of the oldest snapshot
+    /// The oldest sequence number that a reader may still read at: the least of the oldest snapshot
     /// and the visible watermark.
     pub horizon: Sequence,
     /// The snapshots and the visible watermark, ascending; the horizon may be among them or not.

@@ -21,7 +21,7 @@
 //! - **G2** Messages above the newest place that is known to be read at (the visible watermark)
 //!   pass unchanged. Those at or below it fall into *bands*: of two messages of a band every reader
 //!   sees both or neither. The oldest band reaches up to the *horizon*, the oldest sequence number
-//!   that anyone may still read at; each other one reaches from one reader's place to the next.
+//!   that a reader may still read at; each other one reaches from one reader's place to the next.
 //! - **G3** Of the messages of one key in one band, one remains at most (two where merges lie above
 //!   a put that will expire, or that their operator refuses), and every reader reads what it would
 //!   have read before, now and at any later time.

@@ -276,7 +276,7 @@ fn bands(rule: &Rule) -> Vec<(Option<Sequence>, Sequence)> {
 }
 
 /// Folds the newest `taken` messages by a rule and reads with and without folding: at `reader`, and
-/// wherever the rule says that anyone may read. Returns whether every reader reads the same.
+/// wherever the rule says that readers may read. Returns whether every reader reads the same.
 fn readers_agree(history: &(Vec<Owned>, Vec<Sequence>), taken: usize, rule: &Rule, reader: Sequence) -> bool {
     filtered_readers_agree(history, taken, rule, reader, None)
 }

@@ -136,7 +136,7 @@ impl Access {
             return Login::Later(time);
         }
         let user = self.find(name);
-        // Someone who is not there has no passwords: it takes as long to say so.
+        // A user that does not exist has no passwords: it takes as long to say so.
         let rules = user.as_ref().map(|user| user.rules()).unwrap_or_default();
         match user.filter(|_| rules.admits(password)) {
             Some(user) => Login::Yes(user),

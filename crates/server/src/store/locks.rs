@@ -242,7 +242,7 @@ impl Locks {
         self.lock(wanted)
     }
 
-    /// Whether anybody may watch a key whose lock the caller holds. Who watches it has counted
+    /// Whether connections may watch a key whose lock the caller holds. Who watches it has counted
     /// himself under the same lock.
     pub(crate) fn has_watchers(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0

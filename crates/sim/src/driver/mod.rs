@@ -155,7 +155,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a life reports before anybody adds where it was.
+/// What a life reports, without its place yet.
 #[derive(Debug)]
 pub(crate) struct Bad {
     /// The step of the run during which it happened.

@@ -190,7 +190,7 @@ impl Shared {
         (0..geometry.cut(class).frames).map(move |slot| geometry.frame(chunk, slot))
     }
 
-    /// Goes on with the drains, if there are any and an epoch has passed since anyone did.
+    /// Goes on with the drains, if there are any and an epoch has passed since the last call.
     pub(super) fn drain_if_due(&self, guard: &Guard) {
         if self.chunks.draining() > 0 {
             let safe = self.epochs.safe();

@@ -1,4 +1,4 @@
-//! One failed read, told to everyone who waited for it: errors are copied, for they are not
+//! One failed read, told to every reader that waited for it: errors are copied, for they are not
 //! `Clone`.
 
 use crate::Error;

@@ -34,7 +34,7 @@ pub(super) enum State {
 
 /// The CLOCK bit: used since the hand last passed.
 const REFERENCED: u32 = 1;
-/// Brought in by a read and not used by anyone else since.
+/// Brought in by a read and not used by another reader since.
 const COLD: u32 = 2;
 /// It was read ahead: the next use is that of the reader that asked for it.
 const AWAITED: u32 = 4;

@@ -380,7 +380,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the node is not what the pointer means; [`Error::Device`] when it
-    /// cannot be read. Nothing is cached then, and everyone who waited for the read has the error.
+    /// cannot be read. Nothing is cached then, and every reader that waited gets the error.
     ///
     /// # Panics
     /// When the guard is of other epochs.

@@ -25,7 +25,7 @@ enum State<J, R> {
     Abandoned,
 }
 
-/// A job and its result, shared by everyone who waits for it.
+/// A job and its result, shared by all that wait for it.
 #[derive(Debug)]
 pub(super) struct Turn<J, R> {
     inner: Mutex<Inner<J, R>>,
@@ -70,7 +70,7 @@ impl<J, R: Clone> Turn<J, R> {
         self.set(State::Ready(job));
     }
 
-    /// The job will never be done. Everyone who waits is told.
+    /// The job will never be done. All that wait are told.
     pub(super) fn abandon(&self) {
         self.set(State::Abandoned);
     }

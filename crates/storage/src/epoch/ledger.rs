@@ -56,7 +56,7 @@ impl Slot {
     }
 }
 
-/// The epoch and everyone who takes part in it.
+/// The epoch and its participants.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     epoch: CachePadded<AtomicU64>,

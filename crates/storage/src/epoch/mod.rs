@@ -11,7 +11,7 @@
 //! only then follows pointers (SplinterDB's distributed reader counters in their cheapest form;
 //! Fraser 2004, *Practical lock-freedom*, §5.2.3, is the scheme). A writer unlinks something, reads
 //! the epoch `e`, and frees the thing once `e <` [`Epochs::safe`]. The epoch advances only when
-//! everyone who is pinned has seen it.
+//! every pinned participant has seen it.
 //!
 //! # Why that is right
 //!
@@ -157,7 +157,7 @@ impl Epochs {
         self.shared.ledger.current()
     }
 
-    /// Moves on if everyone who is pinned has seen the current epoch. Returns the current epoch.
+    /// Moves on if every pinned participant has seen the current epoch. Returns the current epoch.
     pub fn try_advance(&self) -> u64 {
         self.shared.ledger.advance()
     }

@@ -1,18 +1,18 @@
-//! Group commit: one leader syncs for everybody who waits.
+//! Group commit: one leader syncs for all waiting commits.
 //!
 //! ```text
 //!   append ──► complete ──► wait(target)
 //!                             │ synced ≥ target: done
 //!                             │ somebody leads: sleep until he is done
 //!                             │ completed < target: sleep until lower sequences are complete
-//!                             └ else lead: gather, goal = completed, sync, synced = goal, wake everybody
+//!                             └ else lead: gather, goal = completed, sync, synced = goal, wake all
 //! ```
 //!
 //! A leader that had company last time lets others run for a moment before it syncs, as long as
 //! each time brings new records: without this, the first thread to wake up after a sync would sync
 //! alone, and groups would be half as large. No clock is needed for it.
 //!
-//! A failure is for good: [`Commit::poison`] keeps its cause, and everybody who waits or comes
+//! A failure is for good: [`Commit::poison`] keeps its cause, and every commit that waits or comes
 //! later gets it.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
@@ -156,7 +156,7 @@ impl Commit {
     /// what it is given.
     ///
     /// # Errors
-    /// What `sync` failed with, for the leader; [`Error::Poisoned`] for everybody else.
+    /// What `sync` failed with, for the leader; [`Error::Poisoned`] for all others.
     pub(super) fn wait(
         &self,
         target: u64,

@@ -48,7 +48,7 @@
 //! - **L9** What a durable checkpoint has overtaken is never synced.
 //! - **L10** An incarnation's first header is durable before its first record; it says where
 //!   earlier ones end (`base`). What a recovery cuts off is destroyed, durably, before it lets
-//!   anybody append.
+//!   writers append.
 //! - **L11** Everything at or below the highest synced watermark that any valid record or header,
 //!   the mark or the superblock
 //!   names is there, or opening fails with the place. On the boot and mount that wrote the log the

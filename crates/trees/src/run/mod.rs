@@ -153,7 +153,7 @@ struct Inner {
 
 impl Run {
     /// The same run, of which every record reads as written at `base` at the earliest: for one that
-    /// was written before anybody knew when its records would be committed.
+    /// was written before it was known when its records would be committed.
     #[must_use]
     pub fn based(self, base: Sequence) -> Run {
         Run { base, ..self }

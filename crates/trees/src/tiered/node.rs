@@ -51,7 +51,7 @@ impl Group {
 /// where there is one.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// The group, shared by everybody who uses it.
+    /// The group, shared by all its users.
     pub group: Arc<Group>,
     /// Where two nodes became one, what came from each counts in that node's range only: what lies
     /// outside was compacted or deleted there, and must not come back. An adopted run is clipped to

@@ -1,5 +1,5 @@
 //! Changes of the trunk's shape: what a node receives, flushes, splits into and merges with. Every
-//! function takes nodes and makes new ones; nothing here is visible to anybody before it is
+//! function takes nodes and makes new ones; nothing here is visible to readers before it is
 //! published.
 
 use super::node::{Bundle, Layer, Node, Owned, Part, Pivot};

@@ -225,7 +225,7 @@ impl World {
         value
     }
 
-    /// The oldest sequence number that anyone may still read at.
+    /// The oldest sequence number that a reader may still read at.
     fn horizon(&self) -> Sequence {
         self.snapshots
             .iter()

@@ -111,7 +111,7 @@ fn count() -> Result<Vec<(String, f64)>> {
     let place = std::env::temp_dir().join(format!("alluvium-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
     let counts = count_in(&place);
-    // What is left there is of no use to anybody, and of no harm.
+    // What is left there is of no use, and does no harm.
     let _ = std::fs::remove_dir_all(&place);
     counts
 }

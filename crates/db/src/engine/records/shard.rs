@@ -50,7 +50,7 @@ pub(super) struct Shard {
     fresh: Fresh,
 }
 
-/// How keys fare that are kept as they go into the tree, before anybody has asked for them.
+/// How keys fare that are kept as they go into the tree, before they were asked for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fresh {
     samples: u32,

@@ -306,7 +306,7 @@ mod tests {
             16 * MIB,
             "pages keep what they had to be given"
         );
-        // More memory is everybody's.
+        // More memory goes to both caches.
         let larger = View {
             pages: 52 * MIB,
             ..view(5_000, 500)
